@@ -19,7 +19,7 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, rate, time};
+use crate::live::words::{bytes, count, hex, rate, seat_json, time};
 use crate::live::{self, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -426,6 +426,7 @@ fn incoming_json(incoming: &Incoming) -> Value {
         "bytes_found": incoming.object.bytes_found,
         "requests": incoming.object.requests,
         "useless_packets": incoming.object.repairs,
+        "tree": incoming.seat.as_ref().map(seat_json),
     })
 }
 

@@ -8,7 +8,7 @@ use faircast_base::{Bytes, Duration, Time};
 use faircast_net::{Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target};
 use faircast_proto::Machine;
 use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme, scheme_spoken};
-use faircast_proto::object::{HostLoad, TRAM_KIND_BYTES};
+use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
 use faircast_proto::pgm::wire::Nla;
@@ -86,7 +86,11 @@ impl Common {
             // What was asked for comes last, and holds.
             let mut all: BTreeMap<String, OptionValue> = own.collect();
             all.extend(self.options.iter().cloned());
-            return Ok((Carrier::Tram, Options::checked(all, tram::OPTIONS)?));
+            let options = Options::checked(all, tram::OPTIONS)?;
+            return match tram::announced(&options) {
+                Some(_) => Ok((Carrier::Tram, options)),
+                None => Err(Error::Settings { max: ANNOUNCED_BYTES_MAX }),
+            };
         }
         let (entry, options) = self.scheme(pgm)?;
         Ok((Carrier::Pgm(entry), options))
@@ -118,13 +122,13 @@ impl Common {
     /// Bytes of a symbol of an object that fits into a packet: an even number.
     pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16, Error> {
         let payload = match carrier {
-            Carrier::Pgm(entry) => self.payload(family, entry)? - SYMBOL_HEADER_BYTES,
+            Carrier::Pgm(entry) => self.payload(family, entry)?,
             Carrier::Tram => {
-                let others = self.headers(family) + tram::HEADER_BYTES + TRAM_KIND_BYTES;
-                self.fitting(u64::from(others), TRAM_PAYLOAD_MIN)?
+                let others = self.headers(family) + tram::HEADER_BYTES;
+                self.fitting(others.into(), TRAM_PAYLOAD_MIN)?
             }
         };
-        Ok(payload.min(SYMBOL_BYTES_MAX) as u16 & !1)
+        Ok((payload - SYMBOL_HEADER as u32).min(SYMBOL_BYTES_MAX) as u16 & !1)
     }
 
     /// Bytes of a stream that fit into a packet.
@@ -391,7 +395,6 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
-const SYMBOL_HEADER_BYTES: u32 = 8;
 const SYMBOL_BYTES_MAX: u32 = 65_408;
 /// An announcement is a packet as others.
 const TRAM_PAYLOAD_MIN: u64 = 128;

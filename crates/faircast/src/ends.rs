@@ -201,6 +201,11 @@ impl Sending {
 }
 
 impl Receiving {
+    /// Whether others depend on it.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Tram(end) if end.serves())
+    }
+
     pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
         either!(self, end => end.set_limit(limit));
     }

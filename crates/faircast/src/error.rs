@@ -45,12 +45,6 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
-    /// Content whose length is not known beforehand cannot be sent over TRAM.
-    #[error(
-        "tram cannot send a pipe, whose length is not known beforehand: name another scheme, or send a \
-         file"
-    )]
-    Pipe,
     /// Of a stream nobody keeps what was sent long ago.
     #[error(
         "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \

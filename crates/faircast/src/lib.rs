@@ -71,7 +71,8 @@ pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomne
 pub use receive::{Receiver, ReceiverBuilder};
 pub use send::{Sender, SenderBuilder};
 pub use status::{
-    Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SendStatus,
+    Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SENDER, Seat,
+    SendStatus,
 };
 pub use stream::{
     ByteReceiver, ByteSender, MessageReceiver, MessageSender, StreamReceiverBuilder,

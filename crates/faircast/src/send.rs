@@ -220,9 +220,6 @@ impl SenderBuilder {
         pipe: impl Read + Send + 'static,
         spool: impl AsRef<Path>,
     ) -> Result<Sender, Error> {
-        if let Carrier::Tram = self.carrier()?.0 {
-            return Err(Error::Pipe);
-        }
         let name = self.scan.name.as_deref().unwrap_or(PIPE_NAME);
         let title = format!("the pipe {name} to many receivers");
         let supply = PipeSupply::new(pipe, name, spool.as_ref())?;

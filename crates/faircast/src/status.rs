@@ -1,12 +1,13 @@
 //! Status of senders and receivers as applications see it: members, progress, outcomes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use faircast_base::{Bitrate, Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
-use faircast_proto::object::{MemberState, ObjectStatus};
+use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, TreePlace};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
@@ -38,10 +39,37 @@ pub struct Member {
     pub reason: String,
     /// The rate of payload that it asks for at most.
     pub rate_max: Option<Bitrate>,
+    /// Where it is in the tree of repair heads, where there is one.
+    pub seat: Option<Seat>,
     /// Whether it limits the rate now.
     pub limits: bool,
     /// Whether it was there when content began, or was waited for by name.
     pub expected: bool,
+}
+
+/// Where an end is in a tree of repair heads, and what it does there; by its own word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// What its head is called; `None` without one.
+    pub head: Option<String>,
+    /// How many heads are between it and the sender, which has level 1, and itself; 0 without a head.
+    pub level: u8,
+    /// How many it repairs for.
+    pub members: u32,
+    /// Packets that it has sent them again.
+    pub repairs: u64,
+}
+
+/// What the sender is called where it is somebody's head.
+pub const SENDER: &str = "the sender";
+
+impl Seat {
+    /// That of an end at `place`, whose head `call` knows by its number.
+    fn new(place: TreePlace, call: impl Fn(u64) -> Option<String>) -> Self {
+        let TreePlace { head, level, members, repairs, .. } = place;
+        let named = || call(head).unwrap_or_else(|| format!("{head:016x}"));
+        Self { head: (head != 0).then(named), level, members, repairs }
+    }
 }
 
 impl Member {
@@ -111,8 +139,17 @@ pub struct Incoming {
     pub name: Option<String>,
     /// When it was first heard, since the receiver began.
     pub since: Duration,
+    /// Where this end is in the tree of repair heads, where there is one.
+    pub seat: Option<Seat>,
     /// How it stands.
     pub object: ObjectStatus,
+}
+
+impl Incoming {
+    /// Where an end of this status is in the tree.
+    pub(crate) fn seat(status: &ObjectStatus) -> Option<Seat> {
+        status.place.map(|place| Seat::new(place, |_| None))
+    }
 }
 
 /// One file of an object that was received.
@@ -187,6 +224,14 @@ pub(crate) fn members<M: Machine>(
     is_expected: impl Fn(u64, &str) -> bool,
 ) -> Vec<Member> {
     let limits = |node: NodeId| status.limiting == Some(node);
+    let placed = status.members.iter().filter_map(|member| Some((member.place?.number, member)));
+    let names: BTreeMap<u64, &MemberStatus> = placed.collect();
+    let call = |number: u64| match names.get(&number) {
+        _ if status.place.is_some_and(|own| own.number == number) => Some(SENDER.to_string()),
+        Some(member) if !member.name.is_empty() => Some(member.name.clone()),
+        Some(member) => live.address(member.node).map(|address| address.to_string()),
+        None => None,
+    };
     let all = status.members.iter().map(|member| Member {
         id: member.id,
         name: member.name.clone(),
@@ -200,6 +245,7 @@ pub(crate) fn members<M: Machine>(
         done: member.done.map(|at| at.since(start)),
         reason: member.reason.clone(),
         rate_max: member.limit,
+        seat: member.place.map(|place| Seat::new(place, call)),
         limits: limits(member.reporter),
         expected: is_expected(member.id, &member.name),
     });
@@ -224,6 +270,7 @@ mod tests {
             done: None,
             reason: String::new(),
             rate_max: None,
+            seat: None,
             limits: false,
             expected,
         }

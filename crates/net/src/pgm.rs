@@ -137,6 +137,12 @@ impl PgmDemux {
         self.sessions.iter().position(|session| session.tsi.map_or(takes_any, |it| it == tsi))
     }
 
+    /// Whether the application is asked about a session: it has not left it alone just now.
+    fn is_offered(&mut self, now: Time, tsi: Tsi) -> bool {
+        self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
+        !self.declined.iter().any(|(other, _)| *other == tsi)
+    }
+
     /// What a receiver hears from a source, or from a network element in its name.
     fn find_downstream<'a>(
         &mut self,
@@ -163,9 +169,7 @@ impl PgmDemux {
             return None;
         };
         let Some(index) = self.position(tsi, begins) else {
-            self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
-            let declined = self.declined.iter().any(|(other, _)| *other == tsi);
-            if !begins || declined || !sockets.hears(from.ip()) {
+            if !begins || !self.is_offered(now, tsi) || !sockets.hears(from.ip()) {
                 refused.foreign += 1;
                 return None;
             }
@@ -219,9 +223,7 @@ impl PgmDemux {
         };
         let begins = begins && !sockets.is_source;
         let Some(index) = self.position(tsi, begins) else {
-            self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
-            let declined = self.declined.iter().any(|(other, _)| *other == tsi);
-            if !begins || declined || !sockets.hears(from.ip()) {
+            if !begins || !self.is_offered(now, tsi) || !sockets.hears(from.ip()) {
                 refused.foreign += 1;
                 return None;
             }

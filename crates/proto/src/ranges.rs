@@ -1,6 +1,7 @@
 //! Sets of numbers as ranges.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A set of numbers, kept as ranges that lie apart. Operations take time logarithmic in their
@@ -120,20 +121,17 @@ impl RangeSet {
     /// Joins the nearest ranges until there are no more than `max`: what lies between is in the set
     /// then. Ranges with a multiple of 2^32 between them stay apart.
     pub(crate) fn limit(&mut self, max: usize) {
-        while self.ranges.len() > max {
-            let mut nearest: Option<(u64, u64, u64)> = None;
-            let mut last: Option<(u64, u64)> = None;
-            for (&start, &end) in &self.ranges {
-                if let Some((before, before_end)) = last
-                    && before >> 32 == start >> 32
-                    && nearest.is_none_or(|(gap, ..)| start - before_end < gap)
-                {
-                    nearest = Some((start - before_end, before, start));
-                }
-                last = Some((start, end));
-            }
-            let Some((_, before, start)) = nearest else { return };
-            self.insert(before..start);
+        let Some(extra) = self.ranges.len().checked_sub(max).filter(|extra| *extra > 0) else {
+            return;
+        };
+        let next = self.ranges.iter().skip(1);
+        let mut gaps: Vec<(u64, u64, u64)> = (self.ranges.iter().zip(next))
+            .filter(|((before, _), (start, _))| **before >> 32 == **start >> 32)
+            .map(|((_, &end), (&start, _))| (start - end, end, start))
+            .collect();
+        gaps.sort_unstable();
+        for (_, end, start) in gaps.into_iter().take(extra) {
+            self.insert(end..start);
         }
     }
 

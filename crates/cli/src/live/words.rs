@@ -1,6 +1,8 @@
 //! Numbers and lines as people read them.
 
+use faircast::Seat;
 use faircast_base::Duration;
+use serde_json::{Value, json};
 
 /// Bytes with a unit: `12.3 MB`.
 pub(crate) fn bytes(count: u64) -> String {
@@ -72,6 +74,12 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     }
     let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
     format!("{value:.digits$} {}", units[unit])
+}
+
+/// Where an end is in the tree, for programs.
+pub(crate) fn seat_json(seat: &Seat) -> Value {
+    let Seat { head, level, members, repairs } = seat;
+    json!({ "head": head, "level": level, "members": members, "repairs": repairs })
 }
 
 #[cfg(test)]

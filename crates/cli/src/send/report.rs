@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use faircast::{Cause, FileHash, Limit, Member, MemberState, SendStatus, Skipped};
+use faircast::{Cause, FileHash, Limit, Member, MemberState, Seat, SendStatus, Skipped};
 use faircast_base::{Bitrate, Duration};
 use prometheus_client::registry::Registry;
 use serde::{Serialize, Serializer};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::plan::skipped_json;
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, percent, rate, time};
+use crate::live::words::{bytes, count, hex, percent, rate, seat_json, time};
 
 /// Who has everything, and who has not and why.
 pub(super) fn summary_text(status: &SendStatus) -> String {
-    let mut rows = vec![["receiver", "", "has", "time", "rate", "loss", ""].map(String::from)];
+    let mut rows = vec![HEADINGS.map(String::from)];
     let labels = Labels::new(&status.members);
     for member in &status.members {
         let took = took(status, member);
@@ -26,16 +26,22 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
             took.map(time).unwrap_or_default(),
             speed(member, took).map(rate).unwrap_or_default(),
             percent(member.loss),
+            member.seat.as_ref().map(under).unwrap_or_default(),
+            member.seat.as_ref().map(repaired).unwrap_or_default(),
             member.reason.clone(),
         ]);
     }
     for name in &status.missing {
-        let mut row = [const { String::new() }; 7];
+        let mut row = [const { String::new() }; HEADINGS.len()];
         (row[0], row[1]) = (name.clone(), "never came".to_string());
         rows.push(row);
     }
     if rows.len() == 1 {
         return "nobody came\n".to_string();
+    }
+    if status.members.iter().all(|member| member.seat.is_none()) {
+        rows[0][6].clear();
+        rows[0][7].clear();
     }
     let mut text = table(&rows);
     let all = status.members.len() + status.missing.len();
@@ -54,6 +60,24 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         let _ = writeln!(text, "{limits}");
     }
     text
+}
+
+/// The columns of the table, of which the seventh and eighth are for trees.
+const HEADINGS: [&str; 9] =
+    ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
+
+/// Under whom a receiver is in the tree, and how deep.
+fn under(seat: &Seat) -> String {
+    let head = seat.head.as_deref().unwrap_or("nobody");
+    if seat.level > 2 { format!("{head}, level {}", seat.level) } else { head.to_string() }
+}
+
+/// What it does for others.
+fn repaired(seat: &Seat) -> String {
+    match (seat.members, seat.repairs) {
+        (0, 0) => String::new(),
+        (members, packets) => format!("{} to {members}", count(packets, "packet")),
+    }
 }
 
 /// What kept it from going faster, in a line.
@@ -236,6 +260,7 @@ pub(super) fn member_json(member: &Member) -> Value {
         "reason": member.reason,
         "rate_max_bits_per_s": member.rate_max.map(Bitrate::bits_per_s),
         "waited_for": member.expected,
+        "tree": member.seat.as_ref().map(seat_json),
     })
 }
 
@@ -329,14 +354,15 @@ fn word(state: MemberState) -> &'static str {
     }
 }
 
-/// Columns as wide as their widest cell, two spaces between them.
-fn table(rows: &[[String; 7]]) -> String {
-    let widths: [usize; 7] = std::array::from_fn(|column| {
+/// Columns as wide as their widest cell, two spaces between them; those that are empty are left out.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: [usize; N] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
     });
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let filled = row.iter().zip(widths).filter(|(_, width)| *width > 0);
+        let cells = filled.map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         let _ = writeln!(text, "{}", line.trim_end());
     }

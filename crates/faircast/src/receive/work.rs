@@ -92,13 +92,15 @@ impl Work {
 
     fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
+        let object = live.machine(id)?.status();
         Some(Incoming {
+            seat: Incoming::seat(&object),
             number: session.number,
             source: live.source(id),
             scheme: session.scheme,
             name: session.notes.name.get().cloned(),
             since: session.since.since(self.started),
-            object: live.machine(id)?.status(),
+            object,
         })
     }
 
@@ -139,10 +141,14 @@ impl Work {
         self.end_after_last(live);
     }
 
-    /// Ends where an object has ended that was to be the only one, and nothing else is under way.
+    /// Ends where an object has ended that was to be the only one, nothing else is under way, and nobody depends on
+    /// this end.
     fn end_after_last(&self, live: &mut Live<Receiving>) {
-        let mut open = self.sessions.iter().filter(|(_, session)| !session.told);
-        if self.ending && self.awaited.is_empty() && !open.any(|(id, _)| is_begun(live, *id)) {
+        let is_open = |(id, session): (&SessionId, &Transfer)| match session.told {
+            true => live.machine(*id).is_some_and(Receiving::serves),
+            false => is_begun(live, *id),
+        };
+        if self.ending && self.awaited.is_empty() && !self.sessions.iter().any(is_open) {
             live.close();
         }
     }
@@ -390,6 +396,7 @@ impl App<Receiving> for Work {
             live.with(id, |machine, _| machine.note_host(load));
         }
         self.tidy(live);
+        self.end_after_last(live);
         self.report(live, false);
     }
 }

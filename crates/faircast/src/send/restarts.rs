@@ -70,6 +70,7 @@ mod tests {
             reason: String::new(),
             load: MemberLoad::default(),
             limit: None,
+            place: None,
         };
         let new = |name| member(2, name, 7, 10, Receiving);
         // Somebody repeats the last word of one that was killed.

@@ -76,12 +76,8 @@ impl Work {
             return;
         }
         let now = live.now();
-        // Who cannot take it has come nevertheless, and is told at the end. Over TRAM the list of files comes with
-        // content.
-        let mut come = vec![MemberState::Receiving, MemberState::Done, MemberState::Failed];
-        if let Carrier::Tram = self.setup.carrier {
-            come.push(MemberState::Joined);
-        }
+        // Who cannot take it has come nevertheless, and is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
         let here: BTreeSet<&str> = status
             .members
             .iter()

@@ -99,12 +99,54 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
     assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
 }
 
-#[test]
-fn a_pipe_is_refused() {
-    let spool = tempdir().unwrap();
-    let builder = Sender::builder(to(&group(64))).scheme("tram");
-    let refused = builder.send_pipe(&b"some bytes"[..], spool.path()).unwrap_err().to_string();
-    assert!(refused.contains("tram cannot send a pipe"), "{refused}");
+#[tokio::test]
+async fn a_pipe_gets_to_three_receivers() {
+    let (folder, group, bytes) = (tempdir().unwrap(), group(64), noise(3_000_001, 5));
+    let targets = ["a", "b", "c"].map(|name| folder.path().join(name));
+    let receivers = targets.each_ref().map(|target| {
+        let options = faircast::DeviceOptions::new(target, "pipe");
+        Receiver::to_device(at(&group), options).receive().unwrap()
+    });
+    let builder = Sender::builder(to(&group)).scheme("tram").wait_for(3);
+    let pipe = std::io::Cursor::new(bytes.clone());
+    let mut sender = builder.send_pipe(pipe, folder.path()).unwrap();
+    let last = succeeds(&mut sender).await;
+    assert_eq!(last.bytes_total(), bytes.len() as u64);
+    for (mut receiver, target) in receivers.into_iter().zip(&targets) {
+        whole(&mut receiver).await;
+        assert_eq!(std::fs::read(target).unwrap(), bytes);
+    }
+}
+
+#[tokio::test]
+async fn what_all_have_is_not_sent_again_and_settings_of_the_sender_hold() {
+    let (from, group, bytes) = (tempdir().unwrap(), group(65), noise(4_000_000, 6));
+    let file = put(from.path(), "file", &bytes);
+    let folders = [tempdir().unwrap(), tempdir().unwrap(), tempdir().unwrap()];
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let receivers = folders.each_ref().map(|folder| {
+            let eager = OptionValue::Text("eager".into());
+            let builder = Receiver::builder(at(&group), folder.path()).once(true);
+            builder.option("head", eager).receive().unwrap()
+        });
+        let builder = Sender::builder(to(&group)).scheme("tram").wait_for(3);
+        let one = OptionValue::Integer(1);
+        let mut sender = builder.option("members_max", one).send(&[&file]).unwrap();
+        let last = succeeds(&mut sender).await;
+        sent.push(last.traffic.sent.bytes);
+        // The sender has room for one: the others hang below each other.
+        let seats: Vec<_> =
+            last.members.iter().map(|member| member.seat.clone().unwrap()).collect();
+        assert!(seats.iter().all(|seat| seat.members <= 1), "{seats:?}");
+        for mut receiver in receivers {
+            whole(&mut receiver).await;
+        }
+    }
+    assert!(sent[0] > 4_000_000 && sent[1] < 400_000, "{sent:?}");
+    for folder in &folders {
+        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
+    }
 }
 
 fn text(value: &str) -> OptionValue {

@@ -6,6 +6,7 @@
 //! for. Above it receivers ask for what they lack, and the source sends what somebody asked for.
 //! What crosses the wire is described in `docs/transfer.md`.
 
+mod course;
 mod fec;
 pub(crate) mod layout;
 mod memory;
@@ -26,12 +27,12 @@ pub use receiver::ObjectReceiver;
 pub use setup::{Fec, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy};
 pub use source::ObjectSource;
 pub use status::{
-    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage,
+    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage, TreePlace,
 };
 pub use store::{ObjectError, ObjectResult, Store, Verdict};
 pub use supply::Supply;
-pub use tree::{TRAM_KIND_BYTES, TramObjectReceiver, TramObjectSource};
-pub(crate) use wire::SYMBOL_HEADER;
+pub use tree::{TramObjectReceiver, TramObjectSource};
+pub use wire::SYMBOL_HEADER;
 
 #[cfg(test)]
 mod tests;

@@ -1,29 +1,25 @@
 //! The receiving end of a transfer.
 
-mod blocks;
+pub(super) mod assembly;
+pub(super) mod blocks;
 mod input;
-pub(super) mod load;
+mod load;
 pub(super) mod member;
 mod requests;
-pub(super) mod stages;
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, Time};
 
+use self::assembly::Assembly;
 use self::blocks::Blocks;
-use self::load::LoadMeter;
-use self::member::Membership;
+pub(super) use self::input::continues;
 use self::requests::Requests;
-use self::stages::POLL_MIN;
-use super::layout::Key;
 use super::source::write_entries;
-use super::wire::{Claim, Notice, REASON_MAX, encode_limit, encode_load, end_of};
-use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store};
+use super::wire::{encode_limit, encode_load};
+use super::{HostLoad, ObjectReceiverSetup, ObjectStatus};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
@@ -39,31 +35,13 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 pub struct ObjectReceiver {
     session: ReceiverSession<()>,
     config: ReceiverConfig,
-    store: Box<dyn Store>,
-    phase: TransferPhase,
-    /// What the source says of its object, once that is known.
-    notice: Option<Notice>,
-    blocks: Blocks,
+    assembly: Assembly,
     requests: Requests,
-    member: Membership,
-    /// One past the last block of content that is wanted by now: how far the store takes it.
-    content_end: Key,
-    load: LoadMeter,
-    /// The rate that it asks for at most.
-    limit: Option<Bitrate>,
-    timers: Timers<Timer, 2>,
-    /// How long the next wait for the store is.
-    poll_wait: Duration,
-    /// How often a part came that was not what had been announced.
-    mismatches: u32,
-    bytes_found: u64,
-    counts: Counts,
+    timers: Timers<Timer, 1>,
     /// What the measure of loss has seen.
     seen: (u64, u64),
-    reason: Option<String>,
     ending: Ending,
     doubts: Doubts,
-    events: VecDeque<AppEvent>,
 }
 
 /// Whether the source has ended.
@@ -77,17 +55,15 @@ enum Ending {
     Gone,
 }
 
-/// Why it wakes up, beside the reasons of its session, its requests and its messages.
+/// Why it wakes up, beside the reasons of its session, its store, its requests and its messages.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// The store is asked again.
-    Store,
     /// The source, which has said that it ends, counts as gone.
     SourceEnd,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Store, Self::SourceEnd];
+    const ALL: &'static [Self] = &[Self::SourceEnd];
 
     fn number(self) -> usize {
         self as usize
@@ -103,38 +79,6 @@ struct Doubts {
     object: Dissent<()>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    symbols: u64,
-    parity: u64,
-    useless: u64,
-}
-
-/// Where a receiver is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TransferPhase {
-    /// Before its start, or without a source.
-    Listening,
-    /// The manifest is wanted.
-    Manifest,
-    /// The store looks what is there already.
-    Opening,
-    /// Content and digests are wanted.
-    Content,
-    /// The store compares.
-    Verifying,
-    /// All is there and intact.
-    Done,
-    /// It has ended without.
-    Failed,
-}
-
-impl TransferPhase {
-    fn is_over(self) -> bool {
-        matches!(self, Self::Done | Self::Failed)
-    }
-}
-
 impl ObjectReceiver {
     /// A receiver as `setup` describes it, of the scheme that `negotiation` speaks.
     pub fn new(setup: ObjectReceiverSetup<'_>, negotiation: Negotiation) -> Self {
@@ -144,45 +88,30 @@ impl ObjectReceiver {
         config.start = setup.start;
         Self {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
-            store: setup.store,
-            phase: TransferPhase::Listening,
-            notice: None,
-            blocks: Blocks::default(),
             requests: Requests::new(&config),
-            member: Membership::new(setup.id, setup.node, setup.name),
-            content_end: 0,
-            load: LoadMeter::default(),
-            limit: None,
+            assembly: Assembly::new(setup),
             timers: Timers::new(),
-            poll_wait: POLL_MIN,
-            mismatches: 0,
-            bytes_found: 0,
-            counts: Counts::default(),
             seen: (0, 0),
-            reason: None,
             ending: Ending::Open,
             doubts: Doubts::default(),
-            events: VecDeque::new(),
             config,
         }
     }
 
-    /// Bytes of content that are here.
-    fn content_bytes(&self) -> u64 {
-        self.bytes_found + self.blocks.content_bytes
-    }
-
     /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
-        if self.phase.is_over() {
-            return;
+        if self.assembly.fail(cx, reason) {
+            self.requests.clear();
         }
-        self.phase = TransferPhase::Failed;
-        self.timers.disarm(Timer::Store);
-        self.requests.clear();
-        self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
-        self.reason = Some(reason);
-        self.events.push_back(AppEvent::Gone);
+    }
+
+    /// Goes on where something has come to its end.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        let requests = &mut self.requests;
+        let mut ask = |cx: &mut Cx<'_>, blocks: &Blocks, want| requests.take(cx, blocks, want);
+        if let Err(error) = self.assembly.advance(cx, &mut ask) {
+            self.fail(cx, error.reason);
+        }
     }
 
     /// Nothing more is to be said: the scheme's side says that it leaves.
@@ -195,14 +124,14 @@ impl ObjectReceiver {
     /// A source that has fallen silent, or said that it ends.
     fn watch_source(&mut self, cx: &mut Cx<'_>) {
         let gone = self.config.start <= cx.now && !self.session.is_joined();
-        if gone && !self.phase.is_over() {
+        if gone && !self.assembly.phase.is_over() {
             self.fail(cx, "the source has fallen silent".to_string());
         }
         if self.timers.take_due(Timer::SourceEnd, cx.now) {
             self.ending = Ending::Gone;
-            if self.phase.is_over() {
-                self.member.end();
-            } else if !self.has_all() {
+            if self.assembly.phase.is_over() {
+                self.assembly.member.end();
+            } else if !self.assembly.has_all() {
                 self.fail(cx, "the source ended before everything was here".to_string());
             }
         }
@@ -214,18 +143,19 @@ impl ObjectReceiver {
         let (new, missing) = (all.saturating_sub(self.seen.0), lost.saturating_sub(self.seen.1));
         if new > 0 {
             let share = (missing.min(new)) as f64 / new as f64;
-            self.member.loss += (share - self.member.loss) / 4.0;
+            self.assembly.member.loss += (share - self.assembly.member.loss) / 4.0;
             self.seen = (all, lost);
         }
     }
 
     fn write_message(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let bytes = self.content_bytes();
-        let message = self.member.take_due(bytes)?;
+        let bytes = self.assembly.content_bytes();
+        let message = self.assembly.member.take_due(bytes)?;
         let mut value = Vec::new();
         message.encode(&mut value);
-        let load = self.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
-        let limit = self.limit.map(encode_limit);
+        let load =
+            self.assembly.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
+        let limit = self.assembly.limit.map(encode_limit);
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
@@ -241,7 +171,7 @@ impl ObjectReceiver {
         if !self.requests.has_due() || !self.may_ask() {
             return None;
         }
-        let entries = self.requests.take_due(&self.blocks);
+        let entries = self.requests.take_due(&self.assembly.blocks);
         if entries.is_empty() {
             return None;
         }
@@ -252,7 +182,9 @@ impl ObjectReceiver {
 
     /// Whether requests would be heard.
     fn may_ask(&self) -> bool {
-        self.member.welcome && !self.member.deferred && self.session.source().is_some()
+        self.assembly.member.welcome
+            && !self.assembly.member.deferred
+            && self.session.source().is_some()
     }
 }
 
@@ -270,35 +202,28 @@ impl Machine for ObjectReceiver {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.session.on_timeout(cx);
         self.watch_source(cx);
-        if self.timers.take_due(Timer::Store, cx.now) {
+        if self.assembly.take_due(cx.now) {
             self.advance(cx);
         }
-        if self.member.next_timeout().is_some_and(|at| at <= cx.now) {
+        if self.assembly.member.next_timeout().is_some_and(|at| at <= cx.now) {
             self.measure_loss();
-            if self.member.on_timeout(cx) {
+            if self.assembly.member.on_timeout(cx) {
                 self.rest();
             }
         }
         if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
             let can_ask = self.may_ask();
-            self.requests.on_timeout(cx, &mut self.blocks, can_ask);
+            self.requests.on_timeout(cx, &mut self.assembly.blocks, can_ask);
         }
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        if !self.phase.is_over() {
-            self.phase = TransferPhase::Failed;
+        if self.assembly.close(cx) {
             self.requests.clear();
-            self.timers.disarm(Timer::Store);
-            self.reason = Some("it was told to leave".to_string());
-            if self.member.has_joined() {
-                self.member.leave(cx);
-            }
         }
-        self.member.hurry(cx);
         // What it owes is said first (see `poll_transmit`), and a last word until it is noted: were it
         // lost, the source would wait for long.
-        if !self.member.has_due() && !self.member.awaits_note() {
+        if !self.assembly.member.has_due() && !self.assembly.member.awaits_note() {
             self.rest();
         }
     }
@@ -307,8 +232,8 @@ impl Machine for ObjectReceiver {
         if let Some(message) = self.write_message(cx.now, buf) {
             return Some(message);
         }
-        let alone = self.ending == Ending::Gone && self.phase.is_over();
-        if self.member.has_left() || alone {
+        let alone = self.ending == Ending::Gone && self.assembly.phase.is_over();
+        if self.assembly.member.has_left() || alone {
             self.rest();
         }
         if let Some(want) = self.write_want(cx, buf) {
@@ -318,16 +243,14 @@ impl Machine for ObjectReceiver {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        if let Some((bytes, zeros)) = self.store.poll_delivered() {
-            return Some(AppEvent::Delivered { bytes, zeros });
-        }
-        self.events.pop_front()
+        self.assembly.poll_event()
     }
 
     fn next_timeout(&self) -> Option<Time> {
         let session = self.session.next_timeout()?;
-        let (member, requests) = (self.member.next_timeout(), self.requests.next_timeout());
-        let others = [self.timers.next(), member, requests];
+        let (member, requests) =
+            (self.assembly.member.next_timeout(), self.requests.next_timeout());
+        let others = [self.timers.next(), self.assembly.next_timeout(), member, requests];
         Some(others.into_iter().flatten().fold(session, Time::min))
     }
 }
@@ -335,42 +258,23 @@ impl Machine for ObjectReceiver {
 impl ObjectReceiver {
     /// How it stands.
     pub fn status(&self) -> ObjectStatus {
-        let stage = match self.phase {
-            TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
-                Stage::Gathering
-            }
-            TransferPhase::Content => Stage::Sending,
-            TransferPhase::Verifying => Stage::Verifying,
-            TransferPhase::Done => Stage::Finished,
-            TransferPhase::Failed => Stage::Failed,
-        };
         ObjectStatus {
-            stage,
-            bytes_total: self.notice.map(|notice| notice.announcement.len(Part::Content)),
-            growing: self.notice.is_some_and(|notice| notice.announcement.growing),
-            bytes_done: self.content_bytes(),
-            bytes_found: self.bytes_found,
-            symbols: self.counts.symbols,
-            parity: self.counts.parity,
-            repairs: self.counts.useless,
             requests: self.requests.sent,
             rtt: self.requests.round_trip(),
             heard: self.session.heard(),
-            answers: self.member.answers,
             mismatch: self.session.mismatch().cloned(),
-            reason: self.reason.clone(),
-            ..ObjectStatus::default()
+            ..self.assembly.status()
         }
     }
 
     /// Asks its source to send no faster than this; to be said before it begins.
     pub fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.limit = limit;
+        self.assembly.limit = limit;
     }
 
     /// How its thread has spent its time so far; told now and then by a driver that knows.
     pub fn note_host(&mut self, load: HostLoad) {
-        self.load.note(load);
+        self.assembly.load.note(load);
     }
 }
 
@@ -384,9 +288,9 @@ const EPOCH_PACKETS: u32 = 2;
 impl fmt::Debug for ObjectReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectReceiver")
-            .field("phase", &self.phase)
+            .field("phase", &self.assembly.phase)
             .field("requests", &self.requests)
-            .field("member", &self.member)
+            .field("member", &self.assembly.member)
             .finish_non_exhaustive()
     }
 }

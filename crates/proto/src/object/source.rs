@@ -16,13 +16,15 @@ use core::fmt;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
-use self::members::Members;
-use self::packets::{ObjectPackets, announcement};
+pub(super) use self::course::TICK;
+use self::packets::ObjectPackets;
+pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
 use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
+use super::course::Course;
 use super::layout::Layout;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
-use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part, Stage};
+use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -38,7 +40,7 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 pub struct ObjectSource {
     session: SourceSession,
     packets: ObjectPackets,
-    members: Members,
+    course: Course,
     slow: SlowMeter,
     pauses: Pauses,
     host: HostLoad,
@@ -46,21 +48,7 @@ pub struct ObjectSource {
     limit: Option<(Bitrate, NodeId)>,
     /// Who that is, where it is the upper bound of the rate.
     limited_by: Option<NodeId>,
-    wait_for: u32,
-    /// Who is waited for at the end, where that is said.
-    names: BTreeSet<String>,
-    /// Whether somebody holds the end, at the last look.
-    held: bool,
-    /// When content last became longer, of what comes from a pipe.
-    grown_at: Option<Time>,
     timers: Timers<Timer, 2>,
-    give_up: Duration,
-    /// How long it stays when all members are done.
-    linger: Option<Duration>,
-    start: Time,
-    phase: ServicePhase,
-    /// When content began.
-    begun: Option<Time>,
     /// What is to be confirmed to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
@@ -69,10 +57,6 @@ pub struct ObjectSource {
     /// Whether receivers have been told that nothing is left, and when that was last done.
     told_exhausted: bool,
     exhausted_at: Time,
-    reason: Option<String>,
-    /// The one thing that the application is told, and whether that has been decided.
-    event: Option<AppEvent>,
-    told: bool,
 }
 
 /// Why it wakes up, beside the reasons of its session.
@@ -92,19 +76,6 @@ impl Reason for Timer {
     }
 }
 
-/// Where a source is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ServicePhase {
-    /// Before its start.
-    Waiting,
-    /// It serves its members.
-    Serving,
-    /// All have been done since then; it stays for who may come.
-    Lingering(Time),
-    /// It says that this is the end, or has said so.
-    Ended,
-}
-
 impl ObjectSource {
     /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
     /// an odd length, more blocks than can be numbered) makes one that fails at its start.
@@ -122,12 +93,13 @@ impl ObjectSource {
         let layout = Layout::new(&announcement);
         let reason = layout.is_none().then(|| NO_LAYOUT.to_string());
         let layout = layout.unwrap_or_default();
+        let course = Course::new(&setup, reason);
         let notice = Notice {
             announcement,
             parity: setup.fec != Fec::Off,
             begun: false,
             exhausted: false,
-            status_interval: Members::default().status_interval(setup.give_up),
+            status_interval: course.status_interval(),
             position: None,
             epoch: 0,
         };
@@ -140,30 +112,18 @@ impl ObjectSource {
         Self {
             session: SourceSession::new(config, control, false),
             packets: ObjectPackets::new(setup.supply, layout, notice, share),
-            members: Members::default(),
+            course,
             slow: SlowMeter::new(setup.slow),
             pauses: Pauses::default(),
             host: HostLoad::default(),
             limit: None,
             limited_by: None,
-            wait_for: setup.wait_for,
-            names: BTreeSet::new(),
-            held: true,
-            grown_at: None,
             timers,
-            give_up: setup.give_up,
-            linger: setup.options.duration("linger"),
-            start: setup.start,
-            phase: ServicePhase::Waiting,
-            begun: None,
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,
             told_exhausted: true,
             exhausted_at: Time::ZERO,
-            reason,
-            event: None,
-            told: false,
         }
     }
 
@@ -176,13 +136,12 @@ impl ObjectSource {
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
     pub(crate) fn staying(mut self, linger: Duration) -> Self {
-        self.linger = self.linger.or(Some(linger));
+        self.course.stay(linger);
         self
     }
 
     fn start(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == ServicePhase::Waiting && self.start <= cx.now {
-            self.phase = ServicePhase::Serving;
+        if self.course.start(cx.now) {
             // Of 24 bits: a receiver that has heard another number knows that this is a new start.
             self.packets.notice.epoch = cx.rng.below(1 << 24) as u32;
         }
@@ -200,7 +159,7 @@ impl ObjectSource {
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (node, answer) = self.members.poll_answer()?;
+        let (node, answer) = self.course.members.poll_answer()?;
         Some(self.session.write_spm_to(node, buf, |encoder| {
             self.packets.announce(encoder);
             encoder.raw_option(OptionType::MEMBER, 0, &answer.encode());
@@ -210,7 +169,7 @@ impl ObjectSource {
     /// What it waits for now that it has nothing to send, or may not.
     fn waits_for(&self) -> Wait {
         let packets = &self.packets;
-        if self.phase != ServicePhase::Serving || !packets.notice.begun {
+        if !self.course.is_serving() || !packets.notice.begun {
             return Wait::Off;
         }
         if !packets.has_chosen() {
@@ -289,7 +248,7 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
 
 impl Machine for ObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if self.phase == ServicePhase::Waiting || self.session.is_over() {
+        if self.course.is_waiting() || self.session.is_over() {
             return;
         }
         let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
@@ -308,14 +267,8 @@ impl Machine for ObjectSource {
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        match self.phase {
-            ServicePhase::Waiting | ServicePhase::Ended => {
-                self.phase = ServicePhase::Ended;
-                self.session.close(cx.now);
-            }
-            ServicePhase::Lingering(_) => self.end(cx),
-            ServicePhase::Serving => self.fail(cx, "it was told to end".to_string()),
-        }
+        self.course.close();
+        self.end(cx);
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -329,7 +282,7 @@ impl Machine for ObjectSource {
                 }
             }
             Permit::At(at) => {
-                if self.members.owes_answers() || !self.confirm.is_empty() {
+                if self.course.members.owes_answers() || !self.confirm.is_empty() {
                     self.timers.arm(Timer::Answers, at);
                 }
             }
@@ -338,7 +291,7 @@ impl Machine for ObjectSource {
         if let Some(transmit) = self.poll_session(cx, buf) {
             return Some(transmit);
         }
-        if self.phase == ServicePhase::Serving {
+        if self.course.is_serving() {
             let exhausted = self.packets.is_exhausted();
             // When they are all that is left to send, they are not left to the next tick. The end of
             // what grows is: its length is told first.
@@ -353,7 +306,7 @@ impl Machine for ObjectSource {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        self.event.take()
+        self.course.poll_event()
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -369,21 +322,8 @@ impl ObjectSource {
         let gauges = self.session.control().gauges();
         let total = packets.layout.len(Part::Content);
         let growing = packets.notice.announcement.growing;
-        let members = self.members.statuses();
-        let stage = match self.phase {
-            _ if self.reason.is_some() => Stage::Failed,
-            ServicePhase::Waiting => Stage::Gathering,
-            ServicePhase::Serving if !packets.notice.begun => Stage::Gathering,
-            ServicePhase::Serving if packets.is_exhausted() && !growing => Stage::Verifying,
-            ServicePhase::Serving => Stage::Sending,
-            ServicePhase::Lingering(_) | ServicePhase::Ended => Stage::Finished,
-        };
+        let status = self.course.status(total, growing, packets.is_exhausted());
         ObjectStatus {
-            stage,
-            begun: self.begun,
-            bytes_total: Some(total),
-            growing,
-            bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
             symbols: packets.sent.symbols,
             parity: packets.sent.parity,
             repairs: packets.sent.repairs,
@@ -394,10 +334,8 @@ impl ObjectSource {
                 .limited_by
                 .filter(|_| gauges.regime == Regime::Cap)
                 .or(gauges.representative),
-            limits: self.pauses.limits(&self.host, &members),
-            members,
-            reason: self.reason.clone(),
-            ..ObjectStatus::default()
+            limits: self.pauses.limits(&self.host, &status.members),
+            ..status
         }
     }
 
@@ -408,24 +346,21 @@ impl ObjectSource {
 
     /// Begins to send content to whoever is there.
     pub fn begin(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_)) {
-            self.begin_content(cx);
-        } else {
-            // At its start then.
-            self.wait_for = 0;
+        if self.course.begin(cx.now) {
+            self.begin_content(cx.now);
         }
     }
 
     /// At the end only receivers of these names are waited for. By default it is those who were there
     /// when content began.
     pub fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.names = names;
+        self.course.names = names;
     }
 
     /// Strikes the member `id` off, because the application knows that another one has taken its
     /// place. Should it speak again it is a member again.
     pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        if let Some(reporter) = self.members.remove(id) {
+        if let Some(reporter) = self.course.members.remove(id) {
             self.session.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
@@ -433,7 +368,7 @@ impl ObjectSource {
 }
 
 /// Why an object has no layout.
-const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
+pub(super) const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
                          choose another";
 
 /// Time between SPMs where the options do not say.
@@ -449,8 +384,7 @@ impl fmt::Debug for ObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectSource")
             .field("session", &self.session)
-            .field("phase", &self.phase)
-            .field("members", &self.members.len())
+            .field("course", &self.course)
             .finish_non_exhaustive()
     }
 }

@@ -79,6 +79,23 @@ pub struct MemberStatus {
     pub load: MemberLoad,
     /// The rate of payload that it asks for at most.
     pub limit: Option<Bitrate>,
+    /// Where it is in a tree of repair heads, by its own word; where there is one.
+    pub place: Option<TreePlace>,
+}
+
+/// Where an end is in a tree of repair heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreePlace {
+    /// Its own number, which all its packets have.
+    pub number: u64,
+    /// The number of its head; 0 for none.
+    pub head: u64,
+    /// Of the source 1, of others one more than their head's; 0 without a head.
+    pub level: u8,
+    /// How many it repairs for.
+    pub members: u32,
+    /// Packets that it has sent them again.
+    pub repairs: u64,
 }
 
 impl MemberStatus {
@@ -101,6 +118,7 @@ impl MemberStatus {
             reason: String::new(),
             load: MemberLoad::default(),
             limit: None,
+            place: None,
         }
     }
 }
@@ -243,6 +261,8 @@ pub struct ObjectStatus {
     pub mismatch: Option<SchemeMismatch>,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
+    /// Where it is in the tree of repair heads, where there is one.
+    pub place: Option<TreePlace>,
     /// A source: what kept it from going faster since content began, the longest time first.
     pub limits: Vec<Limit>,
     /// Why it failed; for people.

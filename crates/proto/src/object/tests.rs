@@ -8,4 +8,5 @@ mod growing;
 mod hostile;
 mod limits;
 mod members;
+mod tree;
 mod world;

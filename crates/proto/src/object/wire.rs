@@ -15,7 +15,7 @@ use crate::fields::Fields;
 const VERSION: u8 = 1;
 
 /// Bytes before each symbol.
-pub(crate) const SYMBOL_HEADER: usize = 8;
+pub const SYMBOL_HEADER: usize = 8;
 
 /// The name of a symbol: the first bytes of every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

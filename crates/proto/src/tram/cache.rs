@@ -57,6 +57,13 @@ impl Cache {
         Some((self.bytes.get(place).map_or(&[], |bytes| bytes), zeros))
     }
 
+    /// The first packet from `sequence` on that is here.
+    pub(super) fn next_from(&self, sequence: u64) -> Option<u64> {
+        let from = usize::try_from(sequence.saturating_sub(self.front)).ok()?;
+        let place = self.slots.iter().skip(from).position(|zeros| *zeros != NOTHING)?;
+        Some(self.front + (from + place) as u64)
+    }
+
     /// Keeps a packet of these bytes and so many zeros. Returns whether there was room; one that is here stays as it
     /// is.
     pub(super) fn insert(&mut self, sequence: u64, bytes: &[u8], zeros: u32) -> bool {

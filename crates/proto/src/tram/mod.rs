@@ -23,12 +23,15 @@ mod window;
 mod wire;
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
 
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
-use crate::options::Options;
+use crate::options::{OptionSpec, Options};
+use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
@@ -70,6 +73,24 @@ pub fn tsi_of(session: u64) -> Tsi {
     let [a, b, c, d, e, f, high, low] = session.to_be_bytes();
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: u16::from_be_bytes([high, low]) }
 }
+
+/// What a source with these settings tells its receivers of them; `None` where that is too long.
+pub fn announced(options: &Options) -> Option<Vec<u8>> {
+    let own = |key: &str| settings::OWN.contains(&key);
+    let all = options.of(OPTIONS).into_iter().filter(|(key, _)| !own(key)).collect();
+    SchemeAnnouncement { scheme: NAME.to_string(), settings: all }.encode()
+}
+
+/// The settings of an end whose own are `options`, where the source told this.
+fn agreed(options: &Options, announced: &[u8]) -> Option<TramSettings> {
+    let announced = SchemeAnnouncement::decode(announced).filter(|it| it.scheme == NAME)?;
+    let specs: Vec<OptionSpec> =
+        OPTIONS.iter().filter(|spec| !settings::OWN.contains(&spec.name)).copied().collect();
+    Some(TramSettings::from_options(&options.under(&announced.settings, &specs)))
+}
+
+/// By which announcements know it.
+const NAME: &str = "tram";
 
 /// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {

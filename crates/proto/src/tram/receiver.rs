@@ -25,6 +25,7 @@ use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
 use crate::congestion::Pace;
+use crate::options::Options;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
@@ -66,6 +67,20 @@ impl Reason for Timer {
     }
 }
 
+/// After the end of a session so long a silence shows that nobody repairs what is still missing.
+const ENDED_SILENCE: Duration = Duration::from_secs(10);
+
+/// Whether an application says when it needs nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// None does: it has all when it has all packets.
+    Not,
+    /// It has not said so yet.
+    Until,
+    /// It has.
+    Released,
+}
+
 /// What it has of the session since a head has taken it.
 #[derive(Debug)]
 struct Reached {
@@ -77,6 +92,8 @@ struct Reached {
     /// Its data begins with the session's.
     from_start: bool,
     lost_any: bool,
+    /// Some packets before this one were not wanted, and cannot be repaired.
+    skipped_until: u64,
     /// H_a as it was told last, and how many receivers below.
     told_allowed: u64,
     told_below: (u64, u32),
@@ -121,11 +138,17 @@ pub struct TramReceiver {
     joined: bool,
     /// The application takes nothing for now.
     held: bool,
-    /// The application has not said yet that it needs nothing more.
-    kept: bool,
+    kept: Kept,
+    /// Its own settings, where it waits for those of the source.
+    waits_for_settings: Option<Options>,
     lost: u64,
     /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
+    /// Packets that were sent to members, and the number of its head.
+    repairs: u64,
+    head_number: u64,
+    /// When a packet came last that was missing.
+    came_at: Time,
     timers: Timers<Timer, 5>,
     events: VecDeque<AppEvent>,
 }
@@ -133,14 +156,26 @@ pub struct TramReceiver {
 impl TramReceiver {
     /// A receiver of a session.
     pub(super) fn new(setup: &TramSetup<'_>) -> Self {
-        let settings = setup.settings();
+        let reports = setup.steering.map(|it| Box::new(Reports::new(it, setup.options)));
+        let TramSetup { session, source, start, head, .. } = *setup;
+        let own = Self::under(setup.settings(), (Identity::new(session), source), start, head);
+        Self { reports, ..own }
+    }
+
+    /// The same under these settings.
+    fn under(
+        settings: TramSettings,
+        (identity, source): (Identity, NodeId),
+        start: Time,
+        head: Option<NodeId>,
+    ) -> Self {
         let mut timers = Timers::new();
-        timers.arm(Timer::Start, setup.start);
+        timers.arm(Timer::Start, start);
         Self {
-            identity: Identity::new(setup.session),
-            source: setup.source,
+            identity,
+            source,
             phase: Phase::Waiting,
-            parent: Parent::new(&settings, setup.head),
+            parent: Parent::new(&settings, head),
             head: Head::new(&settings, settings.head, 1),
             reached: None,
             front: Front::default(),
@@ -159,9 +194,13 @@ impl TramReceiver {
             lingers_until: Time::MAX,
             joined: settings.head == HeadRole::Never,
             held: false,
-            kept: false,
+            kept: Kept::Not,
+            waits_for_settings: None,
             lost: 0,
-            reports: setup.steering.map(|it| Box::new(Reports::new(it, setup.options))),
+            reports: None,
+            repairs: 0,
+            head_number: 0,
+            came_at: Time::ZERO,
             timers,
             events: VecDeque::new(),
             settings,
@@ -188,6 +227,7 @@ impl TramReceiver {
         let Some(reached) = &self.reached else {
             return Known { level, fit: false, low, high: 0, done: false, id };
         };
+        let low = low.max(reached.skipped_until);
         let high = reached.reception.end() - 1;
         // Whoever catches up has not yet what it would promise.
         let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
@@ -195,6 +235,18 @@ impl TramReceiver {
         let stays = level > 0 && !self.parent.is_binding();
         let fit = self.settings.head != HeadRole::Never && stays && !behind;
         Known { level, fit, low, high, done: self.last == Some(high), id }
+    }
+
+    /// Until when it is to hear of the session again.
+    fn silent_until(&self) -> Time {
+        let max = self.settings.silence_max;
+        match self.last.is_some() || self.front.done {
+            // The source of an application that says when all is over does not stay to see it.
+            true if self.kept != Kept::Not => {
+                self.source_heard_at.max(self.came_at) + max.min(ENDED_SILENCE)
+            }
+            _ => self.source_heard_at + max,
+        }
     }
 
     fn seeker(&self, now: Time) -> Seeker {
@@ -212,6 +264,18 @@ impl TramReceiver {
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
         let packet = decode(datagram, self.identity.session())?;
         let from = datagram.from;
+        if let Some(own) = self.waits_for_settings.as_ref().filter(|_| self.phase != Phase::Left) {
+            return match packet.body {
+                Body::Settings(_) if from != self.source => Err(BadInput::Foreign),
+                Body::Settings(bytes) => {
+                    let settings = super::agreed(own, bytes).ok_or(BadInput::Malformed)?;
+                    self.agree(cx.now, settings);
+                    Ok(())
+                }
+                // It comes again.
+                _ => Ok(()),
+            };
+        }
         if self.phase == Phase::Left {
             self.answer_after_end(cx, from, &packet.body);
             return Ok(());
@@ -257,7 +321,7 @@ impl TramReceiver {
                 let known = Known { fit: known.fit && !self.parent.concerns(from), ..known };
                 self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
             }
-            Body::Accept(accept) => self.on_accept(cx, from, accept)?,
+            Body::Accept(accept) => self.on_accept(cx, (from, packet.sender), accept)?,
             Body::Reject(reason) => self.on_reject(cx, from, reason),
             Body::Hello(hello) => self.on_hello(cx, from, &hello),
             Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
@@ -267,6 +331,8 @@ impl TramReceiver {
                 let beyond = self.parent.bound().map_or(Duration::ZERO, |head| head.round_trip);
                 reports.ok_or(BadInput::Foreign)?.take(cx, from, &report, beyond)?;
             }
+            // What it was told once holds.
+            Body::Settings(_) => {}
             // The words of others are for the source, and its answers for who keeps the object.
             Body::Member(_) | Body::Answer(_) => return Err(BadInput::Foreign),
         }
@@ -317,7 +383,7 @@ impl Machine for TramReceiver {
             return;
         }
         if self.timers.take_due(Timer::Silence, now) {
-            let due = self.source_heard_at + self.settings.silence_max;
+            let due = self.silent_until();
             if due > now {
                 self.timers.arm(Timer::Silence, due);
             } else {

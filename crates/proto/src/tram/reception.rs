@@ -90,6 +90,11 @@ impl Reception {
         missing
     }
 
+    /// These packets, all of which are known of, are not wanted.
+    pub(super) fn skip(&mut self, packets: Range<u64>) {
+        self.missing.remove(packets);
+    }
+
     /// Packets before `end` will never come. Calls `lost` for each run of them that was missing.
     pub(super) fn give_up(&mut self, end: u64, mut lost: impl FnMut(Range<u64>)) {
         if end > self.end {

@@ -226,6 +226,25 @@ settings! {
     give_up: Duration [1 s, 3600 s] = 30 s;
 }
 
+/// Settings that are each end's own. All others hold at all ends of a session.
+pub(super) const OWN: &[&str] = &[
+    "averaging_time",
+    "clock",
+    "gather",
+    "give_up",
+    "head",
+    "rate_increase",
+    "rate_increment",
+    "rate_increment_growth",
+    "rate_initial",
+    "rate_max",
+    "rate_min",
+    "rate_rule",
+    "restart",
+    "slow_start_acknowledged",
+    "wait_for",
+];
+
 /// The table of the settings.
 pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 

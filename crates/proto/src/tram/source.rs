@@ -26,6 +26,13 @@ const FILLER_AFTER: Duration = Duration::from_secs(3);
 /// How long the source stays when its last member has gone: one that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
 
+/// For how long, and how often, it is said that this is the end where the application knows who has it all.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// After the last packet for now a beacon says so, in case that it was lost.
+const PAUSE_AFTER: Duration = Duration::from_millis(50);
+
 /// Acknowledgement windows that must have been sent before anybody counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
 
@@ -76,10 +83,8 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     to: Destination,
     start: Time,
     phase: Phase,
-    /// Data waits for a word of the application.
-    gated: bool,
-    /// The application has not said yet that it may end.
-    held: bool,
+    /// The application says when all is over.
+    kept: bool,
     status_interval: Duration,
     repairs: u64,
     head: Head,
@@ -95,8 +100,13 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     acknowledged: u64,
     /// When a member said anything last, or all had been sent.
     acknowledged_at: Time,
+    /// The packet after the last when it was said that this was the last for now.
+    told_last: u64,
     last_sent: Time,
     beacon_due: bool,
+    /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
+    announced: Option<Vec<u8>>,
+    announced_due: bool,
     prune_due: bool,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.
@@ -123,8 +133,7 @@ impl<P: Packets> TramSource<P> {
             to: setup.to,
             start: setup.start,
             phase: Phase::Waiting,
-            gated: false,
-            held: false,
+            kept: false,
             status_interval: Duration::ZERO,
             repairs: 0,
             head: Head::new(&settings, HeadRole::Eager, 1),
@@ -135,8 +144,11 @@ impl<P: Packets> TramSource<P> {
             bytes: 0,
             acknowledged: 0,
             acknowledged_at: Time::ZERO,
+            told_last: 0,
             last_sent: setup.start,
             beacon_due: false,
+            announced: None,
+            announced_due: false,
             prune_due: false,
             pruned_at: None,
             bound_at: Time::ZERO,
@@ -162,7 +174,7 @@ impl<P: Packets> TramSource<P> {
 
     fn known(&self) -> Known {
         let (low, high, id) = (self.low(), self.next - 1, self.identity.known_id());
-        Known { level: 1, fit: true, low, high, done: self.all_sent(), id }
+        Known { level: 1, fit: !self.is_parting(), low, high, done: self.all_sent(), id }
     }
 
     fn all_sent(&self) -> bool {
@@ -222,7 +234,8 @@ impl<P: Packets> TramSource<P> {
             | Body::Data(..)
             | Body::Accept(_)
             | Body::Member(_)
-            | Body::Answer(_) => {
+            | Body::Answer(_)
+            | Body::Settings(_) => {
                 return Err(BadInput::Foreign);
             }
             Body::Reject(_) => {}
@@ -296,7 +309,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn check_begin(&mut self, cx: &mut Cx<'_>) {
-        let early = self.gated || cx.now.since(self.start) < self.settings.gather;
+        let early = cx.now.since(self.start) < self.settings.gather;
         if self.phase != Phase::Gathering || early {
             return;
         }
@@ -315,9 +328,12 @@ impl<P: Packets> TramSource<P> {
             self.phase = Phase::Finishing;
             self.acknowledged_at = now;
             self.beacon_due = true;
-            self.timers.arm_by(Timer::Beacon, now + self.settings.beacon_interval);
+            self.timers.arm_by(Timer::Beacon, now + self.beacon_interval());
         }
-        if self.phase == Phase::Finishing && !self.held {
+        if self.phase == Phase::Finishing && self.kept {
+            // Who has it all is known, and goes by itself.
+            self.timers.arm_by(Timer::End, now + FAREWELL);
+        } else if self.phase == Phase::Finishing {
             // Who only asks for a place, again and again, is not waited for.
             let at = match self.is_deserted() {
                 true => now + STAYS,
@@ -345,6 +361,7 @@ impl<P: Packets> TramSource<P> {
         let index = self.next - 1;
         let Some(len) = self.packets.ready(cx.now, index) else {
             self.controller.on_idle(cx);
+            self.on_pause(cx.now);
             return None;
         };
         let window = self.window();
@@ -375,6 +392,22 @@ impl<P: Packets> TramSource<P> {
         }
         self.check_end(cx.now);
         Some(transmit)
+    }
+
+    /// There is nothing to send for now. What was sent last may have been lost, which nothing else would show.
+    fn on_pause(&mut self, now: Time) {
+        if core::mem::replace(&mut self.told_last, self.next) != self.next {
+            self.timers.arm_by(Timer::Beacon, now + PAUSE_AFTER);
+        }
+    }
+
+    /// Whether it is over, as the application says: nobody is taken any more.
+    fn is_parting(&self) -> bool {
+        self.kept && self.closing
+    }
+
+    fn beacon_interval(&self) -> Duration {
+        if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
     fn poll_late(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -431,6 +464,10 @@ impl<P: Packets> TramSource<P> {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.timers.disarm_all();
+        if self.kept {
+            // Its application says how it ended.
+            return;
+        }
         if self.is_deserted() {
             cx.emit(Event::Completed { bytes: self.bytes });
             self.events.push_back(AppEvent::Completed);
@@ -454,7 +491,7 @@ impl<P: Packets> Machine for TramSource<P> {
         let now = cx.now;
         if self.timers.take_due(Timer::Start, now) {
             self.phase = Phase::Gathering;
-            self.beacon_due = true;
+            (self.beacon_due, self.announced_due) = (true, true);
             self.head.begin(now, self.settings.formation);
             self.timers.arm(Timer::Beacon, now + self.settings.beacon_interval);
             self.timers.arm(Timer::Gather, now + self.settings.gather);
@@ -468,9 +505,11 @@ impl<P: Packets> Machine for TramSource<P> {
         self.timers.take_due(Timer::Pace, now);
         self.controller.on_timeout(cx);
         if self.timers.take_due(Timer::Beacon, now) {
-            self.beacon_due =
-                self.phase != Phase::Sending || now.since(self.last_sent) >= FILLER_AFTER;
-            self.timers.arm(Timer::Beacon, now + self.settings.beacon_interval);
+            self.beacon_due = self.phase != Phase::Sending
+                || self.told_last == self.next
+                || now.since(self.last_sent) >= FILLER_AFTER;
+            self.announced_due = true;
+            self.timers.arm(Timer::Beacon, now + self.beacon_interval());
             let front = self.front(0);
             self.head.set_advertise_interval(now, front.advertise_interval);
         }
@@ -486,6 +525,11 @@ impl<P: Packets> Machine for TramSource<P> {
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         self.closing = true;
         match self.phase {
+            Phase::Gathering if self.kept => {
+                // Whoever looks for a head hears that there is nothing to come.
+                self.phase = Phase::Sending;
+                self.check_end(cx.now);
+            }
             Phase::Waiting | Phase::Gathering => self.finish(cx),
             _ => self.check_end(cx.now),
         }
@@ -502,6 +546,12 @@ impl<P: Packets> Machine for TramSource<P> {
         if core::mem::take(&mut self.beacon_due) {
             let front = Front { done: self.all_sent(), ..self.front(self.next - 1) };
             return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
+        }
+        if core::mem::take(&mut self.announced_due)
+            && let Some(announced) = &self.announced
+        {
+            let body = Body::Settings(announced);
+            return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
         }
         let known = self.known();
         // Data and beacons are signs of life enough.

@@ -73,6 +73,8 @@ pub(super) enum Body<'a> {
     Member(&'a [u8]),
     /// The source's answer.
     Answer(&'a [u8]),
+    /// The settings of the source that are not the usual ones, as PGM's option SCHEME has them.
+    Settings(&'a [u8]),
     /// A receiver's report to the scheme that steers the source, on its way up the tree or to the source at once.
     Report(Report<'a>),
 }
@@ -293,6 +295,7 @@ const ACK: u8 = 9;
 const MEMBER: u8 = 10;
 const ANSWER: u8 = 11;
 const REPORT: u8 = 12;
+const SETTINGS: u8 = 13;
 
 /// The flag of data that carries an announcement, after those of a front.
 const ANNOUNCES: u8 = 1 << 3;
@@ -410,6 +413,7 @@ impl<'a> Body<'a> {
             Self::Member(_) => (MEMBER, 0),
             Self::Answer(_) => (ANSWER, 0),
             Self::Report(report) => (REPORT, flags([report.leaves])),
+            Self::Settings(_) => (SETTINGS, 0),
         }
     }
 
@@ -460,7 +464,9 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&ack.heads.to_be_bytes());
                 out.extend_from_slice(ack.mask);
             }
-            Self::Member(bytes) | Self::Answer(bytes) => out.extend_from_slice(bytes),
+            Self::Member(bytes) | Self::Answer(bytes) | Self::Settings(bytes) => {
+                out.extend_from_slice(bytes);
+            }
             Self::Report(report) => report.encode(out),
         }
     }
@@ -559,6 +565,7 @@ impl<'a> Body<'a> {
                 let [leaves] = flagged(flags)?;
                 Some(Self::Report(Report::decode(leaves, fields)?))
             }
+            SETTINGS => plain(Self::Settings(fields.0)),
             _ => None,
         }
     }

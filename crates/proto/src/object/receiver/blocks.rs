@@ -27,7 +27,7 @@ struct Partial {
 
 /// What came of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(in crate::object) enum Taken {
     /// It is stored or held.
     Fresh,
     /// It is stored, and its block is complete.
@@ -40,9 +40,9 @@ pub(super) enum Taken {
 
 /// All blocks that are not complete. What was never wanted counts as complete.
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
+pub(in crate::object) struct Blocks {
     /// Of the object, as far as that is known.
-    pub(super) layout: Layout,
+    pub(in crate::object) layout: Layout,
     /// Those of which nothing is here.
     absent: RangeSet,
     partial: BTreeMap<Key, Partial>,
@@ -139,7 +139,7 @@ impl Blocks {
     }
 
     /// Blocks that are not complete.
-    pub(super) fn left(&self, part: Part) -> u64 {
+    pub(in crate::object) fn left(&self, part: Part) -> u64 {
         self.left[part as usize]
     }
 
@@ -156,6 +156,25 @@ impl Blocks {
             missing.map(|symbol| u64::from(self.layout.extent(key, symbol).1)).sum::<u64>()
         });
         absent + partial.sum::<u64>()
+    }
+
+    /// Symbols that are wanted and not here, numbered through: those of a block are 64.
+    pub(in crate::object) fn lacking(&self) -> RangeSet {
+        let first = |key: Key| key * u64::from(BLOCK_SYMBOLS);
+        let mut lacking = RangeSet::default();
+        for run in self.absent.iter() {
+            lacking.insert(
+                first(run.start)..first(run.end - 1) + u64::from(self.layout.symbols(run.end - 1)),
+            );
+        }
+        for (&key, partial) in &self.partial {
+            let missing = (0..BLOCK_SYMBOLS).filter(|symbol| partial.missing >> symbol & 1 == 1);
+            missing.for_each(|symbol| {
+                let at = first(key) + u64::from(symbol);
+                lacking.insert(at..at + 1);
+            });
+        }
+        lacking
     }
 
     /// Blocks of which nothing is here.

@@ -2,14 +2,15 @@
 
 use alloc::string::ToString;
 
-use faircast_base::{BadInput, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Cx, Duration, Time};
 
-use super::blocks::Taken;
+use super::assembly::TransferPhase;
+use super::blocks::{Blocks, Taken};
 use super::member::News;
-use super::{END_QUIET, Ending, ObjectReceiver, Timer, TransferPhase};
-use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
+use super::{END_QUIET, Ending, ObjectReceiver, Timer};
+use crate::object::layout::{Layout, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
-use crate::object::{Announcement, ObjectError, Part};
+use crate::object::{Announcement, Part};
 use crate::pgm::wire::{Body, OptionType, Packet, Received, Spm};
 
 impl ObjectReceiver {
@@ -34,8 +35,11 @@ impl ObjectReceiver {
                 self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
                 // once the source knows of it, whether it knows what is sent or not.
-                if self.notice.is_none() && self.phase == TransferPhase::Listening && believed {
-                    self.member.join_once(cx);
+                if self.assembly.notice.is_none()
+                    && self.assembly.phase == TransferPhase::Listening
+                    && believed
+                {
+                    self.assembly.member.join_once(cx);
                 }
                 self.take_symbol(cx, packet, newest)
             }
@@ -56,18 +60,18 @@ impl ObjectReceiver {
     /// The source speaks another scheme: nothing of it is taken.
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
         if let Some(mismatch) = self.session.mismatch()
-            && !self.phase.is_over()
+            && !self.assembly.phase.is_over()
         {
             let (to_source, here) = (mismatch.reason(), mismatch.to_string());
             self.fail(cx, to_source);
-            self.reason = Some(here);
+            self.assembly.reason = Some(here);
         }
     }
 
     /// The source has started anew, where more than one SPM says so.
     fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
         let epoch = notice.epoch;
-        if self.notice.is_none_or(|known| known.epoch == epoch) {
+        if self.assembly.notice.is_none_or(|known| known.epoch == epoch) {
             self.doubts.epoch.contradict();
             return false;
         }
@@ -92,7 +96,7 @@ impl ObjectReceiver {
         let again = self.is_new_start(cx.now, &notice);
         if again {
             self.begin_again(cx);
-        } else if self.notice.is_some_and(|known| known.epoch != notice.epoch) {
+        } else if self.assembly.notice.is_some_and(|known| known.epoch != notice.epoch) {
             return Err(BadInput::Foreign);
         } else if self.session.is_contradicted_by(cx.now, &spm) {
             // A packet of an earlier start came after the news of this one.
@@ -100,7 +104,7 @@ impl ObjectReceiver {
         }
         let fresh = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
-        let outcome = match self.notice {
+        let outcome = match self.assembly.notice {
             None if fresh => self.take_first_notice(cx, notice),
             Some(known) if fresh => self.take_notice(cx, known.announcement, notice),
             _ => Ok(()),
@@ -128,9 +132,9 @@ impl ObjectReceiver {
     /// The source has been started again: its numbers are new, what is here stays.
     fn begin_again(&mut self, cx: &mut Cx<'_>) {
         self.listen_anew(cx);
-        if self.notice.is_some() && !self.phase.is_over() {
-            self.requests.restart(cx, &self.blocks);
-            self.member.join(cx);
+        if self.assembly.notice.is_some() && !self.assembly.phase.is_over() {
+            self.requests.restart(cx, &self.assembly.blocks);
+            self.assembly.member.join(cx);
         }
     }
 
@@ -141,20 +145,18 @@ impl ObjectReceiver {
     }
 
     fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {
-        if self.phase != TransferPhase::Listening {
+        if self.assembly.phase != TransferPhase::Listening {
             return Ok(());
         }
-        self.blocks.layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
-        self.notice = Some(notice);
-        self.member.set_interval(notice.status_interval);
-        self.member.join_once(cx);
-        if let Err(error) = self.store.announce(&notice.announcement) {
+        self.assembly.blocks.layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
+        self.assembly.notice = Some(notice);
+        self.assembly.member.set_interval(notice.status_interval);
+        self.assembly.member.join_once(cx);
+        if let Err(error) = self.assembly.begin() {
             self.fail(cx, error.reason);
             return Ok(());
         }
-        self.phase = TransferPhase::Manifest;
-        self.blocks.want_part(Part::Manifest);
-        self.requests.want(cx, self.blocks.layout.keys(Part::Manifest), false);
+        self.requests.want(cx, self.assembly.blocks.layout.keys(Part::Manifest), false);
         self.advance(cx);
         Ok(())
     }
@@ -174,21 +176,21 @@ impl ObjectReceiver {
         }
         let layout = Layout::new(&new).ok_or(BadInput::Absurd)?;
         self.doubts.object.contradict();
-        self.blocks.layout = layout;
-        self.notice = Some(notice);
-        self.member.shorten_interval(cx, notice.status_interval);
-        if self.phase.is_over() {
+        self.assembly.blocks.layout = layout;
+        self.assembly.notice = Some(notice);
+        self.assembly.member.shorten_interval(cx, notice.status_interval);
+        if self.assembly.phase.is_over() {
             return Ok(());
         }
-        if old.growing
-            && let Err(error) = self.grow(cx, &old, &new)
-        {
+        let requests = &mut self.requests;
+        let mut ask = |cx: &mut Cx<'_>, blocks: &Blocks, want| requests.take(cx, blocks, want);
+        if let Err(error) = self.assembly.grow(cx, (&old, &new), &mut ask) {
             self.fail(cx, error.reason);
             return Ok(());
         }
-        if notice.exhausted && !self.member.deferred {
+        if notice.exhausted && !self.assembly.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            self.requests.on_exhausted(cx, &mut self.blocks, sent);
+            self.requests.on_exhausted(cx, &mut self.assembly.blocks, sent);
         }
         if new.digests.is_some() && old.digests.is_none() {
             self.advance(cx);
@@ -196,30 +198,9 @@ impl ObjectReceiver {
         Ok(())
     }
 
-    /// Content that grows has become longer, or has come to its end.
-    fn grow(
-        &mut self,
-        cx: &mut Cx<'_>,
-        old: &Announcement,
-        new: &Announcement,
-    ) -> Result<(), ObjectError> {
-        if old.lens == new.lens && old.growing == new.growing {
-            return Ok(());
-        }
-        self.store.grow(new)?;
-        if self.phase == TransferPhase::Content {
-            if !new.growing {
-                self.blocks.want_part(Part::Digests);
-                self.requests.want_more(cx, self.blocks.layout.keys(Part::Digests));
-            }
-            self.advance(cx);
-        }
-        Ok(())
-    }
-
     fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
         let before = self.may_ask();
-        let news = self.member.take(cx, answer);
+        let news = self.assembly.member.take(cx, answer);
         if self.may_ask() && !before {
             self.requests.on_welcome(cx.now);
         }
@@ -227,8 +208,8 @@ impl ObjectReceiver {
             // Perhaps all was here, and the welcome was what was missing.
             News::Nothing => self.advance(cx),
             News::Recalled => {
-                if self.notice.is_some() {
-                    self.requests.restart(cx, &self.blocks);
+                if self.assembly.notice.is_some() {
+                    self.requests.restart(cx, &self.assembly.blocks);
                 }
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
@@ -237,19 +218,19 @@ impl ObjectReceiver {
     }
 
     fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
-        let Some(notice) = self.notice else { return Ok(()) };
+        let Some(notice) = self.assembly.notice else { return Ok(()) };
         let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
         for option in options {
             for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
                 let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
-                if !self.blocks.layout.has(key) {
+                if !self.assembly.blocks.layout.has(key) {
                     if notice.announcement.growing {
                         // Others have heard already that it is longer.
                         continue;
                     }
                     return Err(BadInput::Absurd);
                 }
-                self.requests.on_confirmed(cx.now, &self.blocks, entry);
+                self.requests.on_confirmed(cx.now, &self.assembly.blocks, entry);
             }
         }
         Ok(())
@@ -261,67 +242,35 @@ impl ObjectReceiver {
         packet: &Packet<'_>,
         newest: bool,
     ) -> Result<(), BadInput> {
-        let Some(notice) = self.notice else { return Ok(()) };
-        if self.phase.is_over() {
+        let Some(_) = self.assembly.notice.filter(|_| !self.assembly.phase.is_over()) else {
             return Ok(());
-        }
+        };
         let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
-        let (layout, zeros) = (self.blocks.layout, packet.payload.zeros);
-        let parity = name.symbol >= BLOCK_SYMBOLS;
-        if notice.announcement.growing && !layout.has(name.key) {
-            // Others have heard already that it is longer.
-            return Ok(());
-        }
-        if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
-            return Err(BadInput::Absurd);
-        }
-        let len = bytes.len() as u64 + u64::from(zeros);
-        if len != u64::from(layout.symbol_len(name.key, name.symbol)) {
-            return Err(BadInput::Malformed);
-        }
-        if part_of(name.key) != Part::Manifest
-            && !matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying)
-        {
-            // Nobody knows yet where it goes.
+        let zeros = packet.payload.zeros;
+        if !self.assembly.has_place(name, bytes.len() as u64 + u64::from(zeros))? {
             return Ok(());
         }
         if newest && !name.repair {
-            self.requests.on_swept(cx, &mut self.blocks, name.key);
+            self.requests.on_swept(cx, &mut self.assembly.blocks, name.key);
         }
-        if part_of(name.key) == Part::Content && name.key >= self.content_end {
+        if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
             // The store cannot take it yet; others can.
             return Ok(());
         }
-        let before = self.blocks.content_bytes;
-        let symbol = (name.key, name.symbol);
-        let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros);
-        let taken = match taken {
+        let taken = match self.assembly.take_symbol(cx, name, (bytes, zeros)) {
             Ok(taken) => taken,
             Err(error) => {
                 self.fail(cx, error.reason);
                 return Ok(());
             }
         };
-        if parity {
-            self.counts.parity += 1;
-        } else {
-            self.counts.symbols += 1;
-        }
-        let fresh = self.blocks.content_bytes - before;
-        if fresh > 0 {
-            let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
-            let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
-            // At most a block's 64 symbols of less than 2^16 bytes.
-            cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
-        }
         match taken {
             Taken::Completed => {
                 self.requests.on_complete(cx.now, name.key, name.repair);
                 self.advance(cx);
             }
             Taken::Fresh if name.repair => self.requests.on_progress(cx.now, name.key),
-            Taken::Fresh => {}
-            Taken::Useless => self.counts.useless += 1,
+            Taken::Fresh | Taken::Useless => {}
             Taken::NoRoom => return Err(BadInput::TableFull),
         }
         Ok(())
@@ -329,7 +278,7 @@ impl ObjectReceiver {
 }
 
 /// Whether what is announced now is what was announced before, or what that has grown to.
-fn continues(old: &Announcement, new: &Announcement) -> bool {
+pub(in crate::object) fn continues(old: &Announcement, new: &Announcement) -> bool {
     let [manifest, content, _] = old.lens;
     let same = (old.symbol_bytes, old.object) == (new.symbol_bytes, new.object);
     let grown = old.growing && manifest == new.lens[0] && content <= new.lens[1];

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
+use super::assembly::Want;
 use super::blocks::Blocks;
 use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
@@ -82,6 +83,16 @@ impl Requests {
             suspected: 0,
             sent: 0,
             reorder_delay: config.reorder_delay,
+        }
+    }
+
+    /// What is wanted from now on.
+    pub(super) fn take(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, want: Want) {
+        match want {
+            Want::Part(part) => self.want(cx, blocks.layout.keys(part), false),
+            Want::Lacking { fresh } => self.want_lacking(cx, blocks, fresh),
+            Want::More(keys) => self.want_more(cx, keys),
+            Want::Nothing => self.clear(),
         }
     }
 

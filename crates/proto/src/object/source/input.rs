@@ -2,8 +2,8 @@
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
+use super::ObjectSource;
 use super::members::Standing;
-use super::{ObjectSource, ServicePhase};
 use crate::object::layout::{Key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
@@ -69,7 +69,7 @@ impl ObjectSource {
         let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
-        match self.members.hear(cx.now, packet.from, reporter, through_elements) {
+        match self.course.members.hear(cx.now, packet.from, reporter, through_elements) {
             Standing::Unknown => return Err(BadInput::Foreign),
             // It knows: each of its messages is answered so.
             Standing::Unserved => return Ok(()),
@@ -89,17 +89,17 @@ impl ObjectSource {
         }
         // Where nobody else waits for anything it harms nobody.
         let packets = &self.packets;
-        let limited = !packets.is_exhausted() && self.members.is_unproven(packet.from);
+        let limited = !packets.is_exhausted() && self.course.members.is_unproven(packet.from);
         if !limited {
             return self.take_want(cx, packet, rtt);
         }
-        if !self.members.has_spare(packets.sent.symbols + packets.sent.parity) {
+        if !self.course.members.has_spare(packets.sent.symbols + packets.sent.parity) {
             return Err(BadInput::TableFull);
         }
         let before = packets.repairs.waiting_symbols();
         let outcome = self.take_want(cx, packet, rtt);
         let after = self.packets.repairs.waiting_symbols();
-        self.members.spend_spare(after.saturating_sub(before));
+        self.course.members.spend_spare(after.saturating_sub(before));
         outcome
     }
 
@@ -110,7 +110,8 @@ impl ObjectSource {
                 // A confirmation keeps others from reporting the same loss. Few need no keeping, and it
                 // would meet the queue that has just overflowed, and take a place from somebody else's
                 // packet.
-                let few = self.members.active() < CROWD && self.members.is_at(packet.from);
+                let few =
+                    self.course.members.active() < CROWD && self.course.members.is_at(packet.from);
                 let told = self.session.take_nak(cx, packet, nak, !few)?;
                 if let Some(told) = told.filter(|_| !few)
                     && !self.session.confirm(cx.now, packet, nak, told.round_trip)?
@@ -137,10 +138,11 @@ impl ObjectSource {
     ) -> Result<(), BadInput> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let (id, reporter) = (message.id, message.reporter);
-        let changed = self.members.take(cx.now, from, message)?;
-        self.members.note(id, load, limit);
+        let changed = self.course.members.take(cx.now, from, message)?;
+        self.course.members.note(id, load, limit);
         // Before anything is sent to it. All are looked at in the next tick.
-        let least = limit.map(|limit| (limit, reporter)).filter(|_| self.members.is_served(id));
+        let least =
+            limit.map(|limit| (limit, reporter)).filter(|_| self.course.members.is_served(id));
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
             self.obey(cx.now, Some(own));
         }
@@ -150,7 +152,7 @@ impl ObjectSource {
             self.session.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
-        if self.phase == ServicePhase::Ended && self.members.are_settled() {
+        if self.course.has_ended() && self.course.members.are_settled() {
             // Nobody is left to whom the end would have to be said again.
             if self.session.has_said_end() {
                 self.session.finish();
@@ -165,7 +167,7 @@ impl ObjectSource {
         packet: &Packet<'_>,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        if self.phase == ServicePhase::Ended {
+        if self.course.has_ended() {
             return Ok(());
         }
         self.requests += 1;
@@ -241,7 +243,7 @@ impl ObjectSource {
         if self.packets.will_sweep(key) {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
-        let active = self.members.active();
+        let active = self.course.members.active();
         // One alone has nobody to wait for.
         let wait = if active > 1 { self.session.longest_round_trip(now) } else { None };
         let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);

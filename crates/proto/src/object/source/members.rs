@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
 
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
-use crate::object::{MemberLoad, MemberState, MemberStatus};
+use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
 /// Most members. Whoever comes after them is refused.
 pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
@@ -71,6 +71,11 @@ pub(in crate::object) struct Members {
 impl Members {
     pub(in crate::object) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Whether there is such a member.
+    pub(in crate::object) fn knows(&self, id: u64) -> bool {
+        self.members.contains_key(&id)
     }
 
     /// Whether all have said their last word and know that it was heard.
@@ -222,6 +227,13 @@ impl Members {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
             self.limited |= limit.is_some();
+        }
+    }
+
+    /// A member tells where it is in the tree.
+    pub(in crate::object) fn place(&mut self, id: u64, place: TreePlace) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.status.place = Some(place);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::pgm::wire::{Encoder, OptionType};
 use crate::ranges::RangeSet;
 
 /// Most runs of blocks that wait. The nearest are joined: then some are sent that nobody lacks.
-pub(super) const RUNS_MAX: usize = 4096;
+pub(in crate::object) const RUNS_MAX: usize = 4096;
 
 /// How long it is remembered what was swept: the longest round trip that a report can tell of.
 const SWEPT_KEPT: Duration = Duration::from_secs(64);
@@ -372,7 +372,7 @@ impl ObjectPackets {
 }
 
 /// What `supply` has by now.
-pub(super) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
+pub(in crate::object) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
     // In this order: what has come to its end has its length.
     let growing = supply.growing();
     let mut lens = Part::ALL.map(|part| supply.len(part));
@@ -385,7 +385,8 @@ pub(super) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announceme
 }
 
 /// Why an object that grows has no layout any more.
-const TOO_LONG: &str = "the content has become too long for packets of this size";
+pub(in crate::object) const TOO_LONG: &str =
+    "the content has become too long for packets of this size";
 
 /// Appends the source symbols of a block, the last one padded. Returns false for nothing but zeros.
 fn read_block(

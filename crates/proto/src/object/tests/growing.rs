@@ -67,10 +67,17 @@ pub(super) fn piped(
     seed: u64,
 ) -> (World, Flow) {
     let mut world = World::new(content, receivers, choices, seed);
+    let (supply, flow) = pipe_of(&world.object);
+    world.source = Host::new(SOURCE, source_of(supply, choices, Time::ZERO), seed);
+    (world, flow)
+}
+
+/// A supply that has so much of an object as has been let through.
+pub(super) fn pipe_of(object: &Object) -> (Box<dyn Supply>, Flow) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
-    let supply = Piped { object: world.object.clone(), pipe: pipe.clone() };
-    world.source = Host::new(SOURCE, source_of(Box::new(supply), choices, Time::ZERO), seed);
-    (world, Flow { pipe, content })
+    let content = object.0[Part::Content as usize].len();
+    let supply = Piped { object: object.clone(), pipe: pipe.clone() };
+    (Box::new(supply), Flow { pipe, content })
 }
 
 /// The writing end of the pipe; by default of one to which nothing has to be written.
@@ -86,11 +93,16 @@ impl Flow {
         let mut ended = false;
         while !ended {
             world.run_for(ms(50));
-            let mut pipe = self.pipe.lock().unwrap();
-            pipe.bytes = (pipe.bytes + bytes).min(self.content);
-            pipe.ended = pipe.bytes == self.content;
-            ended = pipe.ended;
+            ended = self.write(bytes);
         }
+    }
+
+    /// Lets `bytes` more through. Returns whether that was all.
+    pub(super) fn write(&self, bytes: usize) -> bool {
+        let mut pipe = self.pipe.lock().unwrap();
+        pipe.bytes = (pipe.bytes + bytes).min(self.content);
+        pipe.ended = pipe.bytes == self.content;
+        pipe.ended
     }
 }
 

@@ -1,55 +1,42 @@
 //! The source of an object over TRAM.
 
-use alloc::collections::{BTreeSet, VecDeque};
-use alloc::string::{String, ToString};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Event, NodeId, Time};
 
-use super::Word;
 use super::stream::ObjectStream;
-use crate::object::source::members::Members;
-use crate::object::{HostLoad, MemberState, ObjectSourceSetup, ObjectStatus, Part, Stage};
+use super::words::{Reply, Word};
+use crate::object::course::Course;
+use crate::object::source::TICK;
+use crate::object::source::members::ANSWERS_MAX;
+use crate::object::wire::Claim;
+use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::timers::{Reason, Timers};
 use crate::tram::{TramSetup, TramSource};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
-/// How often the members are looked at, and the hash of the digests is asked for.
-const TICK: Duration = Duration::from_millis(100);
-
-/// The source of an object: it sends it once, repairs what its own members lack, and ends when all whom it waits
-/// for have said that they have it.
+/// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
+/// it waits for have said that they have it.
 pub struct TramObjectSource {
     tram: TramSource<ObjectStream>,
-    members: Members,
-    wait_for: u32,
-    /// Who is waited for at the end, where that is said.
-    names: BTreeSet<String>,
-    give_up: Duration,
-    begun: Option<Time>,
-    phase: Phase,
+    course: Course,
+    /// Packets of no use to members that are to be told so, by their ids.
+    useless: BTreeMap<u64, Vec<Range<u64>>>,
     /// What it was told of its receivers, in messages.
     words: u64,
     /// The least rate that a member asks for at most, and who that is.
     limit: Option<(Bitrate, NodeId)>,
-    reason: Option<String>,
     timers: Timers<Timer, 1>,
-    events: VecDeque<AppEvent>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Serving,
-    /// Whoever is waited for has it, or is gone.
-    Ending,
-    Over,
 }
 
 /// Why it wakes up, beside the reasons of its session.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
+    /// The members, the digests and the growth are looked at.
     Tick,
 }
 
@@ -62,38 +49,58 @@ impl Reason for Timer {
 }
 
 impl TramObjectSource {
-    /// A source as `setup` describes it. An object that has no layout, or whose length is not known, makes one that
-    /// fails at its start; there is no parity, and who is slow is removed as the options say.
+    /// A source as `setup` describes it. An object that has no layout makes one that fails at its start; there is no
+    /// parity, and who is slow is removed as the options say.
     pub fn new(setup: ObjectSourceSetup<'_>) -> Self {
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, setup.options);
+        let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
         let mut timers = Timers::new();
         timers.arm(Timer::Tick, setup.start);
         Self {
-            tram: TramSource::gated(&session, stream),
-            members: Members::default(),
-            wait_for: setup.wait_for,
-            names: BTreeSet::new(),
-            give_up: setup.give_up,
-            begun: None,
-            phase: Phase::Waiting,
+            tram: TramSource::kept(&session, stream),
+            course,
+            useless: BTreeMap::new(),
             words: 0,
             limit: None,
-            reason: None,
             timers,
-            events: VecDeque::new(),
         }
     }
 
-    fn take_word(&mut self, cx: &mut Cx<'_>, from: NodeId, bytes: &[u8]) -> Result<(), BadInput> {
-        let word = Word::decode(bytes).ok_or(BadInput::Malformed)?;
+    fn take_word(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        (number, bytes): (u64, &[u8]),
+    ) -> Result<(), BadInput> {
+        let word = Word::decode(number, bytes).ok_or(BadInput::Malformed)?;
         self.words += 1;
-        let id = word.message.id;
-        self.members.take(cx.now, from, word.message)?;
-        if let Some(load) = word.load {
-            self.members.note(id, load, word.limit);
-        } else if word.limit.is_some() {
-            self.members.note(id, Default::default(), word.limit);
+        let Word { message, load, limit, lacks, place } = word;
+        let (id, claim) = (message.id, message.claim);
+        if self.course.has_ended() && !self.course.members.knows(id) {
+            // It came too late.
+            return Ok(());
+        }
+        let members = &mut self.course.members;
+        members.take(cx.now, from, message)?;
+        members.place(id, place);
+        members.note(id, load.unwrap_or_default(), limit);
+        if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
+            let stream = self.tram.packets_mut();
+            // Thousands who never get any further may have been invented.
+            let limited = !stream.is_exhausted() && members.is_unproven(from);
+            let sent = stream.sent_symbols();
+            stream.want(&lacks, |symbols| {
+                let may = !limited || members.has_spare(sent);
+                if limited && may {
+                    members.spend_spare(u32::try_from(symbols).unwrap_or(u32::MAX));
+                }
+                may
+            });
+            if claim == Claim::Receiving && self.useless.len() < ANSWERS_MAX {
+                let useless = stream.useless(&lacks);
+                self.useless.insert(id, useless);
+            }
         }
         self.review(cx);
         Ok(())
@@ -101,79 +108,61 @@ impl TramObjectSource {
 
     /// What has to be looked at from time to time, and after each word of a member.
     fn review(&mut self, cx: &mut Cx<'_>) {
-        if let Some(reason) = self.tram.packets_mut().failed.take() {
-            self.fail(cx, reason);
-        }
-        if self.phase != Phase::Serving {
-            return;
-        }
-        self.tram.set_status_interval(self.members.status_interval(self.give_up));
-        let come =
-            [MemberState::Joined, MemberState::Receiving, MemberState::Done, MemberState::Failed];
-        if self.begun.is_none() && self.members.count(&come) >= self.wait_for as usize {
-            self.begin_content(cx);
-        }
-        let limit = self.members.least_limit();
+        self.tram.set_status_interval(self.course.status_interval());
+        let stream = self.tram.packets_mut();
+        let (failed, bytes) = (stream.failed.take(), stream.announcement().len(Part::Content));
+        let turn = self.course.review(cx, failed, bytes);
+        let limit = self.course.members.least_limit();
         if limit != self.limit {
             self.limit = limit;
             self.tram.set_limit(cx.now, limit.map(|(limit, _)| limit));
         }
-        let held = self.members.active() > 0
-            && self.members.hold_the_end(cx.now, self.give_up, &self.names);
-        if self.begun.is_some() && self.members.len() > 0 && !held && self.tram.has_sent_all() {
-            let done = self.members.count(&[MemberState::Done]);
-            if done == 0 {
-                self.fail(cx, "no receiver has got it all".to_string());
-                return;
-            }
-            self.phase = Phase::Ending;
-            let bytes = self.tram.packets_mut().announcement().len(Part::Content);
-            cx.emit(Event::Completed { bytes });
-            self.events.push_back(AppEvent::Completed);
-            self.tram.release(cx);
+        if turn.begins {
+            self.begin_content(cx.now);
+        }
+        if turn.ends {
+            self.end(cx);
         }
     }
 
-    fn begin_content(&mut self, cx: &mut Cx<'_>) {
-        self.begun = Some(cx.now);
-        self.members.begin();
-        self.tram.open_gate(cx);
+    fn begin_content(&mut self, now: Time) {
+        self.tram.packets_mut().begin();
+        // What was sent while others came says nothing of the path.
+        self.tram.start_anew(now, self.limit.map(|(limit, _)| limit));
     }
 
-    fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
-        if matches!(self.phase, Phase::Over | Phase::Ending) {
-            return;
-        }
-        self.reason = Some(reason);
-        self.phase = Phase::Ending;
-        self.events.push_back(AppEvent::Gone);
-        self.tram.release(cx);
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.timers.disarm(Timer::Tick);
         self.tram.handle_close(cx);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) {
+        if !self.timers.take_due(Timer::Tick, cx.now) || self.course.has_ended() {
             return;
         }
-        if self.phase == Phase::Waiting {
-            self.phase = Phase::Serving;
-        }
-        if self.tram.is_over() {
-            self.phase = Phase::Over;
-            return;
-        }
+        self.course.start(cx.now);
         self.timers.arm(Timer::Tick, cx.now + TICK);
-        let age = cx.now.since(Time::ZERO);
-        if age >= self.give_up {
-            self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up));
+        let stream = self.tram.packets_mut();
+        stream.poll_digests();
+        if stream.poll_growth(cx.now) {
+            self.course.note_growth(cx.now);
         }
+        self.course.lose_silent(cx.now);
+        self.course.look(cx.now, self.tram.packets().announcement().growing);
         self.review(cx);
+    }
+
+    fn poll_answer(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (node, answer) = self.course.members.poll_answer()?;
+        let useless = self.useless.remove(&answer.id).unwrap_or_default();
+        let reply = Reply { answer, useless };
+        Some(self.tram.answer(cx, Destination::Node(node), &reply.encode(), buf))
     }
 }
 
 impl Machine for TramObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if matches!(self.phase, Phase::Waiting | Phase::Over) {
+        if self.course.is_waiting() || self.tram.is_over() {
             return;
         }
         match self.tram.word_of(&datagram) {
@@ -192,10 +181,8 @@ impl Machine for TramObjectSource {
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        match self.phase {
-            Phase::Waiting | Phase::Serving => self.fail(cx, "it was told to end".to_string()),
-            Phase::Ending | Phase::Over => self.tram.handle_close(cx),
-        }
+        self.course.close();
+        self.end(cx);
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
@@ -203,8 +190,8 @@ impl Machine for TramObjectSource {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((node, answer)) = self.members.poll_answer() {
-            return Some(self.tram.answer(cx, Destination::Node(node), &answer.encode(), buf));
+        if let Some(answer) = self.poll_answer(cx, buf) {
+            return Some(answer);
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
         if self.tram.packets_mut().failed.is_some() {
@@ -218,11 +205,11 @@ impl Machine for TramObjectSource {
 
     fn poll_event(&mut self) -> Option<AppEvent> {
         while self.tram.poll_event().is_some() {}
-        self.events.pop_front()
+        self.course.poll_event()
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let own = self.timers.next().filter(|_| self.phase != Phase::Over);
+        let own = self.timers.next().filter(|_| !self.tram.is_over());
         self.tram.next_timeout().into_iter().chain(own).min()
     }
 }
@@ -230,29 +217,18 @@ impl Machine for TramObjectSource {
 impl TramObjectSource {
     /// How it stands. Costs time in proportion to the number of members.
     pub fn status(&self) -> ObjectStatus {
-        let total = self.tram.packets().announcement().len(Part::Content);
-        let stage = match self.phase {
-            _ if self.reason.is_some() => Stage::Failed,
-            Phase::Waiting => Stage::Gathering,
-            Phase::Serving if self.begun.is_none() => Stage::Gathering,
-            Phase::Serving if self.tram.has_sent_all() => Stage::Verifying,
-            Phase::Serving => Stage::Sending,
-            Phase::Ending | Phase::Over => Stage::Finished,
-        };
-        let counts = self.tram.counts();
+        let stream = self.tram.packets();
+        let Announcement { growing, .. } = *stream.announcement();
+        let total = stream.announcement().len(Part::Content);
+        let place = self.tram.place();
         ObjectStatus {
-            stage,
-            begun: self.begun,
-            bytes_total: Some(total),
-            bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
-            symbols: counts.packets + counts.repairs,
-            repairs: counts.repairs,
+            symbols: stream.sent_symbols() + place.repairs,
+            repairs: place.repairs,
             requests: self.words,
-            rate_bits_per_s: Some(counts.bits_per_s),
+            rate_bits_per_s: Some(self.tram.bits_per_s()),
             limiting: self.limit.map(|(_, reporter)| reporter),
-            members: self.members.statuses(),
-            reason: self.reason.clone(),
-            ..ObjectStatus::default()
+            place: Some(place),
+            ..self.course.status(total, growing, stream.is_exhausted())
         }
     }
 
@@ -261,33 +237,27 @@ impl TramObjectSource {
 
     /// Begins to send content to whoever is there.
     pub fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Serving && self.begun.is_none() {
-            self.begin_content(cx);
-        } else {
-            // At its start then.
-            self.wait_for = 0;
+        if self.course.begin(cx.now) {
+            self.begin_content(cx.now);
         }
     }
 
     /// At the end only receivers of these names are waited for. By default it is those who were there when content
     /// began.
     pub fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.names = names;
+        self.course.names = names;
     }
 
     /// Strikes the member `id` off, because the application knows that another one has taken its place. Should it
     /// speak again it is a member again.
     pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        self.members.remove(id);
+        self.course.members.remove(id);
         self.review(cx);
     }
 }
 
 impl fmt::Debug for TramObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TramObjectSource")
-            .field("phase", &self.phase)
-            .field("members", &self.members.len())
-            .finish_non_exhaustive()
+        f.debug_struct("TramObjectSource").field("course", &self.course).finish_non_exhaustive()
     }
 }

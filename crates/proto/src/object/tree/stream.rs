@@ -1,5 +1,4 @@
-//! Packets of an object over TRAM: the announcement, the manifest, content, the announcement again with the hash of
-//! the digests, and the digests.
+//! Packets of an object over TRAM: announcements, and of each part the symbols that somebody lacks.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -7,167 +6,332 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Time};
 
+use super::log::{Item, Log};
+use super::words::{Lacks, RANGES_MAX};
+use super::{Place, places, symbol_at};
 use crate::content::Packets;
-use crate::object::layout::Layout;
-use crate::object::wire::Notice;
+use crate::object::layout::{Layout, part_of};
+use crate::object::source::{NO_LAYOUT, RUNS_MAX, TOO_LONG, announcement};
+use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
 use crate::object::{Announcement, ObjectResult, Part, Supply};
+use crate::ranges::RangeSet;
 
-/// Each payload begins with a byte that says what follows.
-pub const KIND_BYTES: u32 = 1;
+/// The first byte of a packet with an announcement. Others begin with the name of a symbol, whose first byte is 1.
+pub(super) const ANNOUNCEMENT: u8 = 2;
 
-/// What follows that byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Announcement,
-    Symbol(Part),
+/// Bytes of an announcement, with that one.
+const ANNOUNCEMENT_BYTES: u32 = 1 + 104;
+
+/// While content grows and is being sent it is announced so often.
+const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After how many symbols the supply is told again where content is asked for.
+const EXPECTED_SYMBOLS: u64 = 64;
+
+/// So many packets must be of no use to a receiver until it is told which.
+const USELESS_MIN: u64 = 64;
+
+/// The place in the stream of the packet with this number in its session, where the first has 1.
+const fn index_of(sequence: u64) -> u64 {
+    sequence.saturating_sub(1)
 }
 
-impl Kind {
-    pub(super) const ALL: [Self; 4] = [
-        Self::Symbol(Part::Manifest),
-        Self::Symbol(Part::Content),
-        Self::Symbol(Part::Digests),
-        Self::Announcement,
-    ];
-
-    pub(super) const fn number(self) -> u8 {
-        match self {
-            Self::Symbol(part) => part as u8,
-            Self::Announcement => 3,
-        }
-    }
-}
-
-/// What a source says of its object, as a packet carries it.
-pub(super) fn encode(announcement: Announcement) -> Vec<u8> {
-    let notice = Notice {
-        announcement,
-        parity: false,
-        begun: true,
-        exhausted: false,
-        status_interval: Duration::ZERO,
-        position: None,
-        epoch: 0,
-    };
-    notice.encode()
-}
-
-/// Reads it.
-pub(super) fn decode(bytes: &[u8]) -> Option<Announcement> {
-    Notice::decode(bytes).map(|notice| notice.announcement)
-}
-
-/// The packets of what a supply has, whose length is known.
+/// The packets of what a supply has.
 pub(super) struct ObjectStream {
     supply: Box<dyn Supply>,
     announcement: Announcement,
     layout: Layout,
+    log: Log,
+    /// Symbols that are to be sent, and those that ever were. Where they lie in too many places those between the
+    /// nearest count too.
+    needed: RangeSet,
+    sent: RangeSet,
+    position: Place,
+    /// Content may be sent.
+    begun: bool,
+    /// Something is to be announced, and when growth last was.
+    news: bool,
+    growth_told: Time,
+    /// Since it was announced that nothing was left nothing has been sent.
+    told_exhausted: bool,
+    /// How many symbols were sent.
+    symbols: u64,
+    /// What leaves next.
+    chosen: Option<Item>,
     /// Up to where content was read ahead.
-    expected: u64,
+    expected: Place,
     /// Why the supply cannot go on.
     pub(super) failed: Option<String>,
 }
 
-/// What a packet has: bytes of a part from an offset on.
-type Place = (Kind, u64, u32);
-
 impl ObjectStream {
+    /// The packets of `supply` in symbols of this length.
     pub(super) fn new(supply: Box<dyn Supply>, symbol_bytes: u16) -> Self {
-        let lens = Part::ALL.map(|part| supply.len(part));
-        let object = supply.object();
-        let announcement =
-            Announcement { lens, growing: supply.growing(), symbol_bytes, object, digests: None };
-        let layout = Layout::new(&announcement).filter(|_| !announcement.growing);
+        let announcement = announcement(supply.as_ref(), symbol_bytes);
+        let layout = Layout::new(&announcement);
         let failed = layout.is_none().then(|| NO_LAYOUT.to_string());
         let layout = layout.unwrap_or_default();
-        Self { supply, announcement, layout, expected: 0, failed }
+        let mut needed = RangeSet::default();
+        needed.insert(places(&layout, Part::Manifest));
+        if announcement.growing {
+            // Nobody can have it.
+            needed.insert(places(&layout, Part::Content));
+        }
+        Self {
+            supply,
+            announcement,
+            layout,
+            log: Log::default(),
+            needed,
+            sent: RangeSet::default(),
+            position: 0,
+            begun: false,
+            news: true,
+            growth_told: Time::ZERO,
+            told_exhausted: false,
+            symbols: 0,
+            chosen: None,
+            expected: 0,
+            failed,
+        }
     }
 
     pub(super) fn announcement(&self) -> &Announcement {
         &self.announcement
     }
 
-    fn symbols(&self, part: Part) -> u64 {
-        self.announcement.len(part).div_ceil(u64::from(self.layout.symbol_bytes()))
+    /// Content may be sent from now on.
+    pub(super) fn begin(&mut self) {
+        self.begun = true;
     }
 
-    /// What packet `index` has; `None` beyond the last.
-    fn place(&self, index: u64) -> Option<Place> {
-        let mut left = index;
-        let symbols = [Part::Manifest, Part::Content, Part::Digests];
-        for (before, part) in [true, false, true].into_iter().zip(symbols) {
-            if before {
-                if left == 0 {
-                    return Some((Kind::Announcement, 0, ANNOUNCEMENT_BYTES));
-                }
-                left -= 1;
-            }
-            if left < self.symbols(part) {
-                let symbol = u64::from(self.layout.symbol_bytes());
-                let len = (self.announcement.len(part) - left * symbol).min(symbol);
-                // Not above a symbol, which is below 2^16.
-                return Some((Kind::Symbol(part), left * symbol, len as u32));
-            }
-            left -= self.symbols(part);
+    /// Packets with symbols that were sent, repairs apart.
+    pub(super) fn sent_symbols(&self) -> u64 {
+        self.symbols
+    }
+
+    /// Whether nothing is left to send but the end of what grows.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.told_exhausted && self.chosen.is_none()
+    }
+
+    /// Learns what the digests hash to, once the supply knows.
+    pub(super) fn poll_digests(&mut self) {
+        let growing = self.announcement.growing;
+        if growing || self.announcement.digests.is_some() || self.failed.is_some() {
+            return;
         }
-        None
-    }
-
-    /// The packet with which digests begin, and with it their hash.
-    fn last_announcement(&self) -> u64 {
-        1 + self.symbols(Part::Manifest) + self.symbols(Part::Content)
-    }
-
-    /// Whether the hash of the digests is known by now.
-    fn poll_digests(&mut self) -> bool {
-        if self.announcement.digests.is_none() && self.failed.is_none() {
-            match self.supply.digests() {
-                Ok(digests) => self.announcement.digests = digests,
-                Err(error) => self.failed = Some(error.reason),
+        match self.supply.digests() {
+            Ok(None) => {}
+            Ok(digests) => {
+                self.announcement.digests = digests;
+                self.needed.insert(places(&self.layout, Part::Digests));
+                self.news = true;
             }
+            Err(error) => self.failed = Some(error.reason),
         }
-        self.announcement.digests.is_some()
     }
 
-    fn read_place(&mut self, (kind, offset, len): Place, out: &mut Vec<u8>) -> ObjectResult<u32> {
-        let Kind::Symbol(part) = kind else {
-            out.extend_from_slice(&encode(self.announcement));
-            return Ok(0);
+    /// Learns how much there is by now of content that grows. Returns whether that is news.
+    pub(super) fn poll_growth(&mut self, now: Time) -> bool {
+        if !self.announcement.growing || self.failed.is_some() {
+            return false;
+        }
+        if let Err(error) = self.supply.digests() {
+            self.failed = Some(error.reason);
+            return false;
+        }
+        let new = announcement(self.supply.as_ref(), self.announcement.symbol_bytes);
+        let busy = !self.needed.is_empty() && self.begun && new.growing;
+        if new == self.announcement || busy && now.since(self.growth_told) < GROWTH_INTERVAL {
+            return false;
+        }
+        let Some(layout) = Layout::new(&new) else {
+            self.failed = Some(TOO_LONG.to_string());
+            return false;
         };
-        self.supply.read(part, offset, len, out)
+        let before = places(&self.layout, Part::Content).end;
+        self.needed.insert(before..places(&layout, Part::Content).end);
+        (self.layout, self.announcement) = (layout, new);
+        (self.news, self.growth_told, self.told_exhausted) = (true, now, false);
+        true
+    }
+
+    /// What is wanted of what a receiver lacks and nothing brings to it that is sent already or will be: symbols that
+    /// were sent before are only sent again where `again` allows so many.
+    pub(super) fn want(&mut self, lacks: &Lacks, again: impl FnOnce(u64) -> bool) {
+        let mut wanted = RangeSet::default();
+        for part in [Part::Manifest, Part::Content, Part::Digests] {
+            let all = places(&self.layout, part);
+            // Of what is not known yet all is sent anyway.
+            if part == Part::Digests && self.announcement.digests.is_none() {
+                continue;
+            }
+            for range in &lacks.ranges {
+                wanted.insert(range.start.max(all.start)..range.end.min(all.end));
+            }
+        }
+        for range in self.needed.iter().chain(self.log.symbols(index_of(lacks.after))) {
+            wanted.remove(range);
+        }
+        if let Some(Item::Symbol(place)) = self.chosen {
+            wanted.remove(place..place + 1);
+        }
+        let before = |set: &RangeSet| -> u64 {
+            let sent = wanted.iter().flat_map(|range| set.within(range));
+            sent.map(|range| range.end - range.start).sum()
+        };
+        let repeated = before(&self.sent);
+        if repeated > 0 && (self.log.is_full() || !again(repeated)) {
+            for range in self.sent.iter() {
+                wanted.remove(range);
+            }
+        }
+        if !wanted.is_empty() {
+            self.told_exhausted = false;
+        }
+        for range in wanted.iter() {
+            self.needed.insert(range);
+        }
+        self.needed.limit(RUNS_MAX);
+    }
+
+    /// Packets that were sent and are of no use to who lacks no more than that.
+    pub(super) fn useless(&self, lacks: &Lacks) -> Vec<core::ops::Range<u64>> {
+        let mut lacking = RangeSet::default();
+        for range in &lacks.ranges {
+            lacking.insert(range.clone());
+        }
+        let known = lacks.known.min(places(&self.layout, Part::Content).end);
+        let useless = self.log.useless(index_of(lacks.after), &lacking, known);
+        let mut longest: Vec<_> =
+            useless.iter().map(|range| range.start + 1..range.end + 1).collect();
+        longest.sort_by_key(|range| core::cmp::Reverse(range.end - range.start));
+        longest.truncate(RANGES_MAX);
+        longest.sort_by_key(|range| range.start);
+        let all: u64 = longest.iter().map(|range| range.end - range.start).sum();
+        if all < USELESS_MIN { Vec::new() } else { longest }
+    }
+
+    /// What leaves next.
+    fn next_item(&mut self) -> Option<Item> {
+        if core::mem::take(&mut self.news) {
+            return Some(Item::Announcement { exhausted: false });
+        }
+        let manifest = places(&self.layout, Part::Manifest);
+        let first = self.needed.first_from(0);
+        let place = match first {
+            Some(place) if place < manifest.end => Some(place),
+            _ if !self.begun => return None,
+            first => self.needed.first_from(self.position).or(first),
+        };
+        if let Some(place) = place {
+            return Some(Item::Symbol(place));
+        }
+        self.poll_digests();
+        if core::mem::take(&mut self.news) {
+            return Some(Item::Announcement { exhausted: false });
+        }
+        let Announcement { growing, digests, .. } = self.announcement;
+        let whole = !growing && (digests.is_some() || self.layout.len(Part::Digests) == 0);
+        (whole && !core::mem::replace(&mut self.told_exhausted, true))
+            .then_some(Item::Announcement { exhausted: true })
+    }
+
+    fn item_len(&self, item: Item) -> u32 {
+        match item {
+            Item::Announcement { .. } => ANNOUNCEMENT_BYTES,
+            Item::Symbol(place) => {
+                let (key, symbol) = symbol_at(place);
+                SYMBOL_HEADER as u32 + self.layout.extent(key, symbol).1
+            }
+        }
+    }
+
+    fn note_sent(&mut self, item: Item) {
+        self.log.push(item);
+        if let Item::Symbol(place) = item {
+            self.needed.remove(place..place + 1);
+            self.sent.insert(place..place + 1);
+            if self.sent.len() > 2 * RUNS_MAX {
+                self.sent.limit(RUNS_MAX);
+            }
+            self.position = place + 1;
+            self.symbols += 1;
+            self.told_exhausted = false;
+        }
+    }
+
+    fn write(&mut self, item: Item, out: &mut Vec<u8>) -> ObjectResult<u32> {
+        match item {
+            Item::Announcement { exhausted } => {
+                let notice = Notice {
+                    announcement: self.announcement,
+                    parity: false,
+                    begun: self.begun,
+                    exhausted,
+                    status_interval: Duration::ZERO,
+                    position: None,
+                    epoch: 0,
+                };
+                out.push(ANNOUNCEMENT);
+                out.extend_from_slice(&notice.encode());
+                Ok(0)
+            }
+            Item::Symbol(place) => {
+                let (key, symbol) = symbol_at(place);
+                let (offset, len) = self.layout.extent(key, symbol);
+                out.extend_from_slice(&SymbolName { key, symbol, repair: false }.encode());
+                self.supply.read(part_of(key), offset, len, out)
+            }
+        }
+    }
+
+    /// Reads ahead where content is read in another place than before.
+    fn expect(&mut self, place: Place) {
+        if part_of(symbol_at(place).0) == Part::Content
+            && !(self.expected.saturating_sub(EXPECTED_SYMBOLS)..self.expected).contains(&place)
+        {
+            self.expected = place + EXPECTED_SYMBOLS;
+            let (key, symbol) = symbol_at(place);
+            self.supply.expect(self.layout.extent(key, symbol).0);
+        }
     }
 }
 
 impl Packets for ObjectStream {
+    /// Whoever lacks something may still ask for it: when all have it is not for the stream to say.
     fn end(&self) -> Option<u64> {
-        Some(self.last_announcement() + 1 + self.symbols(Part::Digests))
+        None
     }
 
-    fn ready(&mut self, _now: Time, index: u64) -> Option<u32> {
-        if self.failed.is_some() || index == self.last_announcement() && !self.poll_digests() {
-            return None;
+    fn ready(&mut self, _now: Time, _index: u64) -> Option<u32> {
+        if self.failed.is_none() && self.chosen.is_none() {
+            self.chosen = self.next_item();
+            if let Some(Item::Symbol(place)) = self.chosen {
+                self.expect(place);
+            }
         }
-        let (kind, offset, len) = self.place(index)?;
-        if kind == Kind::Symbol(Part::Content) && offset >= self.expected {
-            self.expected = offset + u64::from(self.layout.symbol_bytes()) * EXPECTED_SYMBOLS;
-            self.supply.expect(offset);
-        }
-        Some(KIND_BYTES + len)
+        self.chosen.filter(|_| self.failed.is_none()).map(|item| self.item_len(item))
     }
 
     fn len(&self, index: u64) -> u32 {
-        self.place(index).map_or(0, |(_, _, len)| KIND_BYTES + len)
+        self.log.get(index).map_or(0, |item| self.item_len(item))
     }
 
     fn read(&mut self, _now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        let Some(place) = self.place(index) else { return 0 };
-        out.push(place.0.number());
+        let new = self.chosen.filter(|_| index == self.log.end());
+        if let Some(item) = new {
+            self.chosen = None;
+            self.note_sent(item);
+        }
+        let Some(item) = self.log.get(index) else { return 0 };
         let start = out.len();
-        self.read_place(place, out).unwrap_or_else(|error| {
+        self.write(item, out).unwrap_or_else(|error| {
             self.failed.get_or_insert(error.reason);
             // It never leaves: whoever sends it looks at `failed` first.
             out.truncate(start);
-            place.2
+            self.item_len(item)
         })
     }
 
@@ -175,13 +339,3 @@ impl Packets for ObjectStream {
         Some(self.announcement.len(Part::Content))
     }
 }
-
-/// Why an object has no packets.
-const NO_LAYOUT: &str = "the object has too many symbols, or its length is not known beforehand, as that of a pipe: \
-                         TRAM cannot send it";
-
-/// After how many symbols the supply is told again where content is asked for.
-const EXPECTED_SYMBOLS: u64 = 64;
-
-/// Bytes of an announcement.
-pub(super) const ANNOUNCEMENT_BYTES: u32 = 104;

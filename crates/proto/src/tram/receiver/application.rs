@@ -1,12 +1,15 @@
 //! A receiver's application: when it takes what has come, when it needs nothing more, and what it tells the source.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use faircast_base::{Cx, Duration, Time};
 
-use super::{Phase, Reached, TramReceiver};
+use super::{Kept, Phase, Reached, TramReceiver};
+use crate::object::TreePlace;
 use crate::tram::TramSetup;
 use crate::tram::head::decode;
+use crate::tram::settings::TramSettings;
 use crate::tram::wire::{Body, is_word};
 use crate::{Datagram, Destination, Transmit};
 
@@ -14,7 +17,18 @@ use crate::{Datagram, Destination, Transmit};
 impl TramReceiver {
     /// A receiver that stays until [`release`](Self::release).
     pub(crate) fn kept(setup: &TramSetup<'_>) -> Self {
-        Self { kept: true, ..Self::new(setup) }
+        let waits_for_settings = Some(setup.options.clone());
+        // A packet of the source is why it is there.
+        let source_heard_at = setup.start;
+        Self { kept: Kept::Until, waits_for_settings, source_heard_at, ..Self::new(setup) }
+    }
+
+    /// It begins under these settings, which are agreed.
+    pub(super) fn agree(&mut self, now: Time, settings: TramSettings) {
+        // A head that was given is not for applications.
+        let begun = Self::under(settings, (self.identity, self.source), now, None);
+        let (phase, joined) = (self.phase, self.joined);
+        *self = Self { kept: self.kept, phase, joined, source_heard_at: now, ..begun };
     }
 
     /// Nothing is handed over for now, or again. What has been already is.
@@ -25,10 +39,55 @@ impl TramReceiver {
         }
     }
 
-    /// It may go when its last member has all.
+    /// It needs nothing more, and may go when nobody depends on it.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.kept = false;
+        self.kept = Kept::Released;
         self.check_end(cx);
+    }
+
+    /// Whether others depend on it.
+    pub(crate) fn has_members(&self) -> bool {
+        !self.head.members.is_empty()
+    }
+
+    /// The first packet that was not taken from it yet.
+    pub(crate) fn taken(&self) -> u64 {
+        self.reached.as_ref().map_or(0, |it| it.deliver.saturating_sub(self.events.len() as u64))
+    }
+
+    /// The application has no use for these packets. Nobody whose head it is must need them, or they stay wanted.
+    pub(crate) fn skip(&mut self, cx: &mut Cx<'_>, packets: &[Range<u64>]) {
+        if self.has_members() {
+            return;
+        }
+        let Some(reached) = &mut self.reached else { return };
+        for range in packets {
+            let start = range.start.max(reached.deliver);
+            let end = range.end.min(reached.reception.end());
+            if start < end {
+                reached.reception.skip(start..end);
+                reached.skipped_until = reached.skipped_until.max(end);
+            }
+        }
+        self.deliver(cx);
+        self.after_progress(cx);
+        // Its head need not send what it is about to repair.
+        self.ack_due = true;
+    }
+
+    /// Where it is in the tree, and what it has repaired.
+    pub(crate) fn place(&self) -> TreePlace {
+        let bound = self.parent.bound().is_some();
+        // Who has gone says where it was.
+        let placed = bound || self.phase == Phase::Left;
+        let level = if bound { self.level() } else { self.level_before };
+        TreePlace {
+            number: self.identity.known_id(),
+            head: if placed { self.head_number } else { 0 },
+            level: if placed { level } else { 0 },
+            members: self.head.members.len() as u32,
+            repairs: self.repairs,
+        }
     }
 
     /// Whether all that the source sends has been handed over.

@@ -2,7 +2,7 @@
 
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
-use super::{Timer, TramReceiver};
+use super::{Kept, Timer, TramReceiver};
 use crate::congestion::Arrival;
 use crate::tram::reception::{Arrived, JUMP_MAX};
 use crate::tram::settings::HeadRole;
@@ -27,7 +27,7 @@ impl TramReceiver {
         }
         self.front = front;
         self.source_heard_at = now;
-        self.timers.arm_by(Timer::Silence, now + self.settings.silence_max);
+        self.timers.arm_by(Timer::Silence, self.silent_until());
         self.head.set_advertise_interval(now, front.advertise_interval);
         if self.reached.is_none() {
             self.head.stand(now);
@@ -47,6 +47,7 @@ impl TramReceiver {
         self.ack_due |= missing > 0;
         if done && reached.reception.end() == last + 1 {
             self.last = Some(last);
+            self.timers.arm_by(Timer::Silence, self.silent_until());
         }
         self.tell_of_losses(cx, first, missing);
         self.after_progress(cx);
@@ -103,6 +104,7 @@ impl TramReceiver {
                     || reached.reception.first_missing() >= reached.asked_until;
             }
         }
+        self.came_at = cx.now;
         self.head.cache.insert(sequence, payload, datagram.zeros);
         if front.done && !front.repair {
             self.last = Some(sequence);
@@ -166,18 +168,30 @@ impl TramReceiver {
         let Some(reached) = self.reached.as_mut().filter(|_| !self.held) else { return };
         let keeps = self.settings.head != HeadRole::Never;
         let end = reached.reception.first_missing();
+        let mut jumped = false;
         while reached.deliver < end {
             let seq = reached.deliver;
+            let Some((payload, zeros)) = self.head.cache.get(seq) else {
+                // What is not wanted, or never comes: perhaps far more than can be kept.
+                jumped = true;
+                reached.deliver = self.head.cache.next_from(seq).unwrap_or(end).min(end);
+                continue;
+            };
             reached.deliver += 1;
-            let Some((payload, zeros)) = self.head.cache.get(seq) else { continue };
             let bytes = payload.len() as u32 + zeros;
             self.bytes += u64::from(bytes);
-            cx.emit(Event::Delivered { seq, bytes });
+            // What an application makes of it is told by that.
+            if self.kept == Kept::Not {
+                cx.emit(Event::Delivered { seq, bytes });
+            }
             let bytes = payload.to_vec();
             self.events.push_back(AppEvent::Delivered { bytes, zeros });
         }
         if !keeps {
             self.head.cache.forget(reached.deliver);
+        } else if jumped {
+            let needed = self.head.members.first_missing().unwrap_or(u64::MAX);
+            self.head.cache.forget(reached.deliver.min(needed));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
-use super::{Phase, TramReceiver};
+use super::{Kept, Phase, TramReceiver};
 use crate::AppEvent;
 use crate::tram::cache::Cache;
 use crate::tram::head::Known;
@@ -23,12 +23,17 @@ impl TramReceiver {
             self.ack_due = true;
             self.phase = Phase::Serving;
             let whole = self.reached.as_ref().is_some_and(|it| it.from_start && !it.lost_any);
-            if whole {
+            if whole && self.kept == Kept::Not {
                 cx.emit(Event::Completed { bytes: self.bytes });
                 self.events.push_back(AppEvent::Completed);
             }
         }
-        if (self.completed && !self.kept || self.closing) && self.phase != Phase::Left {
+        let done = match self.kept {
+            Kept::Not => self.completed,
+            Kept::Until => false,
+            Kept::Released => true,
+        };
+        if (done || self.closing) && self.phase != Phase::Left {
             if self.closing {
                 self.head.resign(true);
             }

@@ -15,7 +15,7 @@ impl TramReceiver {
     pub(super) fn on_accept(
         &mut self,
         cx: &mut Cx<'_>,
-        from: NodeId,
+        (from, number): (NodeId, u64),
         accept: Accept,
     ) -> Result<(), BadInput> {
         if accept.level == 0 || accept.level >= LEVEL_MAX {
@@ -39,6 +39,7 @@ impl TramReceiver {
         }
         let joined = self.parent.on_accept(cx.now, from, accept.level);
         let News::Joined { before } = joined else { return Ok(()) };
+        self.head_number = number;
         let Accept { start, .. } = accept;
         match &mut self.reached {
             None => {
@@ -59,6 +60,7 @@ impl TramReceiver {
                     deliver: start,
                     from_start: start == 1,
                     lost_any: false,
+                    skipped_until: 0,
                     told_allowed: 0,
                     told_below: (0, 0),
                     passed_on: 0,

@@ -144,6 +144,7 @@ impl TramReceiver {
         seal(buf);
         let payload_len = payload.len() as u32 + zeros;
         self.pace.spend(cx.now, payload_len);
+        self.repairs += 1;
         cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
         Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })
     }

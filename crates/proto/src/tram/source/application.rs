@@ -1,43 +1,32 @@
-//! A source's application: when data begins, when all is over, and what receivers tell it of themselves.
+//! A source's application: what it sends, when all is over, and what receivers tell it of themselves.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Cx, Duration, Time};
 
 use super::{Phase, TramSource};
 use crate::content::Packets;
-use crate::tram::TramSetup;
+use crate::object::TreePlace;
 use crate::tram::head::decode;
+use crate::tram::rate::RateControl;
 use crate::tram::wire::{Body, is_word};
+use crate::tram::{TramSetup, announced};
 use crate::{Datagram, Destination, Transmit};
 
-/// What a source has done so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SourceCounts {
-    /// New packets, and repairs.
-    pub(crate) packets: u64,
-    pub(crate) repairs: u64,
-    /// The rate of an open window.
-    pub(crate) bits_per_s: f64,
-}
-
-/// For applications that decide themselves when data begins, and when all is over.
+/// For applications that know themselves who has it all.
 impl<P: Packets> TramSource<P> {
-    /// A source whose data waits for [`open_gate`](Self::open_gate), and whose end for [`release`](Self::release).
-    pub(crate) fn gated(setup: &TramSetup<'_>, packets: P) -> Self {
-        Self { gated: true, held: true, ..Self::new(setup, packets) }
+    /// A source that goes on, whatever has been sent, until it is closed.
+    pub(crate) fn kept(setup: &TramSetup<'_>, packets: P) -> Self {
+        // What is too long to be told has been refused where the settings were chosen.
+        let announced = announced(setup.options);
+        Self { kept: true, announced, ..Self::new(setup, packets) }
     }
 
-    /// Data may begin as soon as a receiver is there.
-    pub(crate) fn open_gate(&mut self, cx: &mut Cx<'_>) {
-        self.gated = false;
-        self.check_begin(cx);
-    }
-
-    /// It may end when its last member has gone.
-    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.held = false;
-        self.check_end(cx.now);
+    /// What was sent until now says nothing of the path: the rate begins anew, no greater than `limit`.
+    pub(crate) fn start_anew(&mut self, now: Time, limit: Option<Bitrate>) {
+        self.controller = Box::new(RateControl::new(&self.settings));
+        self.controller.set_limit(now, limit);
     }
 
     pub(crate) fn packets(&self) -> &P {
@@ -48,17 +37,19 @@ impl<P: Packets> TramSource<P> {
         &mut self.packets
     }
 
-    pub(crate) fn has_sent_all(&self) -> bool {
-        self.packets.end().is_some_and(|end| self.next > end)
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    pub(crate) fn counts(&self) -> SourceCounts {
-        let (packets, repairs) = (self.next - 1, self.repairs);
-        SourceCounts { packets, repairs, bits_per_s: self.controller.bits_per_s() }
+    /// The rate of an open window.
+    pub(crate) fn bits_per_s(&self) -> f64 {
+        self.controller.bits_per_s()
+    }
+
+    /// Where it is in the tree, and what it has repaired.
+    pub(crate) fn place(&self) -> TreePlace {
+        let (number, members) = (self.identity.known_id(), self.head.members.len() as u32);
+        TreePlace { number, head: 0, level: 1, members, repairs: self.repairs }
     }
 
     /// Receivers are to speak of themselves after so long without a word.
@@ -71,13 +62,14 @@ impl<P: Packets> TramSource<P> {
         self.controller.set_limit(now, limit);
     }
 
-    /// What a receiver says of itself, where that is what a packet of this session has.
-    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
+    /// What a receiver says of itself, where that is what a packet of this session has, and the receiver's number.
+    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<(u64, &'a [u8])> {
         if !is_word(datagram.bytes) {
             return None;
         }
-        match decode(datagram, self.identity.session()).ok()?.body {
-            Body::Member(word) => Some(word),
+        let packet = decode(datagram, self.identity.session()).ok()?;
+        match packet.body {
+            Body::Member(word) => Some((packet.sender, word)),
             _ => None,
         }
     }

@@ -1,0 +1,253 @@
+//! The course of a source, whatever carries its packets: who is waited for, when content begins, who holds the end,
+//! and when all is over.
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Duration, Event, NodeId, Time};
+
+use super::source::members::Members;
+use super::{MemberState, ObjectSourceSetup, ObjectStatus, Stage};
+use crate::AppEvent;
+
+/// Where a source is in its life, and whom it serves.
+#[derive(Debug)]
+pub(super) struct Course {
+    pub(super) members: Members,
+    wait_for: u32,
+    /// Who is waited for at the end, where that is said.
+    pub(super) names: BTreeSet<String>,
+    pub(super) give_up: Duration,
+    /// How long it stays when all members are done.
+    linger: Option<Duration>,
+    start: Time,
+    phase: ServicePhase,
+    /// When content began.
+    begun: Option<Time>,
+    /// Whether somebody holds the end, at the last look.
+    held: bool,
+    /// When content last became longer, of what comes from a pipe.
+    grown_at: Option<Time>,
+    reason: Option<String>,
+    /// The one thing that the application is told, and whether that has been decided.
+    event: Option<AppEvent>,
+    told: bool,
+}
+
+/// Where a source is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServicePhase {
+    /// Before its start.
+    Waiting,
+    /// It serves its members.
+    Serving,
+    /// All have been done since then; it stays for who may come.
+    Lingering(Time),
+    /// It says that this is the end, or has said so.
+    Ended,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Content begins.
+    pub(super) begins: bool,
+    /// It is over.
+    pub(super) ends: bool,
+}
+
+impl Course {
+    /// That of a source as `setup` describes it, which fails at its start where there is a `reason`.
+    pub(super) fn new(setup: &ObjectSourceSetup<'_>, reason: Option<String>) -> Self {
+        Self {
+            members: Members::default(),
+            wait_for: setup.wait_for,
+            names: BTreeSet::new(),
+            give_up: setup.give_up,
+            linger: setup.options.duration("linger"),
+            start: setup.start,
+            phase: ServicePhase::Waiting,
+            begun: None,
+            held: true,
+            grown_at: None,
+            reason,
+            event: None,
+            told: false,
+        }
+    }
+
+    /// It stays for so long after all members are done, where the options do not say.
+    pub(super) fn stay(&mut self, linger: Duration) {
+        self.linger = self.linger.or(Some(linger));
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.phase == ServicePhase::Waiting
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        self.phase == ServicePhase::Serving
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.phase == ServicePhase::Ended
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Begins where it is time. Returns whether it has just done so.
+    pub(super) fn start(&mut self, now: Time) -> bool {
+        let starts = self.is_waiting() && self.start <= now;
+        if starts {
+            self.phase = ServicePhase::Serving;
+        }
+        starts
+    }
+
+    /// What has to be looked at from time to time, and after each word of a member: the supply may have `failed`, and
+    /// content has so many bytes by now.
+    pub(super) fn review(
+        &mut self,
+        cx: &mut Cx<'_>,
+        failed: Option<String>,
+        content_bytes: u64,
+    ) -> Turn {
+        if !matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_)) {
+            return Turn::default();
+        }
+        if let Some(reason) = failed.or_else(|| self.reason.take()) {
+            self.fail(reason);
+            return Turn { begins: false, ends: true };
+        }
+        // Who has come and cannot take it is not waited for: it is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        let all_here = self.members.count(&come) >= self.wait_for as usize;
+        let begins = all_here && self.begin(cx.now);
+        Turn { begins, ends: self.end_if_done(cx, content_bytes) }
+    }
+
+    /// Content begins, with whoever is there. Returns whether that is news; before its start it begins with that.
+    pub(super) fn begin(&mut self, now: Time) -> bool {
+        if self.is_waiting() {
+            self.wait_for = 0;
+        }
+        let open = matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_));
+        if !open || self.has_begun() {
+            return false;
+        }
+        self.members.begin();
+        self.begun = Some(now);
+        true
+    }
+
+    /// Who is deferred has his turn when nobody else wants anything; and when nobody at all does, it is over.
+    fn end_if_done(&mut self, cx: &mut Cx<'_>, content_bytes: u64) -> bool {
+        if self.members.active() > 0 && self.held {
+            if let ServicePhase::Lingering(_) = self.phase {
+                self.phase = ServicePhase::Serving;
+            }
+            return false;
+        }
+        if self.members.recall() {
+            return false;
+        }
+        let done = self.members.count(&[MemberState::Done]);
+        if self.is_serving() && self.has_begun() && self.members.len() > 0 {
+            self.phase = ServicePhase::Lingering(cx.now);
+            if done > 0 {
+                cx.emit(Event::Completed { bytes: content_bytes });
+                self.say(AppEvent::Completed);
+            }
+        }
+        let ServicePhase::Lingering(since) = self.phase else { return false };
+        if cx.now.since(since) < self.linger.unwrap_or_default() {
+            return false;
+        }
+        if done == 0 {
+            self.fail("no receiver has got it all".to_string());
+        }
+        self.phase = ServicePhase::Ended;
+        true
+    }
+
+    /// Tells the application how it ends, once.
+    fn say(&mut self, event: AppEvent) {
+        if !core::mem::replace(&mut self.told, true) {
+            self.event = Some(event);
+        }
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.reason = Some(reason);
+        self.say(AppEvent::Gone);
+        self.phase = ServicePhase::Ended;
+    }
+
+    /// It is to end, whether anybody has it all or not.
+    pub(super) fn close(&mut self) {
+        if self.is_serving() {
+            self.fail("it was told to end".to_string());
+        }
+        self.phase = ServicePhase::Ended;
+    }
+
+    /// After how long without one a word of each member is wanted.
+    pub(super) fn status_interval(&self) -> Duration {
+        self.members.status_interval(self.give_up)
+    }
+
+    /// Members that have been silent for too long are lost. Returns by what name they report.
+    pub(super) fn lose_silent(&mut self, now: Time) -> Vec<NodeId> {
+        let age = now.since(Time::ZERO);
+        if age < self.give_up {
+            return Vec::new();
+        }
+        self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
+    }
+
+    /// Content has become longer.
+    pub(super) fn note_growth(&mut self, now: Time) {
+        self.grown_at = Some(now);
+    }
+
+    /// Looks who holds the end; content may still be `growing`.
+    pub(super) fn look(&mut self, now: Time, growing: bool) {
+        // Nobody gets further than a pipe that gives nothing, and then not at once.
+        let lately = self.grown_at.is_some_and(|at| now.since(at) < self.give_up);
+        self.held = !self.has_begun()
+            || growing
+            || lately
+            || self.members.active() > 0
+                && self.members.hold_the_end(now, self.give_up, &self.names);
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<AppEvent> {
+        self.event.take()
+    }
+
+    /// How it stands with content of so many bytes, which may be `growing`, where nothing may be left to send. Costs
+    /// time in proportion to the number of members.
+    pub(super) fn status(&self, total: u64, growing: bool, exhausted: bool) -> ObjectStatus {
+        let stage = match self.phase {
+            _ if self.reason.is_some() => Stage::Failed,
+            ServicePhase::Waiting => Stage::Gathering,
+            ServicePhase::Serving if !self.has_begun() => Stage::Gathering,
+            ServicePhase::Serving if exhausted && !growing => Stage::Verifying,
+            ServicePhase::Serving => Stage::Sending,
+            ServicePhase::Lingering(_) | ServicePhase::Ended => Stage::Finished,
+        };
+        ObjectStatus {
+            stage,
+            begun: self.begun,
+            bytes_total: Some(total),
+            growing,
+            bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
+            members: self.members.statuses(),
+            reason: self.reason.clone(),
+            ..ObjectStatus::default()
+        }
+    }
+}

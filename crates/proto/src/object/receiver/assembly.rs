@@ -1,0 +1,455 @@
+//! An object that comes together at a receiver, whatever carries it: its store, its blocks, what the source is told,
+//! and the stages from the manifest to the comparison.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::task::Poll;
+
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
+
+use super::blocks::{Blocks, Taken};
+use super::load::LoadMeter;
+use super::member::Membership;
+use crate::AppEvent;
+use crate::object::layout::{BLOCK_SYMBOLS, Key, block_of, part_of};
+use crate::object::wire::{Claim, Notice, REASON_MAX, SymbolName, end_of};
+use crate::object::{
+    Announcement, ObjectError, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store, Verdict,
+};
+
+/// What a receiver has of an object, and how it stands with it.
+pub(in crate::object) struct Assembly {
+    pub(in crate::object) store: Box<dyn Store>,
+    pub(in crate::object) phase: TransferPhase,
+    /// What the source says of its object, once that is known.
+    pub(in crate::object) notice: Option<Notice>,
+    pub(in crate::object) blocks: Blocks,
+    pub(in crate::object) member: Membership,
+    /// One past the last block of content that is wanted by now: how far the store takes it.
+    pub(in crate::object) content_end: Key,
+    pub(in crate::object) load: LoadMeter,
+    /// The rate that it asks for at most.
+    pub(in crate::object) limit: Option<Bitrate>,
+    pub(in crate::object) counts: Counts,
+    /// When the store is asked again, and how long the wait after that is.
+    poll_at: Option<Time>,
+    poll_wait: Duration,
+    /// How often a part came that was not what had been announced.
+    mismatches: u32,
+    bytes_found: u64,
+    pub(in crate::object) reason: Option<String>,
+    pub(in crate::object) events: VecDeque<AppEvent>,
+}
+
+/// Packets with symbols that came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::object) struct Counts {
+    pub(in crate::object) symbols: u64,
+    pub(in crate::object) parity: u64,
+    pub(in crate::object) useless: u64,
+}
+
+/// Where a receiver is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::object) enum TransferPhase {
+    /// Before its start, or without a source.
+    Listening,
+    /// The manifest is wanted.
+    Manifest,
+    /// The store looks what is there already.
+    Opening,
+    /// Content and digests are wanted.
+    Content,
+    /// The store compares.
+    Verifying,
+    /// All is there and intact.
+    Done,
+    /// It has ended without.
+    Failed,
+}
+
+impl TransferPhase {
+    pub(in crate::object) fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+/// What is to be asked for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::object) enum Want {
+    /// All of this part, again.
+    Part(Part),
+    /// All that is lacking of content and digests; nothing of it may have been sent yet.
+    Lacking { fresh: bool },
+    /// These blocks too.
+    More(Range<Key>),
+    /// Nothing: it is all here.
+    Nothing,
+}
+
+impl Assembly {
+    /// Nothing yet, for a receiver as `setup` describes it.
+    pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
+        Self {
+            store: setup.store,
+            phase: TransferPhase::Listening,
+            notice: None,
+            blocks: Blocks::default(),
+            member: Membership::new(setup.id, setup.node, setup.name),
+            content_end: 0,
+            load: LoadMeter::default(),
+            limit: None,
+            counts: Counts::default(),
+            poll_at: None,
+            poll_wait: POLL_MIN,
+            mismatches: 0,
+            bytes_found: 0,
+            reason: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Bytes of content that are here.
+    pub(in crate::object) fn content_bytes(&self) -> u64 {
+        self.bytes_found + self.blocks.content_bytes
+    }
+
+    /// It cannot go on. Returns whether that is news.
+    pub(in crate::object) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
+        if self.phase.is_over() {
+            return false;
+        }
+        self.phase = TransferPhase::Failed;
+        self.poll_at = None;
+        self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
+        self.reason = Some(reason);
+        self.events.push_back(AppEvent::Gone);
+        true
+    }
+
+    /// It is to leave. Returns whether it had not ended by itself.
+    pub(in crate::object) fn close(&mut self, cx: &mut Cx<'_>) -> bool {
+        let early = !self.phase.is_over();
+        if early {
+            self.phase = TransferPhase::Failed;
+            self.poll_at = None;
+            self.reason = Some("it was told to leave".to_string());
+            if self.member.has_joined() {
+                self.member.leave(cx);
+            }
+        }
+        self.member.hurry(cx);
+        early
+    }
+
+    /// Whether it is time to ask the store again.
+    pub(in crate::object) fn take_due(&mut self, now: Time) -> bool {
+        self.poll_at.take_if(|at| *at <= now).is_some()
+    }
+
+    pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
+        self.poll_at
+    }
+
+    pub(in crate::object) fn poll_event(&mut self) -> Option<AppEvent> {
+        if let Some((bytes, zeros)) = self.store.poll_delivered() {
+            return Some(AppEvent::Delivered { bytes, zeros });
+        }
+        self.events.pop_front()
+    }
+
+    /// How it stands.
+    pub(in crate::object) fn status(&self) -> ObjectStatus {
+        let stage = match self.phase {
+            TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
+                Stage::Gathering
+            }
+            TransferPhase::Content => Stage::Sending,
+            TransferPhase::Verifying => Stage::Verifying,
+            TransferPhase::Done => Stage::Finished,
+            TransferPhase::Failed => Stage::Failed,
+        };
+        ObjectStatus {
+            stage,
+            bytes_total: self.notice.map(|notice| notice.announcement.len(Part::Content)),
+            growing: self.notice.is_some_and(|notice| notice.announcement.growing),
+            bytes_done: self.content_bytes(),
+            bytes_found: self.bytes_found,
+            symbols: self.counts.symbols,
+            parity: self.counts.parity,
+            repairs: self.counts.useless,
+            answers: self.member.answers,
+            reason: self.reason.clone(),
+            ..ObjectStatus::default()
+        }
+    }
+
+    /// The source has announced what it sends: `notice` is known and laid out.
+    pub(in crate::object) fn begin(&mut self) -> Result<(), ObjectError> {
+        let Some(notice) = self.notice else { return Ok(()) };
+        self.store.announce(&notice.announcement)?;
+        self.phase = TransferPhase::Manifest;
+        self.blocks.want_part(Part::Manifest);
+        Ok(())
+    }
+
+    /// Content that grows has become longer, or has come to its end.
+    pub(in crate::object) fn grow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (old, new): (&Announcement, &Announcement),
+        ask: Ask<'_>,
+    ) -> Result<(), ObjectError> {
+        if !old.growing || old.lens == new.lens && old.growing == new.growing {
+            return Ok(());
+        }
+        self.store.grow(new)?;
+        if self.phase == TransferPhase::Content {
+            if !new.growing {
+                self.blocks.want_part(Part::Digests);
+                let keys = self.blocks.layout.keys(Part::Digests);
+                ask(cx, &self.blocks, Want::More(keys));
+            }
+            return self.advance(cx, ask);
+        }
+        Ok(())
+    }
+
+    /// Whether a symbol, which has so many bytes, is one of this object, and can be taken now.
+    pub(in crate::object) fn has_place(
+        &self,
+        name: SymbolName,
+        bytes: u64,
+    ) -> Result<bool, BadInput> {
+        let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
+        let layout = &self.blocks.layout;
+        if notice.announcement.growing && !layout.has(name.key) {
+            // Others have heard already that it is longer.
+            return Ok(false);
+        }
+        let parity = name.symbol >= BLOCK_SYMBOLS;
+        if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
+            return Err(BadInput::Absurd);
+        }
+        if bytes != u64::from(layout.symbol_len(name.key, name.symbol)) {
+            return Err(BadInput::Malformed);
+        }
+        // Nobody knows yet where it goes.
+        let placed = matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying);
+        Ok(placed || part_of(name.key) == Part::Manifest)
+    }
+
+    /// Takes a symbol that has a place.
+    pub(in crate::object) fn take_symbol(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: SymbolName,
+        (bytes, zeros): (&[u8], u32),
+    ) -> Result<Taken, ObjectError> {
+        let before = self.blocks.content_bytes;
+        let symbol = (name.key, name.symbol);
+        let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros)?;
+        if name.symbol >= BLOCK_SYMBOLS {
+            self.counts.parity += 1;
+        } else {
+            self.counts.symbols += 1;
+        }
+        self.counts.useless += u64::from(taken == Taken::Useless);
+        let fresh = self.blocks.content_bytes - before;
+        if fresh > 0 {
+            let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
+            let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
+            // At most a block's 64 symbols of less than 2^16 bytes.
+            cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
+        }
+        Ok(taken)
+    }
+
+    /// Goes on where something has come to its end: the manifest, the store's search, all content. What is wanted
+    /// then is said to `ask`.
+    pub(in crate::object) fn advance(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ask: Ask<'_>,
+    ) -> Result<(), ObjectError> {
+        match self.phase {
+            TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx, ask),
+            TransferPhase::Opening => self.poll_open(cx, ask),
+            TransferPhase::Content if self.has_all() => self.check_digests(cx, ask),
+            TransferPhase::Content => self.widen(cx, ask),
+            TransferPhase::Verifying => self.poll_verify(cx, ask),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the manifest is here, and came from a source that is there: what a recording of one
+    /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
+    fn has_manifest(&self) -> bool {
+        let empty = self.blocks.layout.len(Part::Manifest) == 0;
+        self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
+    }
+
+    pub(in crate::object) fn has_all(&self) -> bool {
+        let layout = &self.blocks.layout;
+        let known = self.notice.is_some_and(|notice| {
+            let Announcement { growing, digests, .. } = notice.announcement;
+            let all_wanted = self.content_end == layout.keys(Part::Content).end;
+            let digests = digests.is_some() || layout.len(Part::Digests) == 0;
+            !growing && all_wanted && digests
+        });
+        // A recording of a session has everything but a welcome for this receiver.
+        known
+            && self.member.welcome
+            && self.blocks.left(Part::Content) == 0
+            && self.blocks.left(Part::Digests) == 0
+    }
+
+    /// Whether a part that has come whole is the one that was announced.
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, ObjectError> {
+        let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
+        let (len, mut offset) = (self.blocks.layout.len(part), 0);
+        while offset < len {
+            // At most as large as the piece.
+            let piece = (len - offset).min(HASHED_AT_ONCE) as u32;
+            buffer.clear();
+            self.store.read(part, offset, piece, &mut buffer)?;
+            hasher.update(&buffer);
+            offset += u64::from(piece);
+        }
+        Ok(hasher.finalize() == *wanted)
+    }
+
+    /// A part is not what was announced: it is asked for again, some times.
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> Result<(), ObjectError> {
+        self.mismatches += 1;
+        if self.mismatches > MISMATCHES_MAX {
+            let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
+            let reason = alloc::format!("the {what} that came is not the one that was announced");
+            return Err(ObjectError { reason });
+        }
+        self.blocks.want_part(part);
+        ask(cx, &self.blocks, Want::Part(part));
+        Ok(())
+    }
+
+    fn check_manifest(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+        let Some(notice) = self.notice else { return Ok(()) };
+        let empty = self.blocks.layout.len(Part::Manifest) == 0;
+        let hash = notice.announcement.object;
+        // Without a manifest the name of an object is whatever its source chose.
+        if !empty && !self.matches(Part::Manifest, &hash)? {
+            return self.mismatch(cx, Part::Manifest, ask);
+        }
+        self.phase = TransferPhase::Opening;
+        self.poll_wait = POLL_MIN;
+        self.poll_open(cx, ask)
+    }
+
+    fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+        let found = match self.store.open()? {
+            Poll::Pending => {
+                self.poll_later(cx.now);
+                return Ok(());
+            }
+            Poll::Ready(found) => found,
+        };
+        let Some(notice) = self.notice else { return Ok(()) };
+        self.poll_at = None;
+        self.phase = TransferPhase::Content;
+        self.load.begin();
+        let layout = self.blocks.layout;
+        self.content_end = layout.reach(self.store.window()?);
+        self.blocks.want(layout.keys(Part::Content).start..self.content_end);
+        self.blocks.want_part(Part::Digests);
+        let before = self.blocks.content_lacking();
+        found.iter().for_each(|range| self.blocks.found(range));
+        self.bytes_found = before - self.blocks.content_lacking();
+        self.member.claim(cx, Claim::Receiving, String::new());
+        let fresh = notice.position.is_none();
+        ask(cx, &self.blocks, Want::Lacking { fresh });
+        self.advance(cx, ask)
+    }
+
+    /// Wants what there is of content by now and the store can take.
+    fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+        let layout = self.blocks.layout;
+        let reach = layout.reach(self.store.window()?);
+        if reach > self.content_end {
+            let more = core::mem::replace(&mut self.content_end, reach)..reach;
+            self.blocks.want(more.clone());
+            ask(cx, &self.blocks, Want::More(more));
+        }
+        if reach < layout.keys(Part::Content).end && self.poll_at.is_none() {
+            self.poll_at = Some(cx.now + POLL_MAX);
+        }
+        Ok(())
+    }
+
+    fn poll_later(&mut self, now: Time) {
+        self.poll_at = Some(now + self.poll_wait);
+        self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
+    }
+
+    fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+        let Some(notice) = self.notice else { return Ok(()) };
+        if self.blocks.layout.len(Part::Digests) > 0
+            && let Some(hash) = notice.announcement.digests
+            && !self.matches(Part::Digests, &hash)?
+        {
+            return self.mismatch(cx, Part::Digests, ask);
+        }
+        self.phase = TransferPhase::Verifying;
+        self.poll_wait = POLL_MIN;
+        ask(cx, &self.blocks, Want::Nothing);
+        self.poll_verify(cx, ask)
+    }
+
+    fn poll_verify(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+        let verdict = self.store.verify()?;
+        self.load.compare(cx.now, verdict == Poll::Pending);
+        match verdict {
+            Poll::Pending => self.poll_later(cx.now),
+            Poll::Ready(Verdict::Intact) => {
+                self.poll_at = None;
+                self.phase = TransferPhase::Done;
+                let bytes = self.content_bytes();
+                cx.emit(Event::Completed { bytes });
+                self.events.push_back(AppEvent::Completed);
+                self.member.claim(cx, Claim::Done, String::new());
+            }
+            Poll::Ready(Verdict::Damaged(ranges)) => {
+                self.poll_at = None;
+                self.phase = TransferPhase::Content;
+                let before = self.blocks.content_lacking();
+                ranges.iter().for_each(|range| self.blocks.damaged(range));
+                let lost = self.blocks.content_lacking() - before;
+                if lost == 0 {
+                    let reason = "the content is damaged, and nobody knows where".to_string();
+                    return Err(ObjectError { reason });
+                }
+                self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
+                self.bytes_found = 0;
+                ask(cx, &self.blocks, Want::Lacking { fresh: false });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Who is told what is wanted.
+type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
+
+/// How soon and, in the end, how often a store is asked whether it has come to its end: little is
+/// found or compared in a moment, and much takes long.
+pub(in crate::object) const POLL_MIN: Duration = Duration::from_millis(1);
+pub(in crate::object) const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// How much of a part is hashed at once.
+const HASHED_AT_ONCE: u64 = 1 << 16;
+
+/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,
+/// and some symbols may have been forged.
+const MISMATCHES_MAX: u32 = 16;

@@ -1,0 +1,173 @@
+//! A record of what each packet of an object's stream holds, so that any of them can be read again.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Place;
+use crate::ranges::RangeSet;
+
+/// Most runs of packets that are recorded. What was sent before is not sent anew for anybody beyond that: only a
+/// receiver that asks for the same again and again brings so many.
+const RUNS_MAX: usize = 1 << 20;
+
+/// What a packet holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// What the source says of its object; whether nothing was left to send then.
+    Announcement { exhausted: bool },
+    /// A symbol.
+    Symbol(Place),
+}
+
+/// Packets beside each other that hold symbols beside each other, or one announcement.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The number of the first.
+    first: u64,
+    item: Item,
+}
+
+/// What the packets hold that were sent, which are numbered from 0.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    runs: Vec<Run>,
+    end: u64,
+    /// The last announcement.
+    announced: u64,
+}
+
+impl Log {
+    /// One past the last packet.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.runs.len() >= RUNS_MAX
+    }
+
+    /// Another packet.
+    pub(super) fn push(&mut self, item: Item) {
+        let follows = match (self.runs.last(), item) {
+            (Some(&Run { first, item: Item::Symbol(place) }), Item::Symbol(next)) => {
+                place + (self.end - first) == next
+            }
+            _ => false,
+        };
+        if !follows {
+            self.runs.push(Run { first: self.end, item });
+        }
+        if let Item::Announcement { .. } = item {
+            self.announced = self.end;
+        }
+        self.end += 1;
+    }
+
+    /// What a packet holds.
+    pub(super) fn get(&self, index: u64) -> Option<Item> {
+        let run = self.runs[..self.runs.partition_point(|run| run.first <= index)].last()?;
+        (index < self.end).then_some(match run.item {
+            Item::Symbol(place) => Item::Symbol(place + (index - run.first)),
+            announcement => announcement,
+        })
+    }
+
+    /// The packets from `after` on, as runs: their numbers, and what the first of each holds.
+    fn runs(&self, after: u64) -> impl Iterator<Item = (Range<u64>, Item)> + '_ {
+        let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
+        let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
+        self.runs[from..].iter().zip(ends).filter_map(move |(run, end)| {
+            let skipped = after.saturating_sub(run.first);
+            let item = match run.item {
+                Item::Symbol(place) => Item::Symbol(place + skipped),
+                announcement => announcement,
+            };
+            (run.first + skipped < end).then_some((run.first + skipped..end, item))
+        })
+    }
+
+    /// The symbols that packets from `after` on hold.
+    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> + '_ {
+        self.runs(after).filter_map(|(packets, item)| match item {
+            Item::Symbol(place) => Some(place..place + (packets.end - packets.start)),
+            Item::Announcement { .. } => None,
+        })
+    }
+
+    /// The packets from `after` on that are of no use to who lacks `lacking` and nothing else of the symbols below
+    /// `known`, with the last announcement.
+    pub(super) fn useless(&self, after: u64, lacking: &RangeSet, known: Place) -> RangeSet {
+        let mut useless = RangeSet::default();
+        for (packets, item) in self.runs(after) {
+            let Item::Symbol(place) = item else {
+                if packets.start != self.announced {
+                    useless.insert(packets);
+                }
+                continue;
+            };
+            let end = (place + (packets.end - packets.start)).min(known).max(place);
+            useless.insert(packets.start..packets.start + (end - place));
+            for lacks in lacking.within(place..end) {
+                let first = packets.start + (lacks.start - place);
+                useless.remove(first..first + (lacks.end - lacks.start));
+            }
+        }
+        useless
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// An announcement, symbols 5 to 9, an announcement, symbols 0 to 2 and 20.
+    fn log() -> Log {
+        let mut log = Log::default();
+        let announcement = Item::Announcement { exhausted: false };
+        let symbols = |range: Range<u64>| range.map(Item::Symbol);
+        let all = [announcement].into_iter().chain(symbols(5..10)).chain([announcement]);
+        all.chain(symbols(0..3)).chain(symbols(20..21)).for_each(|item| log.push(item));
+        log
+    }
+
+    #[test]
+    fn every_packet_holds_what_it_held() {
+        let log = log();
+        let held: Vec<_> = (0..12).map(|index| log.get(index)).collect();
+        let announcement = Some(Item::Announcement { exhausted: false });
+        let symbol = |place| Some(Item::Symbol(place));
+        let mut want = vec![announcement];
+        want.extend((5..10).map(symbol));
+        want.push(announcement);
+        want.extend([0, 1, 2, 20].map(symbol));
+        want.push(None);
+        assert_eq!(held, want);
+        assert_eq!((log.end(), log.runs.len()), (11, 5));
+    }
+
+    #[test]
+    fn what_comes_after_a_packet_is_known() {
+        let log = log();
+        let symbols = |after| log.symbols(after).collect::<Vec<_>>();
+        assert_eq!(symbols(0), [5..10, 0..3, 20..21]);
+        assert_eq!(symbols(3), [7..10, 0..3, 20..21]);
+        assert_eq!(symbols(8), [1..3, 20..21]);
+        assert_eq!(symbols(11), []);
+    }
+
+    #[test]
+    fn who_lacks_little_needs_few_packets() {
+        let log = log();
+        let mut lacking = RangeSet::default();
+        let useless = |lacking: &RangeSet, after, known| {
+            log.useless(after, lacking, known).iter().collect::<Vec<_>>()
+        };
+        assert_eq!(useless(&lacking, 0, 100), [0..6, 7..11], "all but what was announced last");
+        assert_eq!(useless(&lacking, 0, 7), [0..3, 7..10], "nobody asked it about the others");
+        lacking.insert(6..8);
+        lacking.insert(20..21);
+        assert_eq!(useless(&lacking, 0, 100), [0..2, 4..6, 7..10]);
+        assert_eq!(useless(&lacking, 3, 100), [4..6, 7..10]);
+    }
+}

@@ -1,0 +1,218 @@
+//! Words between the receivers of an object over TRAM and its source: what each has, lacks and does for others, and
+//! what the source answers.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use faircast_base::Bitrate;
+
+use super::Place;
+use crate::fields::Fields;
+use crate::object::wire::{
+    Answer, MemberMessage, decode_limit, decode_load, encode_limit, encode_load,
+};
+use crate::object::{MemberLoad, TreePlace};
+
+/// Most ranges of symbols or packets in a word or an answer.
+pub(super) const RANGES_MAX: usize = 32;
+
+/// What a receiver tells the source of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Word {
+    pub(super) message: MemberMessage,
+    pub(super) load: Option<MemberLoad>,
+    pub(super) limit: Option<Bitrate>,
+    pub(super) lacks: Option<Lacks>,
+    /// Where it is in the tree; its own number is that of the packet.
+    pub(super) place: TreePlace,
+}
+
+/// What a receiver still lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lacks {
+    /// The first packet that it has not taken yet: what it holds and later ones do comes to it anyway.
+    pub(super) after: u64,
+    /// One past the last symbol of content that it knows of.
+    pub(super) known: Place,
+    /// Symbols, ascending and apart. It may have some of them.
+    pub(super) ranges: Vec<Range<Place>>,
+}
+
+/// The flags before a word: what follows it.
+const LOAD: u8 = 1;
+const LIMIT: u8 = 2;
+const LACKS: u8 = 4;
+
+const LOAD_BYTES: usize = 24;
+const LIMIT_BYTES: usize = 12;
+
+impl Word {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, flag| if set { flag } else { 0 };
+        let flags = flag(self.load.is_some(), LOAD)
+            | flag(self.limit.is_some(), LIMIT)
+            | flag(self.lacks.is_some(), LACKS);
+        let TreePlace { head, level, members, repairs, .. } = self.place;
+        let mut out = alloc::vec![flags, level, 0, 0];
+        out.extend_from_slice(&head.to_be_bytes());
+        out.extend_from_slice(&members.to_be_bytes());
+        out.extend_from_slice(&repairs.to_be_bytes());
+        out.extend(self.load.iter().flat_map(encode_load));
+        out.extend(self.limit.into_iter().flat_map(encode_limit));
+        if let Some(lacks) = &self.lacks {
+            out.extend_from_slice(&lacks.after.to_be_bytes());
+            out.extend_from_slice(&lacks.known.to_be_bytes());
+            out.push(lacks.ranges.len().min(RANGES_MAX) as u8);
+            encode_ranges(&lacks.ranges, &mut out);
+        }
+        self.message.encode(&mut out);
+        out
+    }
+
+    /// Reads one of the receiver of this number.
+    pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let [flags, level, 0, 0] = fields.array()? else { return None };
+        let (head, members, repairs) = (fields.u64()?, fields.u32()?, fields.u64()?);
+        let place = TreePlace { number, head, level, members, repairs };
+        let load = match flags & LOAD {
+            0 => None,
+            _ => Some(decode_load(fields.bytes(LOAD_BYTES)?)?),
+        };
+        let limit = match flags & LIMIT {
+            0 => None,
+            _ => Some(decode_limit(fields.bytes(LIMIT_BYTES)?)?),
+        };
+        let lacks = match flags & LACKS {
+            0 => None,
+            _ => {
+                let (after, known, [count]) = (fields.u64()?, fields.u64()?, fields.array()?);
+                let count = usize::from(count).min(RANGES_MAX + 1);
+                Some(Lacks { after, known, ranges: decode_ranges(&mut fields, count)? })
+            }
+        };
+        let message = MemberMessage::decode(fields.0)?;
+        let sound = flags & !(LOAD | LIMIT | LACKS) == 0;
+        sound.then_some(Self { message, load, limit, lacks, place })
+    }
+}
+
+/// Appends at most [`RANGES_MAX`] ranges.
+fn encode_ranges(ranges: &[Range<u64>], out: &mut Vec<u8>) {
+    for range in ranges.iter().take(RANGES_MAX) {
+        out.extend_from_slice(&range.start.to_be_bytes());
+        out.extend_from_slice(&(range.end - range.start).to_be_bytes());
+    }
+}
+
+/// Reads so many ranges, which are ascending and apart, and no more than there may be.
+fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for _ in 0..count {
+        let (start, len) = (fields.u64()?, fields.u64()?);
+        let end = start.checked_add(len)?;
+        let apart = ranges.last().is_none_or(|before| before.end < start);
+        if len == 0 || !apart || ranges.len() == RANGES_MAX {
+            return None;
+        }
+        ranges.push(start..end);
+    }
+    Some(ranges)
+}
+
+/// What the source answers to a word: beside what it says of the receiver, packets that hold nothing that this lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) answer: Answer,
+    pub(super) useless: Vec<Range<u64>>,
+}
+
+const ANSWER_BYTES: usize = 16;
+const RANGE_BYTES: usize = 16;
+
+impl Reply {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = self.answer.encode();
+        encode_ranges(&self.useless, &mut out);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let answer = Answer::decode(fields.bytes(ANSWER_BYTES)?)?;
+        let count = fields.0.len() / RANGE_BYTES;
+        let useless = decode_ranges(&mut fields, count)?;
+        fields.end()?;
+        Some(Self { answer, useless })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::wire::{Claim, Status};
+    use alloc::string::String;
+    use faircast_base::NodeId;
+    use proptest::prelude::*;
+
+    fn word(ranges: Vec<Range<u64>>) -> Word {
+        let message = MemberMessage {
+            claim: Claim::Receiving,
+            ask: true,
+            loss: 9,
+            number: 4,
+            id: 77,
+            reporter: NodeId(3),
+            bytes: 1 << 40,
+            name: "hall".into(),
+            reason: String::new(),
+        };
+        let place = TreePlace { number: 5, head: 6, level: 3, members: 4, repairs: 1000 };
+        let limit = Some(Bitrate::from_bits_per_s(1_000_000));
+        let lacks = Some(Lacks { after: 12, known: 1 << 38, ranges });
+        Word { message, load: Some(MemberLoad::default()), limit, lacks, place }
+    }
+
+    #[test]
+    fn words_and_replies_come_back_as_they_went() {
+        let ranges: Vec<_> = (0..RANGES_MAX as u64).map(|i| 10 * i..10 * i + 3).collect();
+        for all in [ranges.clone(), Vec::new()] {
+            let word = word(all.clone());
+            assert_eq!(Word::decode(5, &word.encode()), Some(word));
+            let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
+            let reply = Reply { answer, useless: all };
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+        let plain = Word { load: None, limit: None, lacks: None, ..word(ranges) };
+        assert_eq!(Word::decode(5, &plain.encode()), Some(plain));
+    }
+
+    #[test]
+    fn ranges_that_cannot_be_are_refused() {
+        let at = 4 + 20 + LOAD_BYTES + LIMIT_BYTES + 16;
+        let sound = word([4..6, 9..11].into()).encode();
+        assert!(Word::decode(5, &sound).is_some());
+        // More than follow; one that ends before it begins; two that are not apart; an empty one.
+        for (place, value) in [(at, 3), (at, 255), (at + 9, 255), (at + 24, 6), (at + 16, 0)] {
+            let mut bytes = sound.clone();
+            bytes[place] = value;
+            assert_eq!(Word::decode(5, &bytes), None, "byte {place}");
+        }
+        let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
+        let many = (0..40).flat_map(|i: u64| [10 * i, 3]).flat_map(u64::to_be_bytes);
+        let bytes = [&answer.encode()[..], &many.collect::<Vec<_>>()].concat();
+        assert_eq!(Reply::decode(&bytes), None, "more than there may be");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            if let Some(word) = Word::decode(1, &bytes) {
+                prop_assert_eq!(Word::decode(1, &word.encode()), Some(word));
+            }
+            if let Some(reply) = Reply::decode(&bytes) {
+                prop_assert_eq!(reply.encode(), bytes);
+            }
+        }
+    }
+}
