@@ -1,5 +1,6 @@
 //! Whole transfers at the sizes that operators have: trees, devices and pipes, plain and with a key,
-//! each after a kill of one receiver, compared by digests that other programs take.
+//! each after a kill of one receiver, and many receivers that repair for each other, also when some of these are
+//! killed, compared by digests that other programs take.
 //!
 //! They take minutes and gigabytes, and so run only when they are asked for:
 //! HACKING.md has the command.
@@ -94,6 +95,18 @@ fn a_block_device_of_1_gib() {
 #[ignore = "takes minutes"]
 fn a_pipe_of_300_mb_at_both_ends() {
     plain_and_with_a_key("pipe", |site| pipe_to_command_and_file(site, &noise(300_000_000), "60s"));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn fifty_receivers_with_3_percent_loss_get_200_mb() {
+    heads::fifty_receivers(0);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn fifty_receivers_get_200_mb_though_two_repair_heads_are_killed() {
+    heads::fifty_receivers(2);
 }
 
 /// Seconds after which a transfer is taken to hang.

@@ -37,11 +37,24 @@ impl Hosts {
         Self { field: Field::new(scenario).unwrap(), site, nodes }
     }
 
+    fn node(&self, name: &str) -> NodeId {
+        self.nodes.iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    /// The number by which protocols know a host: that of its address.
+    pub(super) fn number(&self, name: &str) -> u64 {
+        u32::from(Field::address(self.node(name))).into()
+    }
+
     /// Starts the program on a host.
     pub(super) fn start(&self, name: &str, words: &str) -> Running {
-        let (_, node) = self.nodes.iter().find(|(known, _)| known == name).unwrap();
-        let mut command = self.site.command(words);
+        self.run(name, self.site.command(words))
+    }
+
+    /// Starts a program of the site on a host.
+    pub(super) fn run(&self, name: &str, mut command: Command) -> Running {
+        let node = self.node(name);
         command.process_group(0);
-        Running::spawn_by(command, |command| self.field.spawn(*node, command))
+        Running::spawn_by(command, |command| self.field.spawn(node, command))
     }
 }

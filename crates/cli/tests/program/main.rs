@@ -9,6 +9,7 @@ mod documents;
 mod faults;
 mod files;
 mod full_size;
+mod heads;
 mod hosts;
 mod images;
 mod interrupt;

@@ -57,6 +57,13 @@ impl Running {
         assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
+    /// What it has logged with `--log-json` so far: the fields of each line.
+    pub(super) fn logged(&self) -> Vec<Value> {
+        let lines = self.err.so_far();
+        let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        parsed.map(|mut line| line["fields"].take()).collect()
+    }
+
     /// Waits for an event with this name, told with `--json`, that is wanted.
     pub(super) fn until(&self, name: &str, is_wanted: impl Fn(&Value) -> bool) {
         let is_there = self.out.until(|line| {

@@ -34,7 +34,11 @@ fn each_fault_alone_loses_nothing() {
 
 /// One round with one fault.
 fn alone(fault: &str, figure: &str) {
-    let small = "--seed 1 --rounds 1 --receivers 2 --size '8 MB'";
+    let (receivers, scheme) = match fault.contains("head") {
+        true => (4, "--scheme tram"),
+        false => (2, ""),
+    };
+    let small = format!("--seed 1 --rounds 1 --receivers {receivers} --size '8 MB' {scheme}");
     let rounds = soak(&format!("--only {fault} {small}"));
     let happened = rounds[0][figure].as_u64().unwrap();
     // Two receivers and a sender run in every round.
@@ -44,7 +48,7 @@ fn alone(fault: &str, figure: &str) {
 
 /// Every fault, and a figure that is zero where it does not happen, or happens when there is nothing
 /// to send any more.
-const FAULTS: [(&str, &str); 16] = [
+const FAULTS: [(&str, &str); 23] = [
     ("loss", "lost_packets"),
     ("burst-loss", "lost_packets"),
     ("reorder", "delayed_packets"),
@@ -61,6 +65,13 @@ const FAULTS: [(&str, &str); 16] = [
     ("full-disk", "refusals"),
     ("noise", "noise_packets"),
     ("clock", "starts_ahead"),
+    ("partition", "lost_packets"),
+    ("join-every-second", "joins"),
+    ("heavy-loss", "lost_packets"),
+    ("far-loss", "lost_packets"),
+    ("kill-head", "kills"),
+    ("kill-heads", "kills"),
+    ("stop-head", "stops"),
 ];
 
 #[test]
@@ -77,6 +88,7 @@ fn a_short_soak_loses_nothing_sealed_or_not() {
 fn mistakes_say_what_is_allowed() {
     for (words, want) in [
         ("soak --only fire", "kill-receiver"),
+        ("soak --only kill-head", "--scheme tram"),
         ("soak --duration 10", "has no unit"),
         ("soak --receivers 0", "1..=32"),
         ("soak --rounds 0", "1.."),

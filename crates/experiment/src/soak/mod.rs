@@ -56,12 +56,27 @@ faults! {
     FullDisk "full-disk" "One receiver more has no room on its disk"
     Noise "noise" "An outsider floods sender and group with garbage, replayed and mutated packets"
     Clock "clock" "A receiver is killed and started again with its monotonic clock days ahead (time namespace)"
+    Partition "partition" "Half of the receivers are cut off for 10 s"
+    JoinEverySecond "join-every-second" "Receivers come one by one, a second apart, while data is sent"
+    HeavyLoss "heavy-loss" "Every link loses a fifth of all packets"
+    FarLoss "far-loss" "250 ms lie between any two, and a tenth of all packets is lost"
+    KillHead "kill-head" "A repair head is killed and stays away (schemes with heads)"
+    KillHeads "kill-heads" "Half of the repair heads are killed at once and stay away"
+    StopHead "stop-head" "A repair head is stopped for 10 s"
 }
+
+/// The scheme whose receivers repair for each other.
+const WITH_HEADS: &str = "tram";
 
 impl Fault {
     /// The name by which it is asked for.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
+    }
+
+    /// Whether it happens to repair heads.
+    fn is_of_heads(self) -> bool {
+        matches!(self, Self::KillHead | Self::KillHeads | Self::StopHead)
     }
 }
 
@@ -137,6 +152,13 @@ impl Soak {
             let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
             return Err(Error::Work(message.into()));
         }
+        let heads = request.scheme == WITH_HEADS;
+        if let Some(fault) = request.only.iter().find(|fault| fault.is_of_heads() && !heads) {
+            let name = fault.name();
+            let message =
+                format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
+            return Err(Error::Usage(message));
+        }
         let seed = request.seed.unwrap_or_else(drawn_seed);
         Ok(Self { request, seed, begun: Instant::now(), rows: Vec::new() })
     }
@@ -200,7 +222,8 @@ impl Soak {
 /// A round of this seed.
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
     let bytes = request.size.map(Bytes::count);
-    let plan = Plan::new(seed, request.receivers, &request.only, bytes);
+    let heads = request.scheme == WITH_HEADS;
+    let plan = Plan::new(seed, request.receivers, heads, &request.only, bytes);
     let folder = Folder::new(request.out.as_deref(), seed)?;
     let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
     let holds = verdict.problems.is_empty();

@@ -24,6 +24,9 @@ pub(super) struct Plan {
     pub(super) actions: Vec<(WallDuration, Action)>,
     /// Bytes of the files of the first sender; the second one sends a quarter of it.
     pub(super) bytes: u64,
+    /// How many receivers, the first ones, are repair heads, and as many members the sender takes; where nothing is
+    /// done to heads everybody may be one.
+    pub(super) heads: Option<u32>,
 }
 
 /// Something that is done to a program or a host.
@@ -95,11 +98,24 @@ impl Who {
 }
 
 impl Plan {
-    /// The plan of a seed. `only` replaces the random choice of faults, `bytes` the random size.
-    pub(super) fn new(seed: u64, receivers: u32, only: &[Fault], bytes: Option<u64>) -> Self {
+    /// The plan of a seed, with faults of repair heads where there are `heads`. `only` replaces the random choice of
+    /// faults, `bytes` the random size.
+    pub(super) fn new(
+        seed: u64,
+        receivers: u32,
+        heads: bool,
+        only: &[Fault],
+        bytes: Option<u64>,
+    ) -> Self {
         let mut rng = Rng::new(seed, NodeId(0), Purpose::Fault);
-        // Swarm style: each round has each fault with even odds, so that none hides all others.
-        let drawn = Fault::ALL.iter().map(|(fault, ..)| *fault).filter(|_| rng.chance(0.5));
+        // Swarm style: each round has each fault with even odds, so that none hides all others. Those that came
+        // later have draws of their own, so that a seed stays the round that it was.
+        let mut later = Rng::new(seed, NodeId(2), Purpose::Fault);
+        let drawn = Fault::ALL.iter().map(|(fault, ..)| *fault);
+        let drawn = drawn.filter(|fault| match *fault < Fault::Partition {
+            true => rng.chance(0.5),
+            false => later.chance(0.5) && (heads || !fault.is_of_heads()),
+        });
         let drawn: Vec<_> = drawn.collect();
         let mut faults = if only.is_empty() { drawn } else { only.to_vec() };
         faults.sort_unstable();
@@ -107,8 +123,14 @@ impl Plan {
         let size = (6 + rng.below(10)) * 1_000_000 + rng.below(1_000_000);
         let scenario = scenario(&faults, receivers, &mut rng);
         let actions = actions(&faults, receivers, &mut rng);
-        Self { faults, scenario, actions, bytes: bytes.unwrap_or(size) }
+        let heads = faults.iter().any(|fault| fault.is_of_heads()).then(|| heads_of(receivers));
+        Self { faults, scenario, actions, bytes: bytes.unwrap_or(size), heads }
     }
+}
+
+/// How many of so many receivers are repair heads in rounds that do something to these: half of them, the first.
+fn heads_of(receivers: u32) -> u32 {
+    receivers.div_ceil(2)
 }
 
 impl Plan {
@@ -137,6 +159,12 @@ impl Plan {
 /// Silence before a program is stopped, and after it goes on.
 const SLACK: WallDuration = WallDuration::from_secs(5);
 
+/// When a partition begins, and when it has healed.
+const PARTITION_MS: [u64; 2] = [2_000, 12_000];
+
+/// How long a repair head is stopped.
+const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
+
 /// A moment within the disturbed time.
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
     WallDuration::from_millis(from_ms + rng.below(to_ms - from_ms))
@@ -152,7 +180,14 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
     );
     for who in &everybody {
         let rate = 10 + rng.below(30);
-        let delay = 1 + rng.below(20);
+        let mut delay = 1 + rng.below(20);
+        if faults.contains(&Fault::FarLoss) {
+            // There are two links between any two.
+            delay = 125;
+        }
+        // The second half of the receivers.
+        let cut = matches!(who, Who::Receiver(place) if 2 * place >= receivers)
+            && faults.contains(&Fault::Partition);
         for there in [true, false] {
             let (router, name) = ("router".to_string(), who.name());
             let (from, to) = if there { (&router, &name) } else { (&name, &router) };
@@ -166,7 +201,7 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
                 text,
                 "[[link]]\n{ends}\nrate = \"{rate} Mbit/s\"\ndelay = \"{delay} ms\"\n\
                  queue = {{ kind = \"droptail\", packets = 100 }}\n{}",
-                wrong(faults, end, rng)
+                wrong(faults, end, cut, rng)
             );
         }
     }
@@ -186,15 +221,15 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
     text
 }
 
-/// What goes wrong on one direction of a link, and that it ends.
-fn wrong(faults: &[Fault], end: u64, rng: &mut Rng) -> String {
+/// What goes wrong on one direction of a link, `cut` off by a partition or not, and that it ends.
+fn wrong(faults: &[Fault], end: u64, cut: bool, rng: &mut Rng) -> String {
     let (mut text, mut calm) = (String::new(), String::new());
+    let share = |fault, share: f64| if faults.contains(&fault) { share } else { 0.0 };
+    let mut loss = share(Fault::HeavyLoss, 0.2).max(share(Fault::FarLoss, 0.1));
+    let mut outage = None;
     for fault in faults {
         match fault {
-            Fault::Loss => {
-                let _ = writeln!(text, "loss = {:.4}", 0.03 * rng.unit());
-                calm += ", loss = 0.0";
-            }
+            Fault::Loss => loss = loss.max(0.03 * rng.unit()),
             Fault::BurstLoss => {
                 let packets = 2.0 + 8.0 * rng.unit();
                 let loss = 0.02 * rng.unit();
@@ -219,11 +254,17 @@ fn wrong(faults: &[Fault], end: u64, rng: &mut Rng) -> String {
             Fault::Outage if rng.chance(0.3) => {
                 let from = 500 + rng.below(end * 1000 - 3500);
                 let to = from + 200 + rng.below(2800);
-                let _ =
-                    writeln!(text, "outages = [ {{ from = \"{from} ms\", to = \"{to} ms\" }} ]");
+                outage = Some([from, to]);
             }
             _ => {}
         }
+    }
+    if loss > 0.0 {
+        let _ = writeln!(text, "loss = {loss:.4}");
+        calm += ", loss = 0.0";
+    }
+    if let Some([from, to]) = cut.then_some(PARTITION_MS).or(outage) {
+        let _ = writeln!(text, "outages = [ {{ from = \"{from} ms\", to = \"{to} ms\" }} ]");
     }
     if !calm.is_empty() {
         let _ = writeln!(text, "changes = [ {{ at = \"{end} s\"{calm} }} ]");
@@ -235,8 +276,13 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
     let mut actions = vec![(WallDuration::ZERO, Action::Start(Who::Sender))];
     let receiver = |rng: &mut Rng| Who::Receiver(rng.below(u64::from(receivers)) as u32);
     let late = faults.contains(&Fault::JoinLeave).then(|| receiver(rng));
-    for who in (0..receivers).map(Who::Receiver).filter(|who| Some(*who) != late) {
-        actions.push((WallDuration::ZERO, Action::Start(who)));
+    let apart = u64::from(faults.contains(&Fault::JoinEverySecond));
+    for place in 0..receivers {
+        let who = Who::Receiver(place);
+        if Some(who) != late {
+            let comes = WallDuration::from_secs(apart * u64::from(place));
+            actions.push((comes, Action::Start(who)));
+        }
     }
     for fault in faults {
         let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
@@ -273,6 +319,20 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
                 then(early, Action::Interface(who, false));
                 then(early + WallDuration::from_secs(5), Action::Interface(who, true));
             }
+            Fault::KillHead => {
+                let head = Who::Receiver(rng.below(u64::from(heads_of(receivers))) as u32);
+                then(early, Action::Kill(head));
+            }
+            Fault::KillHeads => {
+                let heads = heads_of(receivers);
+                (0..heads.div_ceil(2))
+                    .for_each(|head| then(early, Action::Kill(Who::Receiver(head))));
+            }
+            Fault::StopHead => {
+                let head = Who::Receiver(rng.below(u64::from(heads_of(receivers))) as u32);
+                then(early, Action::Stop(head, true));
+                then(early + HEAD_STOPPED, Action::Stop(head, false));
+            }
             Fault::SecondSender => then(early / 2, Action::Start(Who::Second)),
             Fault::ReadOnly => then(WallDuration::ZERO, Action::Start(Who::ReadOnly)),
             Fault::FullDisk => then(WallDuration::ZERO, Action::Start(Who::FullDisk)),
@@ -304,7 +364,7 @@ mod tests {
     #[test]
     fn every_plan_is_a_scenario_whose_nodes_are_the_hosts() {
         for seed in 0..200 {
-            let plan = Plan::new(seed, 4, &[], None);
+            let plan = Plan::new(seed, 4, true, &[], None);
             let scenario = Scenario::parse(
                 Path::new("soak.toml"),
                 &plan.scenario,
@@ -324,13 +384,16 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_plan_and_seeds_cover_every_fault() {
-        let text = |seed| format!("{:?}", Plan::new(seed, 3, &[], None));
+        let text = |seed| format!("{:?}", Plan::new(seed, 3, true, &[], None));
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(2));
         let seen: std::collections::BTreeSet<_> =
-            (0..20).flat_map(|seed| Plan::new(seed, 3, &[], None).faults).collect();
+            (0..20).flat_map(|seed| Plan::new(seed, 3, true, &[], None).faults).collect();
         assert_eq!(seen.len(), Fault::ALL.len());
-        let only = Plan::new(1, 3, &[Fault::Corrupt], Some(7));
+        let without: std::collections::BTreeSet<_> =
+            (0..20).flat_map(|seed| Plan::new(seed, 3, false, &[], None).faults).collect();
+        assert!(without.iter().all(|fault| !fault.is_of_heads()) && without.len() > 16);
+        let only = Plan::new(1, 3, false, &[Fault::Corrupt], Some(7));
         assert_eq!((only.faults, only.bytes), (vec![Fault::Corrupt], 7));
         assert!(only.scenario.contains("corrupt = ") && !only.scenario.contains("duplicate"));
     }
@@ -338,7 +401,7 @@ mod tests {
     #[test]
     fn whoever_is_killed_stopped_or_cut_off_comes_back() {
         for seed in 0..200 {
-            let plan = Plan::new(seed, 2, &[], None);
+            let plan = Plan::new(seed, 2, true, &[], None);
             for who in (0..2).map(Who::Receiver).chain([Who::Sender]) {
                 let (mut runs, mut up, mut goes) = (false, true, true);
                 for (_, action) in &plan.actions {

@@ -1,6 +1,7 @@
 //! One round: hosts, programs, faults, peace, comparison.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub(super) struct RoundResult {
     pub(super) interfaces_down: u32,
     pub(super) starts_ahead: u32,
     pub(super) refusals: u32,
+    /// First starts of receivers after the beginning.
+    pub(super) joins: u32,
     /// Packets of the outsider.
     pub(super) noise_packets: u64,
     /// Packets that links lost, doubled, corrupted and delayed.
@@ -96,6 +99,8 @@ pub(super) struct Round<'a> {
     done: Vec<Who>,
     /// Whose interface is down: programs cannot start there.
     cut_off: Vec<Who>,
+    /// Whoever is there from the beginning has been started.
+    has_begun: bool,
 }
 
 struct Flood {
@@ -147,6 +152,7 @@ impl<'a> Round<'a> {
             again: Vec::new(),
             done: Vec::new(),
             cut_off: Vec::new(),
+            has_begun: false,
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
@@ -182,6 +188,7 @@ impl<'a> Round<'a> {
             while let Some((_, action)) = actions.next_if(|(at, _)| *at <= now) {
                 self.act(*action)?;
             }
+            self.has_begun = true;
             self.look_after()?;
             if now > peace + PEACE_MAX {
                 let waited = PEACE_MAX.as_secs();
@@ -233,13 +240,24 @@ impl<'a> Round<'a> {
             Who::Sender | Who::Second => {
                 let what = path(if who == Who::Sender { "first" } else { "second" });
                 let scheme = &self.request.scheme;
-                let options = format!("{group} --give-up {GIVE_UP} --scheme {scheme}");
+                let mut options = format!("{group} --give-up {GIVE_UP} --scheme {scheme}");
+                if self.plan.faults.contains(&Fault::JoinEverySecond) {
+                    options += " --start-after 1s";
+                }
+                if let Some(heads) = self.plan.heads {
+                    let _ = write!(options, " --option members_max={heads}");
+                }
                 let files = ["send", "--json", &what, "--receivers", &path("names.txt")];
                 words(&files, &options)
             }
             _ => {
                 let name = who.name();
-                words(&["recv", "--into", &path(&name)], &format!("{group} --name {name}"))
+                let head = match (self.plan.heads, who) {
+                    (Some(heads), Who::Receiver(place)) if place < heads => " --head eager",
+                    (Some(_), _) => " --head never",
+                    (None, _) => "",
+                };
+                words(&["recv", "--into", &path(&name)], &format!("{group} --name {name}{head}"))
             }
         };
         if let Some(key) = &self.key {
@@ -255,7 +273,10 @@ impl<'a> Round<'a> {
         match action {
             Action::Start(who) if self.done.contains(&who) => {}
             Action::Start(who) => {
-                program(&mut self.programs, who).start(field, false).map_err(failed)?
+                let program = program(&mut self.programs, who);
+                let joins = self.has_begun && program.starts == 0;
+                self.verdict.joins += counts * u32::from(joins);
+                program.start(field, false).map_err(failed)?
             }
             Action::StartAhead(who) => {
                 program(&mut self.programs, who).start(field, true).map_err(failed)?;

@@ -1,0 +1,146 @@
+//! Repair heads of real programs that are killed while others depend on them: these find other heads, and nothing is
+//! lost.
+
+use super::hosts::Hosts;
+use super::site::noise;
+use super::*;
+
+/// Receivers over TRAM, by their names, which log what heads they have.
+struct Members<'a> {
+    hosts: &'a Hosts,
+    all: Vec<(String, Running)>,
+}
+
+impl<'a> Members<'a> {
+    fn start(hosts: &'a Hosts, names: &[String]) -> Self {
+        let mut members = Self { hosts, all: Vec::new() };
+        for name in names {
+            let started = members.recv(name);
+            members.all.push((name.clone(), started));
+        }
+        members
+    }
+
+    fn recv(&self, name: &str) -> Running {
+        let words = format!("recv --into {name} --once --name {name} --log-json");
+        let mut command = self.hosts.site.command(&words);
+        command.env("FAIRCAST_LOG", "session=debug");
+        self.hosts.run(name, command)
+    }
+
+    /// Waits until all have so many bytes.
+    fn until_have(&self, bytes: u64) {
+        self.all.iter().for_each(|(_, receiver)| receiver.until_has(bytes));
+    }
+
+    /// Those whom most others have as their heads, and who these are: places.
+    fn heads(&self, count: usize) -> Vec<(usize, Vec<usize>)> {
+        let nodes: Vec<u64> = self.all.iter().map(|(name, _)| self.hosts.number(name)).collect();
+        let heads: Vec<Option<u64>> = self.all.iter().map(|(_, it)| head(it)).collect();
+        let below = |node: u64| (0..heads.len()).filter(|&it| heads[it] == Some(node)).collect();
+        let mut all: Vec<(usize, Vec<usize>)> =
+            nodes.iter().enumerate().map(|(place, node)| (place, below(*node))).collect();
+        all.sort_by_key(|(_, below)| std::cmp::Reverse(below.len()));
+        all.truncate(count);
+        assert!(all.iter().all(|(_, below)| !below.is_empty()), "nobody repairs: {heads:?}");
+        all
+    }
+
+    /// Kills some that have members, all at once, and starts them again when their members have other heads. Returns
+    /// how many members there were.
+    fn kill_heads(&mut self, count: usize) -> usize {
+        let heads = self.heads(count);
+        let number = |(place, _): &(usize, Vec<usize>)| self.hosts.number(&self.all[*place].0);
+        let killed: Vec<u64> = heads.iter().map(number).collect();
+        assert!(self.all.iter_mut().all(|(_, it)| it.runs()), "all are in mid-transfer");
+        for (place, _) in &heads {
+            self.all[*place].1.signal(nix::sys::signal::Signal::SIGKILL);
+        }
+        let places: Vec<usize> = heads.iter().map(|(place, _)| *place).collect();
+        let orphans = heads.into_iter().flat_map(|(_, below)| below);
+        let orphans: Vec<usize> = orphans.filter(|it| !places.contains(it)).collect();
+        for &orphan in &orphans {
+            let receiver = &mut self.all[orphan].1;
+            let is_moved = |it: &Running| head(it).is_some_and(|head| !killed.contains(&head));
+            // Who lost nothing needs none.
+            running::until("another head", || is_moved(receiver) || !receiver.runs());
+        }
+        for place in places {
+            let again = self.recv(&self.all[place].0);
+            // Killed by a signal: it has no status.
+            drop(std::mem::replace(&mut self.all[place].1, again));
+        }
+        orphans.len()
+    }
+
+    /// All have the file, by a digest that another program takes.
+    fn assert_received(self, limit_s: u64) {
+        for (name, receiver) in self.all {
+            receiver.end_within(limit_s).with(0);
+            self.hosts.site.assert_same(&format!("{name}/file"), "file");
+        }
+    }
+}
+
+/// The number of its head: the last that it has told of.
+fn head(receiver: &Running) -> Option<u64> {
+    let logged = receiver.logged();
+    logged.iter().rev().find(|line| line["message"] == "another repair head")?["head"].as_u64()
+}
+
+fn names(count: usize) -> Vec<String> {
+    (1..=count).map(|place| format!("r{place}")).collect()
+}
+
+/// Hosts for a sender and so many receivers; every link to one of these loses that share of all packets.
+fn hosts(names: &[String], loss: f64) -> Hosts {
+    let all: Vec<&str> = ["sender"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    Hosts::new(&all, |to| {
+        let loss = if to.is_some_and(|to| to != "sender") { loss } else { 0.0 };
+        format!(
+            "rate = \"200 Mbit/s\"\ndelay = \"1 ms\"\nloss = {loss:.2}\n\
+             queue = {{ kind = \"droptail\", packets = 500 }}"
+        )
+    })
+}
+
+#[test]
+fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
+    if !is_root() {
+        return;
+    }
+    let names = names(5);
+    let hosts = hosts(&names, 0.01);
+    hosts.site.put("file", noise(4_000_000));
+    let mut members = Members::start(&hosts, &names);
+    // Two have the source for their head, and the others one of these.
+    let limits = "--option members_max=2 --rate-max 2Mbit/s --give-up 60s";
+    let send = format!("send file --scheme tram --wait-for 5 {limits}");
+    let sender = hosts.start("sender", &send);
+    members.until_have(1);
+    assert!(members.kill_heads(1) > 0);
+    members.assert_received(LIMIT_S);
+    sender.end_with(0);
+}
+
+/// Seconds after which fifty receivers are taken to hang.
+const FIFTY_LIMIT_S: u64 = 3600;
+
+/// Everybody gets the file over links that lose 3 % of all packets.
+pub(super) fn fifty_receivers(kills: usize) {
+    let (names, started) = (names(50), std::time::Instant::now());
+    let hosts = hosts(&names, 0.03);
+    hosts.site.put("file", noise(200_000_000));
+    let mut members = Members::start(&hosts, &names);
+    let send = "send file --scheme tram --option members_max=8 --wait-for 50 --give-up 120s";
+    let sender = hosts.start("sender", send);
+    members.until_have(if kills > 0 { 40_000_000 } else { 1 });
+    let below = members.heads(2).iter().map(|(_, below)| below.len()).sum::<usize>();
+    let moved = if kills > 0 { members.kill_heads(kills) } else { 0 };
+    members.assert_received(FIFTY_LIMIT_S);
+    sender.end_with(0);
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "50 receivers, {below} below two of them, {kills} killed with {moved} members: intact after {seconds:.0} s"
+    );
+}
