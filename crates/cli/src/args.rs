@@ -164,6 +164,7 @@ Examples:
   faircast bench matrix --quick           all schemes beside each other, a short look
   faircast bench matrix --out out         in full, with a heat map and pages of the worst runs
   faircast bench speed --json             how fast the simulator is here
+  faircast bench tram-scale               TRAM with up to 100 000 receivers
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
   sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
@@ -171,7 +172,7 @@ Examples:
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, speed, wire, attack, matrix,
+    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, tram-scale, speed, wire, attack, matrix,
     /// sim-vs-lab, or the path of a suite file; the first six where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,

@@ -99,7 +99,9 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
     let names: Vec<&str> = match (names, &request.scheme) {
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
-        ([], None) if list => [BUNDLED, &["speed", "wire", "attack", "matrix"]].concat(),
+        ([], None) if list => {
+            [BUNDLED, &["tram-scale", "speed", "wire", "attack", "matrix"]].concat()
+        }
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };

@@ -8,7 +8,7 @@ pub const DURATION_NS_MAX: u64 = 10 * 24 * 3_600 * 1_000_000_000;
 /// Nodes of one scenario.
 pub const NODES_MAX: usize = 200_000;
 /// Directions of links of one scenario: a link in both directions counts twice.
-pub const LINKS_MAX: usize = 200_000;
+pub const LINKS_MAX: usize = 400_000;
 /// Flows of one scenario, each `count` spelled out.
 pub const FLOWS_MAX: usize = 100_000;
 /// Senders of one flow.

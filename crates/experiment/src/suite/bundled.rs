@@ -43,6 +43,8 @@ static SUITES: &[(&str, Bundled)] = &[
     suite!("ormcc", "ormcc", "simple" "changing" "linear" "star" "star-tcp"),
     // The experiments of Chiu et al. 2001.
     suite!("tram", "tram", "scaling" "limited" "fairness" "pruning"),
+    // Large groups, lossy ones, and branches: what repair heads are for.
+    suite!("tram-scale", "tram-scale", "crowd" "independent" "branches" "ethernets"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "tcp-alone" "transfer"

@@ -88,7 +88,12 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     // The first choice of a representative is no switch.
     ("switches", |flow| flow.probe.switches as f64),
     ("repairs", |flow| flow.summary.repair_packets as f64),
+    ("sender_repairs", |flow| match &flow.summary.tree {
+        Some(tree) => tree.sender_repairs as f64,
+        None => flow.summary.repair_packets as f64,
+    }),
     ("feedback_packets", |flow| flow.summary.feedback_packets as f64),
+    ("feedback_per_s", |flow| flow.summary.feedback_per_s),
     ("window_mean", |flow| flow.probe.window.mean()),
     ("window_min", |flow| flow.probe.window.min),
     ("window_max", |flow| flow.probe.window.max),
@@ -106,6 +111,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
 ];
 
 const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[
+    ("sent_packets", |link| link.sent_packets as f64),
     ("loss_percent", |link| 100.0 * link.drop_ratio),
     ("queue_mean", |link| link.queue_mean_packets),
     ("queue_max", |link| f64::from(link.queue_max_packets)),

@@ -250,7 +250,7 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Error> {
     let path = PathBuf::from(name);
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Err(Error::Usage(format!(
-            "no suite is called \"{name}\"; there are {}, speed, wire, matrix, sim-vs-lab, and files that end in .toml",
+            "no suite is called \"{name}\"; there are {}, tram-scale, speed, wire, matrix, sim-vs-lab, and files that end in .toml",
             BUNDLED.join(", ")
         )));
     }

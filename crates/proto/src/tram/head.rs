@@ -3,6 +3,7 @@
 
 mod pruning;
 mod repairs;
+mod showing;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use crate::timers::{Reason, Timers};
 use crate::{Destination, Transmit};
 pub(super) use repairs::Repair;
 use repairs::Repairs;
+use showing::Showing;
 
 /// Most answers that wait to be sent: more requests at once are not answered, and are repeated.
 const ANSWERS_MAX: usize = 256;
@@ -87,9 +89,7 @@ pub(super) struct Head {
     election: Election,
     silent: Vec<u64>,
     resigning: bool,
-    ring: u8,
-    ring_step: u8,
-    ring_max: u8,
+    showing: Showing,
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
@@ -99,7 +99,6 @@ pub(super) struct Head {
 impl Head {
     /// A head whose first packet to keep is `start`.
     pub(super) fn new(settings: &TramSettings, role: HeadRole, start: u64) -> Self {
-        let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         let floor = settings.cache_floor();
         let marks = (settings.cache_low, settings.cache_high);
         Self {
@@ -116,9 +115,7 @@ impl Head {
             election: Election::new(settings),
             silent: Vec::new(),
             resigning: false,
-            ring: ttl(settings.advertise_step),
-            ring_step: ttl(settings.advertise_step),
-            ring_max: ttl(settings.ttl),
+            showing: Showing::new(settings),
             advertise_interval: settings.advertise_interval,
             hello_interval: settings.hello_interval,
             hellos_missed_max: settings.hellos_missed_max,
@@ -176,6 +173,16 @@ impl Head {
     fn shows(&self, now: Time, known: Known, ttl: u8) -> Option<u8> {
         let reach = self.election.reach(now, self.role, ttl);
         reach.filter(|_| known.fit && !self.yields(now, known))
+    }
+
+    /// It shows itself whoever else does: it is the source.
+    pub(super) fn shows_always(&mut self) {
+        self.showing.always();
+    }
+
+    /// Another head has shown itself with this time to live.
+    pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
+        self.showing.on_other(ttl, state);
     }
 
     fn advertise_at(&mut self, at: Time) {
@@ -272,6 +279,11 @@ impl Head {
         };
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
+            self.showing.on_member();
+            if self.timers.is_armed(Timer::Advertise) && self.state() == HeadState::NotAccepting {
+                // Or many more would ask until they hear it.
+                self.advertisement_due = Some(self.showing.last());
+            }
         }
         self.answer(
             from,
@@ -357,10 +369,10 @@ impl Head {
             self.timers.arm(Timer::Hello, now + self.hello_interval);
         }
         if self.timers.take_due(Timer::Advertise, now) {
-            self.advertisement_due = Some(self.ring);
-            self.ring = self.ring.saturating_add(self.ring_step).min(self.ring_max);
+            let (ring, again) = self.showing.next(self.state(), self.advertise_interval);
+            self.advertisement_due = ring;
             if self.advertise_interval > Duration::ZERO {
-                self.timers.arm(Timer::Advertise, now + self.advertise_interval);
+                self.timers.arm(Timer::Advertise, now + again);
             }
         }
         if self.timers.take_due(Timer::Lan, now) {

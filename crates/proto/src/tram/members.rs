@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
-use super::settings::{HeadRole, TramSettings};
+use super::settings::{HeadRole, RightEdge, TramSettings};
+use super::window::LEVELS_MAX;
 use super::wire::{Ack, HeadState, RejectReason};
 
 /// More receivers than this below one member are not believed; chosen.
@@ -72,6 +73,8 @@ pub(super) struct Members {
     ack_window: u64,
     /// What a receiver can allow beyond what it has.
     ahead_max: u64,
+    /// What the deepest can allow beyond that.
+    deeper_max: u64,
     /// What the members of heads that fell silent still need, and until when they may come: the source must not
     /// run away from them meanwhile.
     orphans: Vec<Orphans>,
@@ -102,6 +105,10 @@ impl Members {
             ack_window,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window * (1 + u64::from(settings.window_multiple)),
+            deeper_max: match settings.right_edge {
+                RightEdge::Levels => LEVELS_MAX * ack_window / 2,
+                _ => 0,
+            },
             orphans: Vec::new(),
             // They find out as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
@@ -220,7 +227,7 @@ impl Members {
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
         let has = ack.first_missing.saturating_sub(1);
-        let most = has / self.ack_window * self.ack_window + self.ahead_max;
+        let most = has / self.ack_window * self.ack_window + self.ahead_max + self.deeper_max;
         // Nobody has more than there is, allows more than a window, or lacks what was not sent.
         let highest_missing = ack.missing().last().unwrap_or(0);
         if ack.first_missing > end || ack.allowed > most || highest_missing >= end {

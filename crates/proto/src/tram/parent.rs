@@ -3,6 +3,7 @@
 
 mod bound;
 mod candidates;
+mod hesitation;
 mod round_trips;
 
 use faircast_base::{Duration, NodeId, Time};
@@ -13,12 +14,16 @@ use crate::timers::{Reason, Timers};
 pub(super) use bound::Bound;
 use bound::Silence;
 use candidates::{Candidate, Candidates};
+use hesitation::Hesitation;
 use round_trips::RoundTrips;
 
 /// How many intervals of advertisements are listened to before a head is chosen, and the longest that such
 /// an interval is taken to be (src: jrms).
 const ROUNDS: u32 = 3;
 const ROUND_MAX: Duration = Duration::from_secs(20);
+
+/// The same where others have taken the places of the heads that were heard: these will be heads with places.
+const ROUNDS_CROWDED: u32 = 20;
 
 /// How often a head that was given is asked, with an interval of solicitations between, until others are.
 const GIVEN_TRIES: u32 = 60;
@@ -117,6 +122,7 @@ pub(super) struct Parent {
     candidates: Candidates,
     /// Round trips to them, where it goes by these.
     round_trips: Option<RoundTrips>,
+    hesitation: Hesitation,
     /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
@@ -151,6 +157,7 @@ impl Parent {
             candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
                 .then(|| RoundTrips::new(settings.solicit_interval)),
+            hesitation: Hesitation::new(settings),
             root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
@@ -232,7 +239,8 @@ impl Parent {
 
     fn begin_round(&mut self, now: Time) {
         let rounds = if let Search::Seeking { rounds } = self.search { rounds } else { 0 };
-        let listens = self.advertise_interval.filter(|_| rounds < ROUNDS);
+        let most = if self.hesitation.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
+        let listens = self.advertise_interval.filter(|_| rounds < most);
         if listens.is_none() {
             self.due = Some(Step::Solicit { ttl: self.ring });
             if let Some(round_trips) = &mut self.round_trips {
@@ -257,8 +265,11 @@ impl Parent {
             Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
             Some(_) => None,
         };
+        let was_candidate = self.candidates.iter().any(|it| it.node == node);
         if self.candidates.hear(now, (node, id, distance), advertisement, seeker) {
             self.consider_better(now, seeker);
+        } else if was_candidate && matches!(self.search, Search::Seeking { .. }) {
+            self.hesitation.on_taken();
         }
     }
 
@@ -296,17 +307,29 @@ impl Parent {
         })
     }
 
+    /// The best candidate but the head that it has.
+    fn best(&self, seeker: Seeker) -> Option<Candidate> {
+        let own = self.bound.map(|bound| bound.node);
+        self.candidates.best(seeker, |it| {
+            let other = seeker.is_below(it.level) && Some(it.node) != own;
+            other && (!self.may_stay || self.is_better(it, seeker))
+        })
+    }
+
+    /// How long it waits before it asks the best candidate, where it is to wait for that at all.
+    fn wait(&mut self, listened: bool, seeker: Seeker) -> Option<Duration> {
+        let interval = self.advertise_interval.filter(|_| listened && !seeker.waits)?;
+        self.best(seeker)?;
+        self.hesitation.wait(interval, seeker)
+    }
+
     /// Takes the best candidate; `false` where there is none.
     fn choose(&mut self, now: Time, seeker: Seeker) -> bool {
         if seeker.waits {
             return false;
         }
         let own = self.bound.map(|bound| bound.node);
-        let best = self.candidates.best(seeker, |it| {
-            let other = seeker.is_below(it.level) && Some(it.node) != own;
-            other && (!self.may_stay || self.is_better(it, seeker))
-        });
-        let Some(best) = best else { return false };
+        let Some(best) = self.best(seeker) else { return false };
         let lacks = best.lacks(seeker);
         let root = self.candidates.root();
         if lacks && root.is_none() && self.ring < self.ring_max {
@@ -373,6 +396,7 @@ impl Parent {
                 let bound = Bound { node: from, distance, level, round_trip, heard_at, missed };
                 let before = self.bound.replace(bound).map(|before| before.node);
                 (self.search, self.due) = (Search::Idle, None);
+                self.hesitation.on_accepted();
                 self.timers.disarm(Timer::Round);
                 self.timers.arm(Timer::Silence, now + self.silence);
                 News::Joined { before }
@@ -385,6 +409,7 @@ impl Parent {
     pub(super) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> News {
         match (self.search, self.bound) {
             (Search::Binding { head, .. }, _) if head.node == from => {
+                self.hesitation.on_taken();
                 self.choose_or_stay(now, seeker);
                 News::Nothing
             }
@@ -475,6 +500,8 @@ impl Parent {
                 let listened = self.advertise_interval.is_none() || *rounds >= ROUNDS;
                 if listened && self.probe_all(now) {
                     self.timers.arm(Timer::Round, now + self.solicit_interval);
+                } else if let Some(wait) = self.wait(listened, seeker) {
+                    self.timers.arm(Timer::Round, now + wait);
                 } else if !listened || !self.choose(now, seeker) {
                     if self.may_stay && self.bound.is_some() {
                         self.search = Search::Idle;

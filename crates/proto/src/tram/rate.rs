@@ -37,9 +37,9 @@ pub(super) struct RateControl {
     ack_window: f64,
     /// (M - 1) W_a: a window so wide counts as opening.
     wide: f64,
-    /// Bytes of new packets in the parts of the averaging time, with the part's number.
-    sent: VecDeque<(u64, u64)>,
-    sent_bytes: u64,
+    /// What was sent in the parts of the averaging time, with the part's number.
+    sent: VecDeque<(u64, Sent)>,
+    sent_lately: Sent,
     part: Duration,
     began: Option<Time>,
     below_min_since: Option<Time>,
@@ -61,6 +61,13 @@ pub(super) struct RateControl {
     coarse: Option<(Time, u64)>,
     /// What was said last of what members allow.
     told_window: u64,
+}
+
+/// Bytes that were sent: all, and those of new packets alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    all: u64,
+    new: u64,
 }
 
 /// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
@@ -154,7 +161,7 @@ impl RateControl {
             ack_window,
             wide: f64::from(settings.window_multiple - 1) * ack_window,
             sent: VecDeque::new(),
-            sent_bytes: 0,
+            sent_lately: Sent::default(),
             part: Duration::from_nanos(settings.averaging_time.as_nanos() / u64::from(PARTS)),
             began: None,
             below_min_since: None,
@@ -218,7 +225,7 @@ impl RateControl {
     /// A repair leaves. It is of the data that is transmitted: were it not, a source that does nothing but
     /// repair would take itself for one that achieves nothing.
     fn on_repair_sent(&mut self, now: Time, window: Window, len: u32) {
-        self.count(now, len);
+        self.count(now, len, true);
         self.sleep(now, window, len, true);
         if !self.slow_start {
             // Repairs go with R, which a closed window has brought down to a packet a second.
@@ -248,23 +255,26 @@ impl RateControl {
         }
     }
 
-    fn count(&mut self, now: Time, len: u32) {
+    fn count(&mut self, now: Time, len: u32, repair: bool) {
         if let Some(probe) = &mut self.probe {
             probe.on_sent(len, self.ack_window);
         }
         self.began.get_or_insert(now);
         let part = now.as_nanos() / self.part.as_nanos().max(1);
-        match self.sent.back_mut().filter(|last| last.0 == part) {
-            Some(last) => last.1 += u64::from(len),
-            None => self.sent.push_back((part, u64::from(len))),
+        if self.sent.back().is_none_or(|last| last.0 != part) {
+            self.sent.push_back((part, Sent::default()));
         }
-        self.sent_bytes += u64::from(len);
+        let of_part = self.sent.back_mut().map(|(_, sent)| sent);
+        for sent in of_part.into_iter().chain([&mut self.sent_lately]) {
+            sent.all += u64::from(len);
+            sent.new += if repair { 0 } else { u64::from(len) };
+        }
         self.forget(part);
     }
 
     /// A new packet leaves, which found this window. Returns whether the rate was set anew.
     fn on_new_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
-        self.count(now, len);
+        self.count(now, len, false);
         self.closed = window < 0;
         self.sleep(now, window, len, false);
         self.packets += 1.0;
@@ -331,19 +341,25 @@ impl RateControl {
         }
     }
 
-    /// Bytes per second that were achieved over the averaging time, or since the beginning where that is less:
-    /// divided by all of it the average would be far too low when slow start ends.
+    /// Bytes per second that were achieved over the averaging time.
     fn average(&self, now: Time) -> f64 {
+        self.per_second(now, self.sent_lately.all)
+    }
+
+    /// So many bytes of the averaging time in a second, or since the beginning where that is less: divided by all of it
+    /// the average would be far too low when slow start ends.
+    fn per_second(&self, now: Time, bytes: u64) -> f64 {
         let Some(began) = self.began else { return self.rate_min };
         let whole = self.part * u64::from(PARTS);
         let over = now.since(began).max(self.part).min(whole);
-        self.sent_bytes as f64 / over.as_secs_f64()
+        bytes as f64 / over.as_secs_f64()
     }
 
     fn forget(&mut self, part: u64) {
-        let old = |first: &&(u64, u64)| first.0 + u64::from(PARTS) <= part;
-        while let Some((_, bytes)) = self.sent.front().filter(old) {
-            self.sent_bytes -= bytes;
+        let old = |first: &&(u64, Sent)| first.0 + u64::from(PARTS) <= part;
+        while let Some((_, Sent { all, new })) = self.sent.front().filter(old) {
+            self.sent_lately.all -= all;
+            self.sent_lately.new -= new;
             self.sent.pop_front();
         }
     }
@@ -400,7 +416,9 @@ impl Controller for RateControl {
 
     fn below_min_since(&mut self, now: Time) -> Option<Time> {
         self.forget(now.as_nanos() / self.part.as_nanos().max(1));
-        let is_below = self.began.is_some() && self.average(now) <= self.rate_min;
+        // Repairs do not count: to somebody hopeless they may be more than the least rate.
+        let is_below =
+            self.began.is_some() && self.per_second(now, self.sent_lately.new) <= self.rate_min;
         self.below_min_since = is_below.then(|| self.below_min_since.unwrap_or(now));
         self.below_min_since
     }

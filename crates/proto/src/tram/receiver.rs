@@ -303,6 +303,7 @@ impl TramReceiver {
                 return Err(BadInput::Foreign);
             }
             Body::Advertisement(advertisement) => {
+                self.head.on_other(packet.ttl, advertisement.state);
                 let heard = (from, packet.sender, packet.ttl);
                 self.head.on_advertisement(cx.now, heard, &advertisement);
                 let seeker = self.seeker(cx.now);

@@ -31,6 +31,9 @@ choices! {
         Rounded = "rounded",
         /// A congestion window beyond what it has (src: tram s3.2).
         Plain = "plain",
+        /// The same, and half an acknowledgement window more for each head between it and the source, which tells
+        /// of it so much later: the source has as wide a window by a deep tree as by a flat one. Chosen.
+        Levels = "levels",
     }
 
     /// What the next rate is computed from while the window opens.

@@ -127,6 +127,8 @@ impl<P: Packets> TramSource<P> {
         };
         let mut timers = Timers::new();
         timers.arm(Timer::Start, setup.start);
+        let mut head = Head::new(&settings, HeadRole::Eager, 1);
+        head.shows_always();
         Self {
             identity: Identity::new(setup.session),
             packets,
@@ -136,7 +138,7 @@ impl<P: Packets> TramSource<P> {
             kept: false,
             status_interval: Duration::ZERO,
             repairs: 0,
-            head: Head::new(&settings, HeadRole::Eager, 1),
+            head,
             controller,
             announce: Vec::new(),
             data_turn: false,
@@ -184,8 +186,10 @@ impl<P: Packets> TramSource<P> {
     fn front(&self, sequence: u64) -> Front {
         let advertise_interval = match self.settings.formation {
             Formation::Solicit => Duration::ZERO,
+            // They see themselves how often that is worth while.
+            Formation::Advertise => self.settings.advertise_interval,
             Formation::Both if self.phase != Phase::Gathering => Duration::ZERO,
-            _ => {
+            Formation::Both => {
                 let heads = self.head.members.below().1;
                 Head::interval_for(self.settings.advertise_interval, heads)
             }

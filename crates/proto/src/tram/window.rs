@@ -4,6 +4,9 @@ use faircast_base::Time;
 
 use super::settings::{CongestionRule, RightEdge, TramSettings};
 
+/// Heads between a receiver and the source for which it may allow more.
+pub(super) const LEVELS_MAX: u64 = 16;
+
 /// The share of a new value in the average of losses (src: jrms).
 const LOSS_GAIN: f64 = 0.25;
 
@@ -96,13 +99,16 @@ impl ReceiverWindow {
         congested
     }
 
-    /// All packets before this one are here: the right edge may move on. Rounded to where the next
+    /// All packets before this one are here, at a receiver of this level: the right edge may move on. Rounded to where the next
     /// acknowledgement is due staggered ones do not hold the source up (src: jrms).
-    pub(super) fn on_progress(&mut self, first_missing: u64) {
+    pub(super) fn on_progress(&mut self, first_missing: u64, level: u8) {
         let has = first_missing.saturating_sub(1);
+        // A member of the source has level 2.
+        let heads = u64::from(level.saturating_sub(2)).min(LEVELS_MAX);
         let base = match self.right_edge {
             RightEdge::Rounded => (has / self.ack_window + 1) * self.ack_window,
             RightEdge::Plain => has,
+            RightEdge::Levels => has + heads * self.ack_window / 2,
         };
         self.allowed = self.allowed.max(base + self.size as u64);
     }
@@ -176,12 +182,12 @@ mod tests {
     fn the_right_edge_never_goes_back() {
         let mut window = window(|_| ());
         assert_eq!(window.allowed(), 128);
-        window.on_progress(65);
+        window.on_progress(65, 2);
         assert_eq!(window.allowed(), 2 * 64 + 128);
         steps(&mut window, &[(60, true, 96.0)]);
-        window.on_progress(66);
+        window.on_progress(66, 2);
         assert_eq!(window.allowed(), 256);
-        window.on_progress(200);
+        window.on_progress(200, 2);
         assert_eq!(window.allowed(), 4 * 64 + 96);
     }
 
@@ -189,8 +195,17 @@ mod tests {
     fn the_right_edge_may_go_with_what_is_here() {
         let mut window = window(|settings| settings.right_edge = RightEdge::Plain);
         for (first_missing, allowed) in [(2, 129), (40, 167), (30, 167)] {
-            window.on_progress(first_missing);
+            window.on_progress(first_missing, 9);
             assert_eq!(window.allowed(), allowed, "{first_missing}");
+        }
+    }
+
+    #[test]
+    fn the_right_edge_may_make_up_for_heads_on_the_way() {
+        let mut window = window(|settings| settings.right_edge = RightEdge::Levels);
+        for (level, allowed) in [(0, 137), (2, 137), (3, 169), (6, 265), (255, 649), (3, 649)] {
+            window.on_progress(10, level);
+            assert_eq!(window.allowed(), allowed, "level {level}");
         }
     }
 }

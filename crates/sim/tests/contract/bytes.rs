@@ -45,7 +45,7 @@ fn torment(forger: &mut Forger<'_>, victim: &mut Victim) {
     let from_start = forger.rng.chance(0.5);
     victim.pass(Duration::from_millis(1), true);
     for packet in forger.real.iter().take(if from_start { 30 } else { 0 }) {
-        victim.pass(Duration::from_millis(10), true);
+        victim.pass(Duration::from_millis(100), true);
         victim.take(packet, false);
     }
     let close_at = forger.rng.below(STEPS * 3);

@@ -5,5 +5,6 @@ mod controllers;
 mod delivery;
 mod faults;
 mod liars;
+mod overheard;
 mod scale;
 mod world;

@@ -1,5 +1,7 @@
 //! Growth of a group, and what its source hears and sends.
 
+use faircast_base::{Duration, Time};
+
 use super::world::World;
 
 /// A group with heads of 16 members, of which each loses one packet of a hundred by itself.
@@ -29,4 +31,49 @@ fn heads_repair_what_each_receiver_has_lost_by_itself() {
     assert!(share < 0.3, "{share:.3} repairs of the source for each packet");
     let heads: u64 = run.heard.head_repairs.values().sum();
     assert!(heads as f64 > 5.0 * run.heard.data_packets as f64, "{heads} repairs by heads");
+}
+
+#[test]
+fn everybody_may_join_at_the_same_instant() {
+    // Data waits for all of them.
+    let run = World { seconds: 300, ..group(50).with("wait_for = 1000") }.run(1);
+    run.assert_whole("1000 at once", &[]);
+    let firsts = run.heard.heads.iter().filter(|(_, _, head)| head.is_some());
+    let joined: std::collections::BTreeMap<u32, Time> =
+        firsts.rev().map(|(at, host, _)| (*host, *at)).collect();
+    let last = joined.values().max().copied().unwrap_or(Time::MAX);
+    assert!(joined.len() == 1000 && last < Time::ZERO + Duration::from_secs(20), "{last}");
+    // It takes 16, and each of a thousand may ask again when it is refused.
+    let binds = run.overheard[&0].binds;
+    assert!(binds < 200, "{binds} requests at the source");
+}
+
+#[test]
+fn heads_at_their_limit_have_everything_too() {
+    // As many places as receivers: 2, 4, 8 and 16 of two members each, of whom the last have none themselves.
+    for seed in 1..=3 {
+        let mut world = World { sites: 6, seconds: 600, ..World::with_loss(0.01) };
+        world.options = "members_max = 2, ttl = 8".into();
+        let run = world.run(seed);
+        run.assert_whole(&format!("seed {seed}"), &[]);
+        let tree = run.tree_at(Time::ZERO + Duration::from_secs(600));
+        let full = |head: &u32| tree.values().filter(|it| *it == head).count() >= 2;
+        let heads: std::collections::BTreeSet<u32> = tree.values().copied().collect();
+        let full = heads.iter().filter(|head| full(head)).count();
+        assert!(2 * full > heads.len(), "seed {seed}: {full} of {} are full", heads.len());
+    }
+}
+
+#[test]
+fn repairs_of_one_site_do_not_come_to_others() {
+    let mut world = World { data: "5 MB", ..World::new() };
+    world.first_site_links = "loss = 0.05".into();
+    let run = world.run(1);
+    run.assert_whole("5 % at one site", &[]);
+    for host in 6..=20 {
+        let heard = run.overheard[&host];
+        assert!(heard.repairs * 100 < heard.data, "m{host}: {heard:?}");
+    }
+    let of_site: u64 = (1..=5).map(|host| run.overheard[&host].repairs).sum();
+    assert!(of_site > 200, "{of_site} repairs at the site");
 }

@@ -9,6 +9,7 @@ use faircast_sim::{Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
 
 use super::liars::{Ends, Lie};
+use super::overheard::{Listening, Overheard};
 
 /// Sites of hosts around a centre, and what a source sends to all of them.
 #[derive(Clone, Debug)]
@@ -122,8 +123,14 @@ impl World {
         let links = links.filter_map(|(id, link)| Some((id, *hosts.get(&link.to)?))).collect();
         let mut heard = Heard { hosts, links, ..Heard::default() };
         let ends = Ends { liars, eager: self.eager.iter().map(|host| node(*host)).collect() };
-        let outcome = Simulation::new(&scenario, &ends, &mut heard).unwrap().run(&mut Unobserved);
-        Run { heard, outcome }
+        let listening = Listening::new(&ends);
+        let outcome =
+            Simulation::new(&scenario, &listening, &mut heard).unwrap().run(&mut Unobserved);
+        let overheard = listening.heard();
+        let of_host =
+            |(node, it): (&NodeId, &Overheard)| (heard.hosts.get(node).copied().unwrap_or(0), *it);
+        let overheard = overheard.iter().map(of_host).collect();
+        Run { heard, overheard, outcome }
     }
 }
 
@@ -189,6 +196,8 @@ impl Sink for Heard {
 /// A finished run.
 pub(crate) struct Run {
     pub(crate) heard: Heard,
+    /// What came to each host; 0 is the source.
+    pub(crate) overheard: BTreeMap<u32, Overheard>,
     pub(crate) outcome: SimOutcome,
 }
 

@@ -34,14 +34,14 @@ impl Head {
                 // A plain right edge lies by as much as a window less beyond what is here.
                 let windows = match settings.right_edge {
                     RightEdge::Rounded => settings.prune_window,
-                    RightEdge::Plain => settings.prune_window - 1.0,
+                    RightEdge::Plain | RightEdge::Levels => settings.prune_window - 1.0,
                 };
                 let window = u64::from(settings.ack_window);
                 let behind = windows * window as f64;
                 let limit = highest.saturating_sub(behind as u64);
                 // Its word is up to a window old. So it must also keep the window closed, and by itself: who allows
                 // less than the least window beyond what it has is held up by its own members.
-                let plain = settings.right_edge == RightEdge::Plain;
+                let plain = settings.right_edge != RightEdge::Rounded;
                 let holds = |child: &Child| {
                     child.allowed <= highest && child.allowed + 1 >= child.first_missing + window
                 };

@@ -46,9 +46,12 @@ fn after_three_rounds_the_nearest_head_is_asked() {
         assert_eq!(parent.poll(), None);
     }
     parent.on_timeout(at(6000), HEAD);
+    assert_eq!(parent.poll(), None, "it hesitates");
+    assert!(parent.next_timeout() <= Some(at(9000)));
+    parent.on_timeout(at(9000), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 2 }));
-    assert_eq!(parent.on_accept(at(6001), NodeId(2), 3), News::Nothing, "it was not asked");
-    assert_eq!(parent.on_accept(at(6001), NodeId(3), 2), News::Joined { before: None });
+    assert_eq!(parent.on_accept(at(9001), NodeId(2), 3), News::Nothing, "it was not asked");
+    assert_eq!(parent.on_accept(at(9001), NodeId(3), 2), News::Joined { before: None });
     assert_eq!(parent.bound().map(|bound| (bound.node, bound.level)), Some((NodeId(3), 2)));
 }
 
@@ -61,7 +64,7 @@ fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
         let heard = advertisement(HeadState::Accepting, level);
         parent.on_advertisement(at(1), ((NodeId(node), 1, ttl), false), &heard, busy);
     }
-    for now in [1000, 2000, 3000] {
+    for now in [1000, 2000, 3000, 4500] {
         parent.on_timeout(at(now), busy);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 9 }));
@@ -117,8 +120,9 @@ fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
     parent.on_session(at(0), ms(500));
     let farther = Step::Bind { to: NodeId(2), distance: 2 };
     let mut asked = std::vec::Vec::new();
+    let mut now = at(0);
     while asked.last() != Some(&farther) && asked.len() < 10 {
-        let now = parent.next_timeout().unwrap();
+        now = parent.next_timeout().unwrap();
         // The nearer one is heard all the time.
         for (node, distance) in [(1, 1), (2, 2)] {
             heard(&mut parent, now.as_nanos() / 1_000_000, node, distance, 2);
@@ -129,7 +133,7 @@ fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
     let nearer = Step::Bind { to: NodeId(1), distance: 1 };
     let tries = TramSettings::default().bind_tries as usize;
     assert_eq!(asked, [vec![nearer; tries], vec![farther]].concat());
-    let silent_at = 500 * 3 + 2000 * tries as u64;
+    let silent_at = now.as_nanos().div_ceil(1_000_000);
     parent.on_accept(at(silent_at), NodeId(2), 2);
     heard(&mut parent, silent_at + 1000, 1, 1, 2);
     assert_eq!(parent.search, Search::Idle, "nor does it attract whoever has a head");
@@ -189,9 +193,10 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     let now = parent.timers.next().unwrap();
     parent.on_timeout(at(5001), HEAD);
     assert!(now <= at(5001));
+    parent.on_timeout(at(6501), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(5), distance: 3 }));
     assert_eq!(parent.bound().map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
-    let joined = parent.on_accept(at(5010), NodeId(5), 2);
+    let joined = parent.on_accept(at(6510), NodeId(5), 2);
     assert_eq!(joined, News::Joined { before: Some(NodeId(1)) });
 }
 
@@ -254,8 +259,8 @@ fn of_equals_an_eager_head_is_asked_first() {
         let said = Advertisement { role, ..advertisement(HeadState::Accepting, level) };
         parent.on_advertisement(at(1), ((NodeId(node), 1, ttl), false), &said, HEAD);
     }
-    for round in 1..=3 {
-        parent.on_timeout(at(500 * round), HEAD);
+    for now in [500, 1000, 1500, 2250] {
+        parent.on_timeout(at(now), HEAD);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 4 }));
 }
@@ -270,7 +275,9 @@ fn who_waits_for_its_lan_asks_nobody_else() {
         parent.on_timeout(at(500 * round), waiting);
         assert!(!matches!(parent.poll(), Some(Step::Bind { .. })));
     }
-    parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
+    for _ in ["it chooses", "it has hesitated"] {
+        parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
+    }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
 }
 
@@ -310,15 +317,19 @@ fn where_multicast_has_no_scope_the_head_of_the_shortest_round_trip_is_asked() {
     answers(&mut parent, 1540, 1, 1);
     // It is no farther for being heard again, and one that did not answer is the last.
     heard(&mut parent, 1600, 2, 9, 2);
-    parent.on_timeout(at(2000), HEAD);
+    for now in [2000, 2750] {
+        parent.on_timeout(at(now), HEAD);
+    }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 32 }));
-    parent.on_accept(at(2002), NodeId(2), 2);
+    parent.on_accept(at(2752), NodeId(2), 2);
     // Another one is asked too, once, and joined where it is nearer.
     heard(&mut parent, 3000, 4, 2, 1);
     heard(&mut parent, 3001, 4, 2, 1);
     assert_eq!(probed(&mut parent), [4]);
     answers(&mut parent, 3000, 4, 1);
-    parent.on_timeout(parent.timers.next().unwrap(), HEAD);
+    for _ in ["it chooses", "it has hesitated"] {
+        parent.on_timeout(parent.timers.next().unwrap(), HEAD);
+    }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(4), distance: 32 }));
 }
 

@@ -176,4 +176,9 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
     let later = now + Duration::from_secs(6);
     assert_eq!(control.below_min_since(later), Some(later));
     assert_eq!(control.below_min_since(later + Duration::from_secs(1)), Some(later));
+    // Repairs to one that loses nearly everything are as many bytes as the least rate, and bring nobody further.
+    for second in 1..10 {
+        control.on_repair_sent(later + Duration::from_secs(second), 200, 100 * P);
+    }
+    assert_eq!(control.below_min_since(later + Duration::from_secs(10)), Some(later));
 }

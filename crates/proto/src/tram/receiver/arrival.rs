@@ -217,7 +217,8 @@ impl TramReceiver {
     pub(super) fn after_progress(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
         let first_missing = reached.reception.first_missing();
-        reached.window.on_progress(first_missing);
+        let level = self.parent.bound().map_or(0, |bound| bound.level.saturating_add(1));
+        reached.window.on_progress(first_missing, level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
         let half = reached.window.ack_window() / 2;

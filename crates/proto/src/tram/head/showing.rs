@@ -1,0 +1,144 @@
+//! How a head shows itself: how far, how often, and when it leaves that to others.
+//!
+//! In a crowd nearly everybody is a head with room. Did all of them show themselves to all, again and again, their
+//! advertisements would be more than the data. So a head speaks in rings that grow and begin anew, twice as seldom each
+//! time that nobody has come, and not at all where enough others with room are as near as it would reach.
+
+use faircast_base::Duration;
+
+use crate::tram::settings::{Formation, TramSettings};
+use crate::tram::wire::HeadState;
+
+/// So many other heads with room within reach are enough: about as many as may be heard in the default interval
+/// where all take a second for 30 (src: jrms).
+const OTHERS_ENOUGH: u32 = 15;
+
+/// Longest time between two advertisements to which nobody comes (src: jrms, of the interval for many heads).
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// The rings of a head.
+#[derive(Debug)]
+pub(super) struct Showing {
+    /// The time to live of the next advertisement, and of the last.
+    ring: u8,
+    last: u8,
+    step: u8,
+    max: u8,
+    /// It leaves the stage to others; not the source, nor where the source says how often heads show themselves.
+    is_modest: bool,
+    /// Advertisements of others with room, within the ring, since its own was due.
+    others: u32,
+    /// Advertisements to which nobody came.
+    in_vain: u32,
+}
+
+impl Showing {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
+        let step = ttl(settings.advertise_step);
+        Self {
+            ring: step,
+            last: step,
+            step,
+            max: ttl(settings.ttl),
+            is_modest: settings.formation == Formation::Advertise,
+            others: 0,
+            in_vain: 0,
+        }
+    }
+
+    /// It shows itself whoever else does.
+    pub(super) fn always(&mut self) {
+        self.is_modest = false;
+    }
+
+    /// Another head has shown itself with this time to live.
+    pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
+        let has_room = matches!(state, HeadState::Accepting | HeadState::AcceptingHeads);
+        self.others += u32::from(has_room && ttl <= self.ring);
+    }
+
+    /// Somebody has come.
+    pub(super) fn on_member(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// It is time to show itself. Returns the time to live, where it does, and after how long it is time again.
+    pub(super) fn next(&mut self, state: HeadState, interval: Duration) -> (Option<u8>, Duration) {
+        if !self.is_modest {
+            self.last = self.ring;
+            self.ring = self.ring.saturating_add(self.step).min(self.max);
+            return (Some(self.last), interval);
+        }
+        let enough = core::mem::take(&mut self.others) >= OTHERS_ENOUGH;
+        let is_full = state == HeadState::NotAccepting;
+        let again = interval * (1 << self.in_vain);
+        if again < INTERVAL_MAX {
+            self.in_vain += 1;
+        }
+        if enough || is_full {
+            return (None, again.min(INTERVAL_MAX));
+        }
+        self.last = self.ring;
+        self.ring = match self.ring {
+            ring if ring >= self.max => self.step,
+            ring => ring.saturating_add(self.step).min(self.max),
+        };
+        (Some(self.last), again.min(INTERVAL_MAX))
+    }
+
+    /// The time to live with which it was heard last: whoever heard it is to hear that it is full.
+    pub(super) fn last(&self) -> u8 {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tram::settings::TramSettings;
+    use std::vec::Vec;
+
+    const INTERVAL: Duration = Duration::from_millis(500);
+
+    fn rings(showing: &mut Showing, times: usize) -> Vec<(Option<u8>, u64)> {
+        let next = |_| showing.next(HeadState::Accepting, INTERVAL);
+        let seconds = |(ring, again): (Option<u8>, Duration)| (ring, again.as_nanos() / 1_000_000);
+        (0..times).map(next).map(seconds).collect()
+    }
+
+    #[test]
+    fn to_whom_nobody_comes_shows_itself_less_and_less_often_in_rings_that_begin_anew() {
+        let mut showing = Showing::new(&TramSettings { ttl: 5, ..TramSettings::default() });
+        let first = [(Some(2), 500), (Some(4), 1000), (Some(5), 2000), (Some(2), 4000)];
+        assert_eq!(rings(&mut showing, 4), first);
+        showing.on_member();
+        assert_eq!(rings(&mut showing, 1), [(Some(4), 500)]);
+        let last = rings(&mut showing, 300).pop();
+        assert_eq!(last.map(|last| last.1), Some(60_000));
+    }
+
+    #[test]
+    fn where_others_have_room_as_near_it_is_silent_and_so_is_one_without_room() {
+        let mut showing = Showing::new(&TramSettings::default());
+        let hear = |showing: &mut Showing, ttl, state| {
+            (0..OTHERS_ENOUGH).for_each(|_| showing.on_other(ttl, state));
+        };
+        hear(&mut showing, 2, HeadState::AcceptingHeads);
+        assert_eq!(rings(&mut showing, 2), [(None, 500), (Some(2), 1000)]);
+        // Of those who are further away than it reaches, or full, nobody is helped.
+        hear(&mut showing, 6, HeadState::Accepting);
+        hear(&mut showing, 4, HeadState::NotAccepting);
+        assert_eq!(rings(&mut showing, 1)[0].0, Some(4));
+        assert_eq!(showing.next(HeadState::NotAccepting, INTERVAL).0, None);
+    }
+
+    #[test]
+    fn the_source_shows_itself_always() {
+        let mut showing = Showing::new(&TramSettings { ttl: 5, ..TramSettings::default() });
+        showing.always();
+        (0..OTHERS_ENOUGH).for_each(|_| showing.on_other(2, HeadState::Accepting));
+        let all = [(Some(2), 500), (Some(4), 500), (Some(5), 500), (Some(5), 500)];
+        assert_eq!(rings(&mut showing, 4), all);
+    }
+}

@@ -1,0 +1,111 @@
+//! A receiver's hesitation before it asks a head: of a crowd that hears the same head only some are to ask it.
+
+use faircast_base::{Duration, math};
+
+use super::Seeker;
+use crate::tram::settings::{Formation, HeadRole, TramSettings};
+
+/// For so many receivers a head gets a few dozen requests in the time in which it says that it is full.
+const CROWD: f64 = 100_000.0;
+
+/// Odd numbers with bits all over, to make numbers of numbers.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a receiver remembers of it.
+#[derive(Debug)]
+pub(super) struct Hesitation {
+    /// Where heads advertise at all times nobody has to hurry.
+    hesitates: bool,
+    /// It repairs for others always: these are to have heads before others choose theirs.
+    is_eager: bool,
+    /// It has waited, and is to choose now.
+    waited: bool,
+    waits: u64,
+    /// A head that it wanted is full.
+    crowded: bool,
+}
+
+impl Hesitation {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let hesitates = settings.formation == Formation::Advertise;
+        let is_eager = settings.head == HeadRole::Eager;
+        Self { hesitates, is_eager, waited: false, waits: 0, crowded: false }
+    }
+
+    /// Whether others want places too.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.hesitates && self.crowded
+    }
+
+    /// Others have taken the place that it wanted.
+    pub(super) fn on_taken(&mut self) {
+        self.crowded = true;
+    }
+
+    pub(super) fn on_accepted(&mut self) {
+        (self.crowded, self.waited) = (false, false);
+    }
+
+    /// How long it waits before it chooses, at most one and a half times `interval`; `None` where it has waited. Few wait
+    /// for a short time and most for a long one, as with the reports of large groups (src: RFC 4654 s2.5.1), so that
+    /// however many there are, the first requests are few. Eager ones are the first, within half an interval.
+    pub(super) fn wait(&mut self, interval: Duration, seeker: Seeker) -> Option<Duration> {
+        self.waited = self.hesitates && !self.waited;
+        if !self.waited {
+            return None;
+        }
+        self.waits += 1;
+        // Its own number is random, and another one for each wait comes out of it.
+        let mut bits = (seeker.place.1 ^ self.waits).wrapping_mul(SPREAD);
+        bits = (bits ^ bits >> 29).wrapping_mul(SPREAD);
+        let share = ((bits >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+        let wait = (1.0 + math::ln(share) / math::ln(CROWD)).max(0.0);
+        let wait = if self.is_eager { wait / 2.0 } else { 0.5 + wait };
+        Some(Duration::from_secs_f64(interval.as_secs_f64() * wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(500);
+
+    fn hesitation(head: HeadRole, formation: Formation) -> Hesitation {
+        Hesitation::new(&TramSettings { head, formation, ..TramSettings::default() })
+    }
+
+    /// How long each of a crowd waits.
+    fn waits(head: HeadRole) -> std::vec::Vec<Duration> {
+        let wait = |id: u64| {
+            let mut hesitation = hesitation(head, Formation::Advertise);
+            let place = (0, id.wrapping_mul(0xd134_2543_de82_ef95));
+            let seeker = Seeker { place, ..Seeker::default() };
+            let wait = hesitation.wait(INTERVAL, seeker);
+            assert_eq!(hesitation.wait(INTERVAL, seeker), None, "it has waited");
+            wait.unwrap()
+        };
+        (0..100_000).map(wait).collect()
+    }
+
+    #[test]
+    fn of_a_crowd_a_few_ask_at_once_and_eager_ones_before() {
+        let waits_of = waits(HeadRole::Reluctant);
+        let within = |ms| {
+            let until = INTERVAL / 2 + Duration::from_millis(ms);
+            waits_of.iter().filter(|wait| **wait < until).count()
+        };
+        assert!(within(10) < 10, "{}", within(10));
+        assert!((20..200).contains(&within(200)), "{}", within(200));
+        assert!(waits_of.iter().all(|wait| (INTERVAL / 2..=INTERVAL * 3 / 2).contains(wait)));
+        assert!(waits(HeadRole::Eager).iter().all(|wait| *wait <= INTERVAL / 2));
+    }
+
+    #[test]
+    fn where_heads_answer_only_nobody_waits() {
+        let mut hesitation = hesitation(HeadRole::Reluctant, Formation::Both);
+        assert_eq!(hesitation.wait(INTERVAL, Seeker::default()), None);
+        hesitation.on_taken();
+        assert!(!hesitation.is_crowded());
+    }
+}

@@ -1,0 +1,101 @@
+//! Packets that come to the ends of a session, by kind.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use faircast_base::{Cx, FlowId, NodeId, Time};
+use faircast_proto::relay::Relay;
+use faircast_proto::transport::Role;
+use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+use faircast_scenario::{Flow, Program};
+use faircast_sim::Protocols;
+
+/// The kinds of packets that are counted, as docs/tram.md numbers them.
+const DATA: u8 = 2;
+const BIND: u8 = 5;
+
+/// What came to one end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overheard {
+    pub(crate) data: u64,
+    pub(crate) repairs: u64,
+    pub(crate) binds: u64,
+}
+
+/// The ends of others, each with somebody who listens to what comes to it.
+pub(crate) struct Listening<'a> {
+    ends: &'a dyn Protocols,
+    heard: Rc<RefCell<BTreeMap<NodeId, Overheard>>>,
+}
+
+impl<'a> Listening<'a> {
+    pub(crate) fn new(ends: &'a dyn Protocols) -> Self {
+        Self { ends, heard: Rc::default() }
+    }
+
+    pub(crate) fn heard(&self) -> BTreeMap<NodeId, Overheard> {
+        self.heard.borrow().clone()
+    }
+}
+
+impl Protocols for Listening<'_> {
+    fn end(
+        &self,
+        flow: &Flow,
+        id: FlowId,
+        node: NodeId,
+        role: Role,
+        start: Time,
+    ) -> Box<dyn Machine> {
+        let machine = self.ends.end(flow, id, node, role, start);
+        Box::new(Heard { machine, node, heard: self.heard.clone() })
+    }
+
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
+        self.ends.relay(program, node)
+    }
+}
+
+struct Heard {
+    machine: Box<dyn Machine>,
+    node: NodeId,
+    heard: Rc<RefCell<BTreeMap<NodeId, Overheard>>>,
+}
+
+impl Machine for Heard {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let mut heard = self.heard.borrow_mut();
+        let heard = heard.entry(self.node).or_default();
+        if let [_, _, _, kind, flags, ..] = *datagram.bytes {
+            heard.data += u64::from(kind == DATA && flags & 1 == 0);
+            heard.repairs += u64::from(kind == DATA && flags & 1 == 1);
+            heard.binds += u64::from(kind == BIND);
+        }
+        self.machine.handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.machine.handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.machine.handle_close(cx);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.machine.poll_membership()
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.machine.poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.machine.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.machine.next_timeout()
+    }
+}
