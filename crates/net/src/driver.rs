@@ -451,7 +451,7 @@ const TICK_MAX: Duration = Duration::from_millis(500);
 const GRAIN_MAX: Duration = Duration::from_millis(1);
 
 /// Most of the time that packets are left alone.
-const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_MAX: Duration = Duration::from_millis(2);
 
 /// Most timers, for each machine, that are handled before packets are looked for.
 const BURST_MAX: usize = 64;

@@ -80,7 +80,7 @@ pub struct DriverSettings {
     /// than 1 ms is taken.
     pub grain: Duration,
     /// How long after it has read packets it leaves others that come alone, so that they are read together: to wake
-    /// up costs more than to handle a packet. Default 0; no more than 1 ms is taken.
+    /// up costs more than to handle a packet. Default 0; no more than 2 ms is taken.
     pub gather: Duration,
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::ReceiverBuilder;
 use super::transfer::{Transfer, in_a_word};
-use crate::common::{PACED_GRAIN, Speaks, host_load};
+use crate::common::{GATHER, Speaks, host_load};
 use crate::ends::{Carrier, Receiving};
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
@@ -352,7 +352,7 @@ impl App<Receiving> for Work {
             options: &options,
         };
         if let Carrier::Tram = carrier {
-            live.set_gather(PACED_GRAIN);
+            live.set_gather(GATHER);
         }
         let mut machine = carrier.receiver(setup, heard.source);
         machine.set_limit(self.setup.builder.rate_max);

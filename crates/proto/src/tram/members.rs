@@ -104,7 +104,7 @@ impl Members {
             member_only_max: member_only_max.clamp(1, members_max),
             ack_window,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
-            ahead_max: ack_window * (1 + u64::from(settings.window_multiple)),
+            ahead_max: ack_window + settings.window_max(ack_window),
             deeper_max: match settings.right_edge {
                 RightEdge::Levels => LEVELS_MAX * ack_window / 2,
                 _ => 0,

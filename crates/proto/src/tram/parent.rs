@@ -131,8 +131,10 @@ pub(super) struct Parent {
     ring: u8,
     ring_max: u8,
     ring_step: u8,
-    /// Whether heads advertise at all without being asked.
+    /// Whether heads advertise at all without being asked, and the distance at which their first advertisements are
+    /// heard: nobody is nearer.
     listens: bool,
+    nearest: u8,
     /// Between advertisements; `None` where heads advertise only when they are asked.
     advertise_interval: Option<Duration>,
     solicit_interval: Duration,
@@ -164,6 +166,7 @@ impl Parent {
             ring_max: ttl(settings.ttl),
             ring_step: ttl(settings.solicit_step),
             listens: settings.formation != Formation::Solicit,
+            nearest: ttl(settings.advertise_step),
             advertise_interval: None,
             solicit_interval: settings.solicit_interval,
             bind_timeout: settings.bind_timeout,
@@ -313,6 +316,16 @@ impl Parent {
         self.candidates.best(seeker, |it| {
             let other = seeker.is_below(it.level) && Some(it.node) != own;
             other && (!self.may_stay || self.is_better(it, seeker))
+        })
+    }
+
+    /// Whether no candidate could be better than the best one, however long it listened; with the timers of the paper it
+    /// listens in any case.
+    fn is_nearest(&self, seeker: Seeker) -> bool {
+        let is_known = self.hesitation.hesitates() && self.round_trips.is_none();
+        let best = self.best(seeker).filter(|_| is_known);
+        best.is_some_and(|it| {
+            it.distance <= self.nearest && it.is_eager && !it.unanswered && !it.lacks(seeker)
         })
     }
 
@@ -497,7 +510,9 @@ impl Parent {
             }
             Search::Seeking { rounds } => {
                 *rounds += 1;
-                let listened = self.advertise_interval.is_none() || *rounds >= ROUNDS;
+                let enough = *rounds >= ROUNDS;
+                let listened =
+                    enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
                 if listened && self.probe_all(now) {
                     self.timers.arm(Timer::Round, now + self.solicit_interval);
                 } else if let Some(wait) = self.wait(listened, seeker) {

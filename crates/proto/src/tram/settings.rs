@@ -121,6 +121,10 @@ settings! {
     ack_window: u32 [4, 1024] = 64;
     /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
     window_multiple: u32 [2, 64] = 2;
+    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, while nothing at
+    /// all is lost; no further than half of `cache_packets`, and back by halves to M once something is
+    /// (paper, jrms: 0)
+    lossless_multiple: u32 [0, 64] = 16;
     /// What a window without congestion adds to the congestion window, in packets
     window_growth: f64 [0.0, 1024.0] = 2.0;
     /// By what a congested one multiplies it
@@ -254,6 +258,7 @@ pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 /// Those that are of TRAM's own control, and of no effect where a scheme steers the source.
 const CONTROL: &[&str] = &[
     "window_multiple",
+    "lossless_multiple",
     "window_growth",
     "window_decrease",
     "loss_threshold",
@@ -288,6 +293,7 @@ impl TramSettings {
         Self {
             // The rest of that half is for who asks late: see `cache_floor`.
             window_multiple: windows.saturating_sub(2).max(2),
+            lossless_multiple: 0,
             window_growth: f64::INFINITY,
             window_decrease: 1.0,
             loss_threshold: f64::INFINITY,
@@ -301,6 +307,7 @@ impl TramSettings {
     fn profile(defaults: Defaults) -> Self {
         let paper = || Self {
             window_multiple: 5,
+            lossless_multiple: 0,
             rate_max: Bitrate::from_bits_per_s(12_000_000),
             pass_on: false,
             ask_interval: Duration::ZERO,
@@ -339,5 +346,14 @@ impl TramSettings {
     /// its head's own window allows.
     pub(super) fn cache_floor(&self) -> usize {
         (self.ack_window * (self.window_multiple + 2)) as usize
+    }
+
+    /// The largest congestion window, in packets. M W_a bounds what TRAM takes from others where it meets congestion,
+    /// of which it takes notice from losses of L_th on; on a path that loses nothing that would only make the source
+    /// wait for acknowledgements. Half of a cache is left for repairs.
+    pub(super) fn window_max(&self, ack_window: u64) -> u64 {
+        let lossless = u64::from(self.lossless_multiple) * ack_window;
+        let lossless = lossless.min(u64::from(self.cache_packets / 2));
+        lossless.max(u64::from(self.window_multiple) * ack_window)
     }
 }

@@ -26,7 +26,8 @@ const FILLER_AFTER: Duration = Duration::from_secs(3);
 /// How long the source stays when its last member has gone: one that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// For how long, and how often, it is said that this is the end where the application knows who has it all.
+/// For how long, and how often, it is said that this is the end where the application knows who has it all; no more
+/// than twice where all members have gone.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -336,7 +337,8 @@ impl<P: Packets> TramSource<P> {
         }
         if self.phase == Phase::Finishing && self.kept {
             // Who has it all is known, and goes by itself.
-            self.timers.arm_by(Timer::End, now + FAREWELL);
+            let farewell = if self.is_deserted() { FAREWELL_INTERVAL } else { FAREWELL };
+            self.timers.arm_by(Timer::End, now + farewell);
         } else if self.phase == Phase::Finishing {
             // Who only asks for a place, again and again, is not waited for.
             let at = match self.is_deserted() {
@@ -547,15 +549,16 @@ impl<P: Packets> Machine for TramSource<P> {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return None;
         }
-        if core::mem::take(&mut self.beacon_due) {
-            let front = Front { done: self.all_sent(), ..self.front(self.next - 1) };
-            return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
-        }
+        // Who does not know them can make nothing of a beacon.
         if core::mem::take(&mut self.announced_due)
             && let Some(announced) = &self.announced
         {
             let body = Body::Settings(announced);
             return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
+        }
+        if core::mem::take(&mut self.beacon_due) {
+            let front = Front { done: self.all_sent(), ..self.front(self.next - 1) };
+            return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
         }
         let known = self.known();
         // Data and beacons are signs of life enough.

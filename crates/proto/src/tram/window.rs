@@ -10,6 +10,9 @@ pub(super) const LEVELS_MAX: u64 = 16;
 /// The share of a new value in the average of losses (src: jrms).
 const LOSS_GAIN: f64 = 0.25;
 
+/// What a window in which nothing was lost adds to a congestion window beyond M W_a, in acknowledgement windows.
+const LOSSLESS_GROWTH: f64 = 0.25;
+
 /// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
 #[derive(Debug)]
 pub(super) struct ReceiverWindow {
@@ -22,7 +25,9 @@ pub(super) struct ReceiverWindow {
     /// Lost packets of an acknowledgement window from which on it is congested.
     threshold: f64,
     size: f64,
+    /// The largest, M W_a, and the largest while nothing at all is lost.
     size_max: f64,
+    lossless_max: f64,
     /// H_a of this receiver alone. Never decreases.
     allowed: u64,
     /// Packets found missing in the present window, and in the one before.
@@ -49,6 +54,7 @@ impl ReceiverWindow {
             threshold: settings.loss_threshold * ack_window as f64,
             size,
             size_max: f64::from(settings.window_multiple) * ack_window as f64,
+            lossless_max: settings.window_max(ack_window) as f64,
             allowed: start.saturating_sub(1) + size as u64,
             lost: 0,
             lost_before: 0,
@@ -86,6 +92,7 @@ impl ReceiverWindow {
     pub(super) fn end(&mut self, now: Time, missing: u64, known: u64) -> bool {
         let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
         self.loss += LOSS_GAIN * (share - self.loss);
+        let lossless = self.lost == 0 && missing == 0;
         let (lost, grew) = match self.rule {
             CongestionRule::Window => (self.lost, self.lost >= self.lost_before),
             CongestionRule::Missing => (missing, missing > self.lost_before),
@@ -94,8 +101,14 @@ impl ReceiverWindow {
         let congested =
             lost > 0 && grew && lost as f64 >= self.threshold && now >= self.grace_until;
         (self.lost, self.lost_before) = (0, lost);
-        self.size = if congested { self.size * self.decrease } else { self.size + self.growth };
-        self.size = self.size.clamp(self.ack_window as f64, self.size_max);
+        let beyond = lossless && self.size >= self.size_max;
+        let growth = if beyond { LOSSLESS_GROWTH * self.ack_window as f64 } else { self.growth };
+        let max = match lossless {
+            true => self.lossless_max,
+            false => self.size_max.max(self.size / 2.0),
+        };
+        self.size = if congested { self.size * self.decrease } else { self.size + growth };
+        self.size = self.size.clamp(self.ack_window as f64, max);
         congested
     }
 
@@ -121,8 +134,12 @@ mod tests {
 
     fn window(change: impl FnOnce(&mut TramSettings)) -> ReceiverWindow {
         let right_edge = RightEdge::Rounded;
-        let mut settings =
-            TramSettings { window_multiple: 5, right_edge, ..TramSettings::default() };
+        let mut settings = TramSettings {
+            window_multiple: 5,
+            lossless_multiple: 0,
+            right_edge,
+            ..TramSettings::default()
+        };
         change(&mut settings);
         ReceiverWindow::new(&settings, at(0), 1, 64)
     }
@@ -165,6 +182,24 @@ mod tests {
         assert!(!all.end(s(29), 40, 64));
         all.on_missing(41);
         assert!(all.end(s(30), 41, 64));
+    }
+
+    #[test]
+    fn while_nothing_is_lost_it_grows_beyond_its_multiple_and_goes_back_by_halves() {
+        let mut all = window(|settings| {
+            (settings.window_multiple, settings.lossless_multiple) = (2, 16);
+            settings.cache_packets = 600;
+        });
+        // A quarter of 64 each time, up to half of the cache.
+        steps(&mut all, &[(0, false, 144.0), (0, false, 160.0)]);
+        (0..20).for_each(|_| drop(all.end(s(20), 0, 64)));
+        assert_eq!(all.size(), 300.0);
+        // One lost packet is no congestion.
+        steps(&mut all, &[(1, false, 150.0), (1, false, 128.0), (1, false, 128.0)]);
+        steps(&mut all, &[(0, false, 144.0), (40, true, 108.0), (0, false, 110.0)]);
+        // What is still missing counts as lost.
+        assert!(!all.end(s(20), 1, 64));
+        assert_eq!(all.size(), 112.0);
     }
 
     #[test]

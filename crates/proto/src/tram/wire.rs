@@ -366,14 +366,14 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The session of a packet, and whether it begins one for those who hear it: data or a beacon, of the source. `None`
-/// for what is no packet of TRAM.
+/// The session of a packet, and whether it begins one for those who hear it: data, a beacon or settings, of the
+/// source. `None` for what is no packet of TRAM.
 pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     let mut fields = Fields(bytes);
     let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
     let session = fields.u64()?;
     // The first of a front's flags says that it is a repair.
-    let begins = kind == BEACON || kind == DATA && flags & 1 == 0;
+    let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
 }
 

@@ -233,7 +233,9 @@ fn what_all_have_is_not_sent() {
     tree.run_until(s(30));
     tree.assert_over();
     let status = tree.source.machine.status();
-    assert_eq!(status.symbols, symbols(250) + 21, "manifest and digests, and nothing else");
+    // Who finds its head a moment later is sent again what has been.
+    let once = status.symbols - status.repairs;
+    assert_eq!(once, symbols(250) + 21, "manifest and digests, and nothing else");
     assert!(tree.source.bytes_sent < 30_000, "{}", tree.source.bytes_sent);
     assert!(tree.receivers.iter().all(|it| it.machine.status().bytes_found == CONTENT as u64));
 }

@@ -24,8 +24,11 @@ pub struct TramObjectReceiver {
     tram: TramReceiver,
     source: NodeId,
     assembly: Assembly,
-    /// A packet that waits until the store takes it.
-    waiting: Option<(Vec<u8>, u32)>,
+    /// The last packet that was taken, and how many zeros follow it.
+    packet: Vec<u8>,
+    zeros: u32,
+    /// It waits until the store takes it.
+    waits: bool,
     /// What it lacks is to be said at once.
     asks: bool,
 }
@@ -38,7 +41,9 @@ impl TramObjectReceiver {
             tram: TramReceiver::kept(&session),
             source,
             assembly: Assembly::new(setup),
-            waiting: None,
+            packet: Vec::new(),
+            zeros: 0,
+            waits: false,
             asks: false,
         }
     }
@@ -50,6 +55,7 @@ impl TramObjectReceiver {
         }
         if self.assembly.phase.is_over() {
             // What comes is for others.
+            self.tram.pass_over(cx);
             while self.tram.poll_event().is_some() {}
         }
         if core::mem::take(&mut self.asks) && !self.assembly.phase.is_over() {
@@ -68,8 +74,6 @@ impl TramObjectReceiver {
             // With the word that content is wanted it is said what is lacking.
             *asks |= matches!(want, Want::Part(_) | Want::Lacking { fresh: false });
         })?;
-        let takes = self.assembly.phase != TransferPhase::Opening && self.waiting.is_none();
-        self.tram.hold(cx, !takes && !self.assembly.phase.is_over());
         if self.assembly.phase == TransferPhase::Done {
             self.tram.release(cx);
         }
@@ -77,54 +81,56 @@ impl TramObjectReceiver {
     }
 
     fn take_packets(&mut self, cx: &mut Cx<'_>) -> ObjectResult<()> {
+        let mut taken = false;
         while !self.assembly.phase.is_over() && self.assembly.phase != TransferPhase::Opening {
-            let waited = self.waiting.take();
-            let late = waited.is_some();
-            let packet = match waited {
-                Some(packet) => packet,
-                None => match self.tram.poll_event() {
-                    Some(AppEvent::Delivered { bytes, zeros }) => (bytes, zeros),
-                    Some(AppEvent::Lost { .. }) => return Err(error(LOST)),
-                    Some(AppEvent::Gone) if self.tram.is_pruned() => return Err(error(PRUNED)),
-                    Some(AppEvent::Gone) => return Err(error(SILENT)),
-                    Some(_) => continue,
-                    None => break,
-                },
-            };
-            if let Some(packet) = self.take_packet(cx, packet)? {
-                self.waiting = Some(packet);
-                self.tram.hold(cx, true);
-                return Ok(());
+            if !core::mem::take(&mut self.waits) {
+                let Some(zeros) = self.tram.take_packet(&mut self.packet) else { break };
+                (self.zeros, taken) = (zeros, true);
             }
-            if late {
-                self.tram.hold(cx, self.assembly.phase == TransferPhase::Opening);
+            let packet = core::mem::take(&mut self.packet);
+            let waits = self.take_packet(cx, &packet, self.zeros);
+            self.packet = packet;
+            self.waits = waits?;
+            if self.waits {
+                break;
             }
+        }
+        if taken {
+            self.tram.has_taken(cx);
         }
         let wants = matches!(
             self.assembly.phase,
             TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Content
         );
-        if wants && self.tram.has_delivered_all() { Err(error(ENDED)) } else { Ok(()) }
+        if !wants || self.waits {
+            return Ok(());
+        }
+        // All is taken that came before these.
+        while let Some(event) = self.tram.poll_event() {
+            match event {
+                AppEvent::Lost { .. } => return Err(error(LOST)),
+                AppEvent::Gone if self.tram.is_pruned() => return Err(error(PRUNED)),
+                AppEvent::Gone => return Err(error(SILENT)),
+                _ => {}
+            }
+        }
+        if self.tram.has_delivered_all() { Err(error(ENDED)) } else { Ok(()) }
     }
 
-    /// Takes a packet; returns it where the store cannot take it yet.
-    fn take_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        (bytes, zeros): (Vec<u8>, u32),
-    ) -> ObjectResult<Option<(Vec<u8>, u32)>> {
+    /// Takes a packet; returns whether it must wait until the store can take it.
+    fn take_packet(&mut self, cx: &mut Cx<'_>, bytes: &[u8], zeros: u32) -> ObjectResult<bool> {
         if let Some((&ANNOUNCEMENT, rest)) = bytes.split_first() {
             let notice = Notice::decode(rest).ok_or_else(|| error(WRONG))?;
             self.announced(cx, notice)?;
-            return Ok(None);
+            return Ok(false);
         }
-        let symbol = SymbolName::decode(&bytes);
+        let symbol = SymbolName::decode(bytes);
         let (name, rest) =
             symbol.filter(|it| it.0.symbol < BLOCK_SYMBOLS).ok_or_else(|| error(WRONG))?;
         let len = rest.len() as u64 + u64::from(zeros);
         match self.assembly.has_place(name, len) {
             Ok(true) => {}
-            Ok(false) => return Ok(None),
+            Ok(false) => return Ok(false),
             Err(_) => return Err(error(WRONG)),
         }
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
@@ -132,14 +138,14 @@ impl TramObjectReceiver {
             if name.key >= self.assembly.content_end {
                 // Where something before it is missing, which may come after it, it is asked for again instead.
                 let waits = self.assembly.blocks.left(Part::Content) == 0;
-                return Ok(waits.then_some((bytes, zeros)));
+                return Ok(waits);
             }
         }
         let taken = self.assembly.take_symbol(cx, name, (rest, zeros))?;
         if taken == Taken::Completed {
             self.step(cx)?;
         }
-        Ok(None)
+        Ok(false)
     }
 
     fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice) -> ObjectResult<()> {
@@ -177,7 +183,7 @@ impl TramObjectReceiver {
         };
         lacking.limit(RANGES_MAX);
         Some(Lacks {
-            after: self.tram.taken().saturating_sub(self.waiting.is_some().into()),
+            after: self.tram.taken().saturating_sub(self.waits.into()),
             known: places(&blocks.layout, Part::Content).end,
             ranges: lacking.iter().take(RANGES_MAX).collect(),
         })
@@ -186,8 +192,7 @@ impl TramObjectReceiver {
     /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
-            self.waiting = None;
-            self.tram.hold(cx, false);
+            self.waits = false;
             self.tram.handle_close(cx);
         }
     }
@@ -260,8 +265,7 @@ impl Machine for TramObjectReceiver {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         self.assembly.close(cx);
-        self.waiting = None;
-        self.tram.hold(cx, false);
+        self.waits = false;
         self.tram.handle_close(cx);
     }
 

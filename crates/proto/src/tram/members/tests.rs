@@ -9,7 +9,14 @@ use crate::world::{at, s};
 fn settings() -> TramSettings {
     let member_only_share = 0.5;
     let (ack_window, members_max) = (10, 4);
-    TramSettings { ack_window, members_max, member_only_share, ..TramSettings::default() }
+    let lossless_multiple = 0;
+    TramSettings {
+        ack_window,
+        lossless_multiple,
+        members_max,
+        member_only_share,
+        ..TramSettings::default()
+    }
 }
 
 fn members() -> Members {

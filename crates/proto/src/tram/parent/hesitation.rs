@@ -32,6 +32,10 @@ impl Hesitation {
         Self { hesitates, is_eager, waited: false, waits: 0, crowded: false }
     }
 
+    pub(super) fn hesitates(&self) -> bool {
+        self.hesitates
+    }
+
     /// Whether others want places too.
     pub(super) fn is_crowded(&self) -> bool {
         self.hesitates && self.crowded

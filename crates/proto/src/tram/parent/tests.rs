@@ -36,7 +36,7 @@ fn after_three_rounds_the_nearest_head_is_asked() {
     let mut parent = parent();
     parent.on_session(at(0), ms(2000));
     for (now, node, ttl, level) in
-        [(10, 1, 4, 1), (20, 2, 2, 3), (30, 3, 2, 2), (40, 4, 2, 2), (50, 1, 6, 1)]
+        [(10, 1, 4, 1), (20, 2, 3, 3), (30, 3, 3, 2), (40, 4, 3, 2), (50, 1, 6, 1)]
     {
         heard(&mut parent, now, node, ttl, level);
     }
@@ -49,10 +49,21 @@ fn after_three_rounds_the_nearest_head_is_asked() {
     assert_eq!(parent.poll(), None, "it hesitates");
     assert!(parent.next_timeout() <= Some(at(9000)));
     parent.on_timeout(at(9000), HEAD);
-    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 2 }));
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 3 }));
     assert_eq!(parent.on_accept(at(9001), NodeId(2), 3), News::Nothing, "it was not asked");
     assert_eq!(parent.on_accept(at(9001), NodeId(3), 2), News::Joined { before: None });
     assert_eq!(parent.bound().map(|bound| (bound.node, bound.level)), Some((NodeId(3), 2)));
+}
+
+#[test]
+fn a_head_than_which_none_can_be_nearer_is_asked_after_one_round() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(2000));
+    heard(&mut parent, 10, 1, 2, 1);
+    parent.on_timeout(at(2000), HEAD);
+    assert_eq!(parent.poll(), None, "it hesitates");
+    parent.on_timeout(at(5000), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 2 }));
 }
 
 #[test]

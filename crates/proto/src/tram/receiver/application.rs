@@ -9,7 +9,7 @@ use super::{Kept, Phase, Reached, TramReceiver};
 use crate::object::TreePlace;
 use crate::tram::TramSetup;
 use crate::tram::head::decode;
-use crate::tram::settings::TramSettings;
+use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
 use crate::{Datagram, Destination, Transmit};
 
@@ -39,6 +39,30 @@ impl TramReceiver {
         }
     }
 
+    /// The next packet that is in order: how many zeros follow its bytes, which replace what is in `bytes`.
+    /// [`has_taken`](Self::has_taken) is to be told once there is none, or no more can be taken yet.
+    pub(crate) fn take_packet(&mut self, bytes: &mut Vec<u8>) -> Option<u32> {
+        self.take_next(bytes).map(|(_, zeros)| zeros)
+    }
+
+    /// The application has taken something, so that there may be room for more.
+    pub(crate) fn has_taken(&mut self, cx: &mut Cx<'_>) {
+        self.after_progress(cx);
+    }
+
+    /// The application needs none of what has come.
+    pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = &mut self.reached else { return };
+        let end = reached.reception.first_missing();
+        if reached.deliver < end {
+            reached.deliver = end;
+            if self.settings.head == HeadRole::Never {
+                self.head.cache.forget(end);
+            }
+            self.after_progress(cx);
+        }
+    }
+
     /// It needs nothing more, and may go when nobody depends on it.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
         self.kept = Kept::Released;
@@ -52,7 +76,7 @@ impl TramReceiver {
 
     /// The first packet that was not taken from it yet.
     pub(crate) fn taken(&self) -> u64 {
-        self.reached.as_ref().map_or(0, |it| it.deliver.saturating_sub(self.events.len() as u64))
+        self.reached.as_ref().map_or(0, |it| it.deliver)
     }
 
     /// The application has no use for these packets. Nobody whose head it is must need them, or they stay wanted.

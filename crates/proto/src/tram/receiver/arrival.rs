@@ -1,5 +1,7 @@
 //! Arrival of data: what is missing, what is handed over, and what may be sent after it.
 
+use alloc::vec::Vec;
+
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
 use super::{Kept, Timer, TramReceiver};
@@ -163,36 +165,50 @@ impl TramReceiver {
         self.ack_due = true;
     }
 
-    /// Hands over what is in order.
+    /// Hands over what is in order, where the application does not take it itself.
     pub(super) fn deliver(&mut self, cx: &mut Cx<'_>) {
-        let Some(reached) = self.reached.as_mut().filter(|_| !self.held) else { return };
-        let keeps = self.settings.head != HeadRole::Never;
-        let end = reached.reception.first_missing();
-        let mut jumped = false;
-        while reached.deliver < end {
-            let seq = reached.deliver;
-            let Some((payload, zeros)) = self.head.cache.get(seq) else {
-                // What is not wanted, or never comes: perhaps far more than can be kept.
-                jumped = true;
-                reached.deliver = self.head.cache.next_from(seq).unwrap_or(end).min(end);
-                continue;
-            };
-            reached.deliver += 1;
-            let bytes = payload.len() as u32 + zeros;
-            self.bytes += u64::from(bytes);
-            // What an application makes of it is told by that.
-            if self.kept == Kept::Not {
-                cx.emit(Event::Delivered { seq, bytes });
-            }
-            let bytes = payload.to_vec();
+        if self.held || self.kept != Kept::Not {
+            return;
+        }
+        let mut bytes = Vec::new();
+        while let Some((seq, zeros)) = self.take_next(&mut bytes) {
+            let bytes = core::mem::take(&mut bytes);
+            cx.emit(Event::Delivered { seq, bytes: bytes.len() as u32 + zeros });
             self.events.push_back(AppEvent::Delivered { bytes, zeros });
         }
-        if !keeps {
-            self.head.cache.forget(reached.deliver);
+    }
+
+    /// The next packet that is in order, as its number and how many zeros follow its bytes, which replace what is in
+    /// `bytes`.
+    pub(super) fn take_next(&mut self, bytes: &mut Vec<u8>) -> Option<(u64, u32)> {
+        let reached = self.reached.as_mut()?;
+        let cache = &mut self.head.cache;
+        let end = reached.reception.first_missing();
+        let mut seq = reached.deliver;
+        let found = loop {
+            if seq >= end {
+                break None;
+            }
+            if let Some((payload, zeros)) = cache.get(seq) {
+                bytes.clear();
+                bytes.extend_from_slice(payload);
+                break Some((seq, zeros));
+            }
+            // What is not wanted, or never comes: perhaps far more than can be kept.
+            seq = cache.next_from(seq).unwrap_or(end).min(end);
+        };
+        let jumped = seq > reached.deliver;
+        reached.deliver = seq + u64::from(found.is_some());
+        if self.settings.head == HeadRole::Never {
+            cache.forget(reached.deliver);
         } else if jumped {
             let needed = self.head.members.first_missing().unwrap_or(u64::MAX);
-            self.head.cache.forget(reached.deliver.min(needed));
+            cache.forget(reached.deliver.min(needed));
         }
+        if let Some((_, zeros)) = found {
+            self.bytes += bytes.len() as u64 + u64::from(zeros);
+        }
+        found
     }
 
     /// What is before `end` will never come.
@@ -221,9 +237,10 @@ impl TramReceiver {
         reached.window.on_progress(first_missing, level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
-        let half = reached.window.ack_window() / 2;
+        // A large window need not be told of in small steps.
+        let step = (reached.window.ack_window() / 2).max(reached.window.size() as u64 / 4);
         let told = reached.told_allowed;
-        if self.allowed() > told + half {
+        if self.allowed() > told + step {
             self.ack_due = true;
         }
         let Some(reached) = &mut self.reached else { return };
