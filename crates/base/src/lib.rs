@@ -18,6 +18,7 @@ mod quantity;
 mod rng;
 mod seq;
 mod time;
+mod tree;
 
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{BadInput, CutReason, DropReason, Event, LinkCounters, SwitchReason, TimeoutKind};
@@ -26,3 +27,4 @@ pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};
 pub use rng::{Purpose, Rng};
 pub use seq::Seq;
 pub use time::{Duration, Time};
+pub use tree::{TREE_LEVELS_MAX, TreeFault, check_heads};

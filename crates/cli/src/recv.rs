@@ -8,7 +8,7 @@ use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
     CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, ReceiveOutcome,
-    ReceiveStatus, Received, Receiver, ReceiverBuilder, SocketSettings, Stage,
+    ReceiveStatus, Received, Receiver, ReceiverBuilder, RepairTree, SocketSettings, Stage,
 };
 use faircast_base::Duration;
 use faircast_proto::options::OptionValue;
@@ -185,6 +185,10 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     }
     if let Some(role) = &args.head {
         builder = builder.option("head", OptionValue::Text(role.clone()));
+    }
+    if let Some(path) = &args.tree {
+        let tree = RepairTree::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
+        builder = builder.tree(tree);
     }
     builder = with(builder, args.rate_max, ReceiverBuilder::rate_max);
     builder = with(builder, args.object.as_ref(), ReceiverBuilder::object);

@@ -9,6 +9,8 @@ use faircast_proto::options::OptionError;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_seal::NoRandomness;
 
+use crate::RepairTreeError;
+
 /// Why an end could not begin or go on. Each names what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,6 +72,23 @@ pub enum Error {
         bytes: usize,
         /// Bytes that fit.
         max: usize,
+    },
+    /// A static tree cannot be used.
+    #[error(transparent)]
+    Tree(#[from] RepairTreeError),
+    /// Where there is no multicast receivers do not find each other.
+    #[error("a tree needs a group: receivers that hear no multicast do not find their heads")]
+    TreeWithoutGroup,
+    /// A receiver is to be a head, and is not.
+    #[error(
+        "the tree has `{name}` for the head of `{below}`, and it is said never to repair for \
+         others (head = \"never\"); allowed: \"eager\", \"reluctant\""
+    )]
+    NeverHead {
+        /// The receiver.
+        name: String,
+        /// One whose head it is to be.
+        below: String,
     },
     /// A thread cannot be started.
     #[error("no thread can be started: {0}")]

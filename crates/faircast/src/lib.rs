@@ -51,6 +51,7 @@ mod session;
 mod status;
 mod stream;
 mod trace;
+mod tree;
 mod watched_store;
 
 pub use envelope::KeyMismatch;
@@ -78,3 +79,4 @@ pub use stream::{
     ByteReceiver, ByteSender, MessageReceiver, MessageSender, StreamReceiverBuilder,
     StreamSenderBuilder, StreamStatus,
 };
+pub use tree::{RepairTree, RepairTreeError, RepairTreeFault};

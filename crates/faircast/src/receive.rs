@@ -12,13 +12,13 @@ use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
 
 use self::work::{SILENT_AFTER, Setup, Work};
-use crate::Error;
 use crate::common::{Common, add_heads, common_settings, group_of, multicast_of};
 use crate::destination::Destination;
 use crate::ends::Receiving;
 use crate::envelope::Wrapper;
 use crate::session::{SessionSetup, start};
 use crate::status::{ReceiveStatus, Received};
+use crate::{Error, RepairTree};
 
 /// Makes a [`Receiver`]. Every setting has a default that suits a local network.
 #[derive(Clone, Debug)]
@@ -31,6 +31,7 @@ pub struct ReceiverBuilder {
     object: Option<String>,
     once: bool,
     rate_max: Option<Bitrate>,
+    tree: Option<RepairTree>,
 }
 
 /// Receives what is sent to a group, several objects at once where there are, in a thread of its
@@ -68,6 +69,7 @@ impl Receiver {
             object: destination.only().map(ToString::to_string),
             once: destination.only().is_some(),
             rate_max: None,
+            tree: None,
             destination,
         }
     }
@@ -165,11 +167,25 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Over TRAM: has the repair head that this tree gives the receiver of its [`name`](Self::name), and repairs for
+    /// those whose head it is there. Where the tree does not name it, and where it does not get that head, it finds
+    /// one itself. Default: none.
+    pub fn tree(mut self, tree: RepairTree) -> Self {
+        self.tree = Some(tree);
+        self
+    }
+
     /// Opens sockets and begins.
     ///
     /// # Errors
     /// A setting is wrong, the folder cannot be written to, or the network cannot be used.
-    pub fn receive(self) -> Result<Receiver, Error> {
+    pub fn receive(mut self) -> Result<Receiver, Error> {
+        if let Some(tree) = &self.tree {
+            if multicast_of(&self.listen).is_none() {
+                return Err(Error::TreeWithoutGroup);
+            }
+            tree.set_role(&self.name, &mut self.common.options)?;
+        }
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let speaks = self.common.speaks(&unrepaired)?;
         self.destination.probe()?;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use faircast_base::{Bytes, Duration, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{
+    Bytes, Duration, FlowId, NodeId, Purpose, Rng, TREE_LEVELS_MAX, Time, TreeFault, check_heads,
+};
 
 use crate::catalog::{Catalog, ProtocolEntry};
 use crate::error::{Problem, quoted};
@@ -326,19 +328,19 @@ impl Flows<'_> {
                                 named.problem(format!("{shown} has two heads; allowed: one"))
                             );
                         }
-                        let above =
-                            std::iter::successors(Some(head), |node| heads.get(node).copied());
-                        let above: Vec<NodeId> = above.take(TREE_LEVELS_MAX).collect();
-                        if above.contains(&node) {
-                            let problem =
-                                format!("{shown} is its own head, itself or through others");
-                            let rule = "expected a tree with the sender at its top";
-                            return Err(named.problem(format!("{problem}; {rule}")));
-                        }
-                        if above.len() == TREE_LEVELS_MAX {
-                            let problem = format!("{shown} has {TREE_LEVELS_MAX} heads above it");
-                            return Err(named.problem(problem + "; allowed: fewer"));
-                        }
+                        check_heads(&heads, &node).map_err(|fault| match fault {
+                            TreeFault::Cycle(_) => {
+                                let problem =
+                                    format!("{shown} is its own head, itself or through others");
+                                let rule = "expected a tree with the sender at its top";
+                                named.problem(format!("{problem}; {rule}"))
+                            }
+                            TreeFault::Deep => {
+                                let problem =
+                                    format!("{shown} has {TREE_LEVELS_MAX} heads above it");
+                                named.problem(problem + "; allowed: fewer")
+                            }
+                        })?;
                     }
                     Ok(())
                 })
@@ -491,8 +493,6 @@ const FLOW_KEYS: &[&str] = &[
     "name", "protocol", "from", "to", "packet", "header", "start", "stop", "data", "count", "join",
     "speaks", "heads", "options",
 ];
-/// A tree of repair heads has fewer levels than this.
-const TREE_LEVELS_MAX: usize = 64;
 const MEMBER_RULE: &str = "allowed: nodes listed in to";
 const PATH_RULE: &str = "expected nodes that links connect";
 /// Payload of a packet where the scenario gives none: as in the papers' simulations.

@@ -111,6 +111,10 @@ pub struct RecvArgs {
     /// does, or never
     #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"])]
     pub head: Option<String>,
+    /// Whom this receiver and others have for their repair heads, where the sender speaks tram: a file
+    /// with lines `RECEIVER HEAD`, names of receivers (--name) or `sender`
+    #[arg(long, value_name = "FILE", requires = "group")]
+    pub tree: Option<PathBuf>,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,

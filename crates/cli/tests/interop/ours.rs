@@ -112,6 +112,7 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
             store: Box::new(InOrder::new()),
             id: u64::from(host),
             name: format!("host {host}"),
+            head: None,
             options: &Options::default(),
         })
     })

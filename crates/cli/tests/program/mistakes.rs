@@ -182,6 +182,24 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
 }
 
 #[test]
+fn a_static_tree_that_is_none_is_named_with_file_and_line() {
+    let site = Site::new();
+    site.put("cycle", "# heads\na b\nb c\nc a\n");
+    site.put("head", "a sender\nb a\n");
+    let recv = format!("recv --group {} --interface lo --into in --name a", site::group());
+    for (words, want) in [
+        ("--tree none", "none: cannot be read: No such file"),
+        ("--tree cycle", "cycle:4: `c` is its own head, through others: c -> a -> b -> c"),
+        ("--tree head --head never", "the tree has `a` for the head of `b`"),
+    ] {
+        let line = site.start(&format!("{recv} {words}")).refuse();
+        assert!(line.contains(want), "{words}: wanted {want}: {line}");
+    }
+    let line = site.start("recv --listen 0.0.0.0:1 --into in --tree head").refuse();
+    assert!(line.contains("--group"), "{line}");
+}
+
+#[test]
 fn no_argument_at_all_gets_the_help_and_status_2() {
     let ended = run_within(HANG_S, "");
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));

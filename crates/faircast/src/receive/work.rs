@@ -339,6 +339,8 @@ impl App<Receiving> for Work {
             scheme = carrier.name(),
             "a sender is heard"
         );
+        let Setup { builder, .. } = &self.setup;
+        let head = builder.tree.as_ref().and_then(|it| it.head(&builder.name, heard.source));
         let setup = ObjectReceiverSetup {
             node: live.node(),
             group: self.setup.group,
@@ -349,6 +351,7 @@ impl App<Receiving> for Work {
             // Another one each time: an answer to an earlier machine is none to this one.
             id: random(),
             name: self.setup.builder.name.clone(),
+            head,
             options: &options,
         };
         if let Carrier::Tram = carrier {

@@ -100,6 +100,53 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
 }
 
 #[tokio::test]
+async fn a_static_tree_is_what_the_sender_sees() {
+    let (from, group, bytes) = (tempdir().unwrap(), group(69), noise(2_000_000, 9));
+    let file = put(from.path(), "file", &bytes);
+    // Four levels below the sender, and one that the tree does not name.
+    let tree = "a sender\nb a\nc b # two below it\nd c\ne c\n";
+    let tree = faircast::RepairTree::read(put(from.path(), "tree", tree.as_bytes())).unwrap();
+    // Those come first whose heads are not there yet.
+    let receivers = ["e", "d", "c", "b", "a", "f"].map(|name| {
+        let folder = tempdir().unwrap();
+        let builder = Receiver::builder(at(&group), folder.path()).name(name).once(true);
+        (builder.tree(tree.clone()).receive().unwrap(), folder)
+    });
+    let builder = Sender::builder(to(&group)).scheme("tram").wait_for(6);
+    let last = succeeds(&mut builder.send(&[&file]).unwrap()).await;
+    for (name, head, level, members) in [
+        ("a", faircast::SENDER, 2, Some(1)),
+        ("b", "a", 3, Some(1)),
+        ("c", "b", 4, None),
+        ("d", "c", 5, Some(0)),
+        ("e", "c", 5, Some(0)),
+    ] {
+        let seat = last.members.iter().find(|it| it.name == name).unwrap().seat.clone().unwrap();
+        assert_eq!((seat.head.as_deref(), seat.level), (Some(head), level), "{name}: {seat:?}");
+        // Members that have all are gone by the time of the last word.
+        assert!(members.is_none_or(|most| seat.members <= most), "{name}: {seat:?}");
+    }
+    for (mut receiver, folder) in receivers {
+        whole(&mut receiver).await;
+        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_tree_that_a_receiver_cannot_follow_is_refused() {
+    let (folder, group) = (tempdir().unwrap(), group(70));
+    let tree = put(folder.path(), "tree", b"a sender\nb a\n");
+    let tree = faircast::RepairTree::read(tree).unwrap();
+    let never =
+        Receiver::builder(at(&group), folder.path()).name("a").option("head", text("never"));
+    let error = never.tree(tree.clone()).receive().unwrap_err();
+    assert!(matches!(error, Error::NeverHead { .. }), "{error}");
+    let alone = Listen::Unicast("127.0.0.1:0".parse().unwrap());
+    let error = Receiver::builder(alone, folder.path()).tree(tree).receive().unwrap_err();
+    assert!(matches!(error, Error::TreeWithoutGroup), "{error}");
+}
+
+#[tokio::test]
 async fn a_pipe_gets_to_three_receivers() {
     let (folder, group, bytes) = (tempdir().unwrap(), group(64), noise(3_000_001, 5));
     let targets = ["a", "b", "c"].map(|name| folder.path().join(name));

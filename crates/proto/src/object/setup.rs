@@ -9,6 +9,7 @@ use super::{Store, Supply};
 use crate::options::Options;
 use crate::pgm::DATA_PORT;
 use crate::pgm::wire::{Nla, Tsi};
+use crate::tram::GivenHead;
 
 /// Whether losses are repaired by parity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,6 +109,8 @@ pub struct ObjectReceiverSetup<'a> {
     pub id: u64,
     /// Its name for people: at most 64 bytes of it are told.
     pub name: String,
+    /// Over TRAM: the repair head that it is to have at first.
+    pub head: Option<GivenHead>,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
 }
@@ -122,6 +125,7 @@ impl<'a> ObjectReceiverSetup<'a> {
         options: &'a Options,
     ) -> Self {
         let (id, name) = (u64::from(node.0), String::new());
-        Self { node, group, tsi, data_port: DATA_PORT, start: Time::ZERO, store, id, name, options }
+        let (data_port, start, head) = (DATA_PORT, Time::ZERO, None);
+        Self { node, group, tsi, data_port, start, store, id, name, head, options }
     }
 }

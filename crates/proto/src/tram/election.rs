@@ -165,7 +165,7 @@ mod tests {
 
     fn says(state: HeadState, role: HeadRole, level: u8, lan: bool) -> Advertisement {
         let (members, members_max, low) = (0, 5, 1);
-        Advertisement { state, role, level, members, members_max, low, lan }
+        Advertisement { state, role, level, members, members_max, low, lan, name: 0 }
     }
 
     #[test]

@@ -16,7 +16,9 @@ use super::identity::Identity;
 use super::members::{Acknowledged, Members};
 use super::reception::JUMP_MAX;
 use super::settings::{Formation, HeadRole, LateJoin, TramSettings};
-use super::wire::{Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason};
+use super::wire::{
+    Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason, Solicitation,
+};
 use crate::timers::{Reason, Timers};
 use crate::{Destination, Transmit};
 pub(super) use repairs::Repair;
@@ -70,6 +72,8 @@ pub(super) struct Known {
     pub(super) done: bool,
     /// Its own number.
     pub(super) id: u64,
+    /// The number of its name; 0 without one.
+    pub(super) name: u64,
 }
 
 /// The part of an end that others depend on.
@@ -231,9 +235,16 @@ impl Head {
         &mut self,
         now: Time,
         (from, ttl, alone): (NodeId, u8, bool),
-        role: HeadRole,
+        Solicitation { role, name }: Solicitation,
         known: Known,
     ) {
+        if name != 0 {
+            // Who is wanted by name says where it is, whether it takes anybody now or not.
+            if name == known.name {
+                self.answer(from, Answer::Advertise(ttl));
+            }
+            return;
+        }
         let takes = match self.state() {
             HeadState::Accepting => true,
             HeadState::AcceptingHeads => role != HeadRole::Never,
@@ -454,13 +465,14 @@ impl Head {
 
     fn advertisement(&self, known: Known, lan: bool) -> Advertisement {
         let (members, members_max) = self.members.count();
-        let (role, low) = (self.role, known.low);
+        let Known { low, name, .. } = known;
+        let role = self.role;
         // Who is not fit takes nobody, and has no level.
         let (state, level) = match known.fit {
             true => (self.state(), known.level),
             false => (HeadState::NotAccepting, 0),
         };
-        Advertisement { state, role, level, members, members_max, low, lan }
+        Advertisement { state, role, level, members, members_max, low, lan, name }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

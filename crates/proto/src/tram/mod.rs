@@ -92,6 +92,22 @@ fn agreed(options: &Options, announced: &[u8]) -> Option<TramSettings> {
 /// By which announcements know it.
 const NAME: &str = "tram";
 
+/// A head that a receiver is given: it looks for another one only where it cannot have this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenHead {
+    /// This node.
+    Node(NodeId),
+    /// Whoever has the name of this [number](name_number).
+    Named(u64),
+}
+
+/// The number of a name, by which those are found who have it; never 0.
+pub fn name_number(name: &str) -> u64 {
+    let hash = blake3::hash(name.as_bytes());
+    let first = hash.as_bytes().first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first).max(1)
+}
+
 /// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {
     /// Of all packets of the session.
@@ -103,7 +119,9 @@ pub(crate) struct TramSetup<'a> {
     /// When the end begins.
     pub(crate) start: Time,
     /// The head that a receiver is to have at first.
-    pub(crate) head: Option<NodeId>,
+    pub(crate) head: Option<GivenHead>,
+    /// The number of a receiver's name, by which others may be given it for their head; 0 without one.
+    pub(crate) name: u64,
     /// Settings, checked against the table.
     pub(crate) options: &'a Options,
     /// The scheme that steers the session, where TRAM's own control does not.
@@ -114,7 +132,16 @@ impl<'a> TramSetup<'a> {
     /// Those of the session `tsi`, whose data `source` sends to the session's group.
     pub(crate) fn of(tsi: Tsi, source: NodeId, start: Time, options: &'a Options) -> Self {
         let to = Destination::Group(GroupId::SESSION);
-        Self { session: session_of(tsi), source, to, start, head: None, options, steering: None }
+        Self {
+            session: session_of(tsi),
+            source,
+            to,
+            start,
+            head: None,
+            name: 0,
+            options,
+            steering: None,
+        }
     }
 
     /// The settings that the options ask for.
@@ -134,7 +161,8 @@ fn end_of(role: Role, setup: EndSetup<'_>, steering: Option<Steering>) -> Box<dy
     let source = setup.source();
     // The flow and its source: both ends compute the same.
     let session = u64::from(flow.0) << 32 | u64::from(source.0);
-    let tram = TramSetup { session, source, to, start, head, options, steering };
+    let head = head.map(GivenHead::Node);
+    let tram = TramSetup { session, source, to, start, head, name: 0, options, steering };
     match role {
         Role::Source(content) => {
             let packets = ByOffset::new(content, payload);

@@ -3,17 +3,20 @@
 
 mod bound;
 mod candidates;
+mod given;
 mod hesitation;
 mod round_trips;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use super::GivenHead;
 use super::settings::{Distance, Formation, LateJoin, TramSettings};
 use super::wire::Advertisement;
 use crate::timers::{Reason, Timers};
 pub(super) use bound::Bound;
 use bound::Silence;
 use candidates::{Candidate, Candidates};
+use given::Given;
 use hesitation::Hesitation;
 use round_trips::RoundTrips;
 
@@ -24,9 +27,6 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 
 /// The same where others have taken the places of the heads that were heard: these will be heads with places.
 const ROUNDS_CROWDED: u32 = 20;
-
-/// How often a head that was given is asked, with an interval of solicitations between, until others are.
-const GIVEN_TRIES: u32 = 60;
 
 /// What it does to get a head, or another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ enum Search {
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A solicitation to all heads within this time to live.
-    Solicit { ttl: u8 },
+    /// A solicitation to all heads within this time to live, or of those to the one of this name.
+    Solicit { ttl: u8, name: u64 },
     /// The same to this head alone: how long does its answer take?
     Probe { to: NodeId },
     /// A request to this head.
@@ -113,8 +113,8 @@ impl Reason for Timer {
 #[derive(Debug)]
 pub(super) struct Parent {
     begun: bool,
-    /// The head that it was given, and how often that is still asked.
-    given: Option<(NodeId, u32)>,
+    /// The head that it was given.
+    given: Option<Given>,
     bound: Option<Bound>,
     search: Search,
     /// It has a good head, and looks for a better one.
@@ -147,12 +147,12 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// One that looks for a head, beginning with `given` where that is a node.
-    pub(super) fn new(settings: &TramSettings, given: Option<NodeId>) -> Self {
+    /// One that looks for a head, beginning with `given` where there is that.
+    pub(super) fn new(settings: &TramSettings, given: Option<GivenHead>) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         Self {
             begun: false,
-            given: given.map(|node| (node, GIVEN_TRIES)),
+            given: given.map(Given::new),
             bound: None,
             search: Search::Idle,
             may_stay: false,
@@ -218,22 +218,6 @@ impl Parent {
         self.begin_round(now);
     }
 
-    /// Asks the head that it was given; `false` where there is none any more.
-    fn ask_given(&mut self, now: Time) -> bool {
-        let Some((node, tries)) = &mut self.given else { return false };
-        let (node, left) = (*node, tries.saturating_sub(1));
-        *tries = left;
-        if left == 0 {
-            self.given = None;
-        }
-        let head = Candidate::given(now, node, self.ring_max);
-        // Asked once each time: it is asked again anyway.
-        self.search = Search::Binding { head, since: now, tries: self.bind_tries };
-        self.due = Some(Step::Bind { to: node, distance: self.ring_max });
-        self.timers.arm(Timer::Round, now + self.bind_timeout);
-        true
-    }
-
     /// It wants no head any more.
     pub(super) fn stop(&mut self) {
         (self.bound, self.search, self.due) = (None, Search::Idle, None);
@@ -245,7 +229,7 @@ impl Parent {
         let most = if self.hesitation.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
         let listens = self.advertise_interval.filter(|_| rounds < most);
         if listens.is_none() {
-            self.due = Some(Step::Solicit { ttl: self.ring });
+            self.due = Some(Step::Solicit { ttl: self.ring, name: 0 });
             if let Some(round_trips) = &mut self.round_trips {
                 round_trips.on_solicit(now, self.ring);
             }
@@ -263,6 +247,7 @@ impl Parent {
         advertisement: &Advertisement,
         seeker: Seeker,
     ) {
+        self.find_given(now, node, advertisement.name);
         let distance = match &mut self.round_trips {
             None => Some(ttl),
             Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
@@ -528,6 +513,7 @@ impl Parent {
             Search::Binding { tries, .. } if *tries < self.bind_tries => self.bind(now),
             Search::Binding { head, .. } => {
                 let node = head.node;
+                self.lose_given(node);
                 self.candidates.on_unanswered(now, node);
                 self.choose_or_stay(now, seeker);
             }

@@ -14,8 +14,6 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
-use super::HEADS;
-use super::TramSetup;
 use super::cache::Cache;
 use super::head::{Head, Known, decode};
 use super::identity::Identity;
@@ -24,6 +22,7 @@ use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
+use super::{GivenHead, HEADS, TramSetup};
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::timers::{Reason, Timers};
@@ -81,6 +80,12 @@ enum Kept {
     Released,
 }
 
+/// What an end has of its own while it waits for the settings of the source.
+struct Own {
+    options: Options,
+    head: Option<GivenHead>,
+}
+
 /// What it has of the session since a head has taken it.
 #[derive(Debug)]
 struct Reached {
@@ -113,6 +118,8 @@ pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
     source: NodeId,
+    /// The number of its name; 0 without one.
+    name: u64,
     phase: Phase,
     parent: Parent,
     head: Head,
@@ -140,7 +147,7 @@ pub struct TramReceiver {
     held: bool,
     kept: Kept,
     /// Its own settings, where it waits for those of the source.
-    waits_for_settings: Option<Options>,
+    waits_for_settings: Option<Box<Own>>,
     lost: u64,
     /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
@@ -157,9 +164,9 @@ impl TramReceiver {
     /// A receiver of a session.
     pub(super) fn new(setup: &TramSetup<'_>) -> Self {
         let reports = setup.steering.map(|it| Box::new(Reports::new(it, setup.options)));
-        let TramSetup { session, source, start, head, .. } = *setup;
+        let TramSetup { session, source, start, head, name, .. } = *setup;
         let own = Self::under(setup.settings(), (Identity::new(session), source), start, head);
-        Self { reports, ..own }
+        Self { reports, name, ..own }
     }
 
     /// The same under these settings.
@@ -167,13 +174,14 @@ impl TramReceiver {
         settings: TramSettings,
         (identity, source): (Identity, NodeId),
         start: Time,
-        head: Option<NodeId>,
+        head: Option<GivenHead>,
     ) -> Self {
         let mut timers = Timers::new();
         timers.arm(Timer::Start, start);
         Self {
             identity,
             source,
+            name: 0,
             phase: Phase::Waiting,
             parent: Parent::new(&settings, head),
             head: Head::new(&settings, settings.head, 1),
@@ -223,9 +231,9 @@ impl TramReceiver {
 
     fn known(&self) -> Known {
         let level = self.level();
-        let (low, id) = (self.head.cache.front(), self.identity.known_id());
+        let (low, id, name) = (self.head.cache.front(), self.identity.known_id(), self.name);
         let Some(reached) = &self.reached else {
-            return Known { level, fit: false, low, high: 0, done: false, id };
+            return Known { level, fit: false, low, high: 0, done: false, id, name };
         };
         let low = low.max(reached.skipped_until);
         let high = reached.reception.end() - 1;
@@ -234,7 +242,7 @@ impl TramReceiver {
         // Whoever moves takes nobody along: two that ask each other would be a loop.
         let stays = level > 0 && !self.parent.is_binding();
         let fit = self.settings.head != HeadRole::Never && stays && !behind;
-        Known { level, fit, low, high, done: self.last == Some(high), id }
+        Known { level, fit, low, high, done: self.last == Some(high), id, name }
     }
 
     /// Until when it is to hear of the session again.
@@ -268,8 +276,9 @@ impl TramReceiver {
             return match packet.body {
                 Body::Settings(_) if from != self.source => Err(BadInput::Foreign),
                 Body::Settings(bytes) => {
-                    let settings = super::agreed(own, bytes).ok_or(BadInput::Malformed)?;
-                    self.agree(cx.now, settings);
+                    let settings = super::agreed(&own.options, bytes);
+                    let (settings, head) = (settings.ok_or(BadInput::Malformed)?, own.head);
+                    self.agree(cx.now, settings, head);
                     Ok(())
                 }
                 // It comes again.
@@ -311,10 +320,10 @@ impl TramReceiver {
                 self.parent.on_advertisement(cx.now, (heard, alone), &advertisement, seeker);
                 self.parent.on_heard(cx.now, from, Some(advertisement.level));
             }
-            Body::Solicitation(role) => {
+            Body::Solicitation(call) => {
                 let known = self.known();
                 let alone = matches!(datagram.to, Destination::Node(_));
-                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), role, known);
+                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
             }
             Body::Bind(bind) => {
                 // Nobody becomes its own head's head.

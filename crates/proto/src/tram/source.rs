@@ -177,7 +177,7 @@ impl<P: Packets> TramSource<P> {
 
     fn known(&self) -> Known {
         let (low, high, id) = (self.low(), self.next - 1, self.identity.known_id());
-        Known { level: 1, fit: !self.is_parting(), low, high, done: self.all_sent(), id }
+        Known { level: 1, fit: !self.is_parting(), low, high, done: self.all_sent(), id, name: 0 }
     }
 
     fn all_sent(&self) -> bool {
@@ -216,10 +216,10 @@ impl<P: Packets> TramSource<P> {
         let packet = decode(datagram, self.identity.session())?;
         let from = datagram.from;
         match packet.body {
-            Body::Solicitation(role) => {
+            Body::Solicitation(call) => {
                 let known = self.known();
                 let alone = matches!(datagram.to, Destination::Node(_));
-                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), role, known);
+                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
             }
             Body::Bind(bind) => {
                 let known = self.known();

@@ -58,7 +58,7 @@ pub(super) enum Body<'a> {
     /// A head takes members.
     Advertisement(Advertisement),
     /// A receiver wants a head.
-    Solicitation(HeadRole),
+    Solicitation(Solicitation),
     /// A receiver wants this head.
     Bind(Bind),
     /// The head takes it.
@@ -154,6 +154,16 @@ pub(super) struct Advertisement {
     pub(super) low: u64,
     /// It is its LAN's head, or stands for that.
     pub(super) lan: bool,
+    /// The number of its name; 0 without one.
+    pub(super) name: u64,
+}
+
+/// A call for heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Solicitation {
+    pub(super) role: HeadRole,
+    /// The number of the name of the only one that is wanted; 0 for anyone.
+    pub(super) name: u64,
 }
 
 /// A request to a head.
@@ -319,6 +329,18 @@ fn sequence(fields: &mut Fields<'_>) -> Option<u64> {
     fields.u64().filter(|number| *number < SEQUENCES)
 }
 
+/// The number of a name, at the end of a packet; nothing where there is none.
+fn encode_name(name: u64, out: &mut Vec<u8>) {
+    if name != 0 {
+        out.extend_from_slice(&name.to_be_bytes());
+    }
+}
+
+/// The same backwards.
+fn decode_name(fields: &mut Fields<'_>) -> Option<u64> {
+    if fields.0.is_empty() { Some(0) } else { fields.u64() }
+}
+
 /// The one of this number.
 fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
@@ -435,8 +457,12 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&it.members.to_be_bytes());
                 out.extend_from_slice(&it.members_max.to_be_bytes());
                 out.extend_from_slice(&it.low.to_be_bytes());
+                encode_name(it.name, out);
             }
-            Self::Solicitation(role) => out.extend_from_slice(&[role as u8, 0, 0, 0]),
+            Self::Solicitation(Solicitation { role, name }) => {
+                out.extend_from_slice(&[role as u8, 0, 0, 0]);
+                encode_name(name, out);
+            }
             Self::Bind(bind) => {
                 out.extend_from_slice(&[bind.role as u8, bind.distance, 0, 0]);
                 out.extend_from_slice(&bind.first_missing.to_be_bytes());
@@ -490,6 +516,7 @@ impl<'a> Body<'a> {
                 let [state, role, level, lan] = fields.array()?;
                 let (members, members_max) = (fields.u16()?, fields.u16()?);
                 let low = sequence(&mut fields)?;
+                let name = decode_name(&mut fields)?;
                 fields.end()?;
                 let state = one_of(&HeadState::ALL, state)?;
                 let role = one_of(&HeadRole::ALL, role)?;
@@ -502,12 +529,15 @@ impl<'a> Body<'a> {
                     members_max,
                     low,
                     lan,
+                    name,
                 }))
             }
             SOLICITATION => {
                 let [role, ..]: [u8; 4] = fields.array()?;
+                let name = decode_name(&mut fields)?;
                 fields.end()?;
-                plain(Self::Solicitation(one_of(&HeadRole::ALL, role)?))
+                let role = one_of(&HeadRole::ALL, role)?;
+                plain(Self::Solicitation(Solicitation { role, name }))
             }
             BIND => {
                 let [role, distance, ..]: [u8; 4] = fields.array()?;

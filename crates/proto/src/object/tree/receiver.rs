@@ -16,7 +16,7 @@ use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Claim, Notice, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
-use crate::tram::{TramReceiver, TramSetup};
+use crate::tram::{TramReceiver, TramSetup, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A receiver.
@@ -36,7 +36,10 @@ pub struct TramObjectReceiver {
 impl TramObjectReceiver {
     /// A receiver as `setup` describes it, of an object that comes from the node `source`.
     pub fn new(setup: ObjectReceiverSetup<'_>, source: NodeId) -> Self {
+        let (head, name) = (setup.head, setup.name.as_str());
+        let name = if name.is_empty() { 0 } else { name_number(name) };
         let session = TramSetup::of(setup.tsi, source, setup.start, setup.options);
+        let session = TramSetup { head, name, ..session };
         Self {
             tram: TramReceiver::kept(&session),
             source,

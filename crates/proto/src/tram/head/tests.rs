@@ -6,12 +6,17 @@ use super::*;
 use crate::tram::settings::{Pruning, RightEdge};
 use crate::world::at;
 
-const FIT: Known = Known { level: 2, fit: true, low: 1, high: 99, done: false, id: 50 };
+const FIT: Known = Known { level: 2, fit: true, low: 1, high: 99, done: false, id: 50, name: 6 };
 
 fn head(change: impl FnOnce(&mut TramSettings)) -> (Head, TramSettings) {
     let mut settings = TramSettings { ack_window: 10, members_max: 4, ..TramSettings::default() };
     change(&mut settings);
     (Head::new(&settings, HeadRole::Reluctant, 1), settings)
+}
+
+/// A call of one who plays this role, for any head.
+fn call(role: HeadRole) -> Solicitation {
+    Solicitation { role, name: 0 }
 }
 
 /// All that a head sends now, as whole packets.
@@ -64,6 +69,26 @@ fn a_newcomer_is_promised_what_the_policy_says() {
 }
 
 #[test]
+fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
+    let (mut head, _) = head(|_| ());
+    let no = Known { fit: false, ..FIT };
+    let heard = (NodeId(1), 4, false);
+    for (name, known) in [(7, FIT), (0, no)] {
+        let call = Solicitation { role: HeadRole::Eager, name };
+        head.on_solicitation(at(0), heard, call, known);
+        assert!(sent(&mut head, 0, known).is_empty(), "{name}");
+    }
+    let call = Solicitation { role: HeadRole::Never, name: 6 };
+    head.on_solicitation(at(0), heard, call, no);
+    let all = sent(&mut head, 0, no);
+    let [Body::Advertisement(said)] = bodies(&all)[..] else { panic!("{all:?}") };
+    assert_eq!((said.name, said.level, said.state), (6, 0, HeadState::NotAccepting));
+    // One without a name is called by none.
+    head.on_solicitation(at(0), heard, Solicitation { name: 6, ..call }, Known { name: 0, ..FIT });
+    assert!(sent(&mut head, 0, FIT).is_empty());
+}
+
+#[test]
 fn who_has_no_head_or_resigns_takes_nobody() {
     let (mut head, _) = head(|_| ());
     let no = Known { fit: false, ..FIT };
@@ -73,7 +98,7 @@ fn who_has_no_head_or_resigns_takes_nobody() {
     head.resign(true);
     bind(&mut head, 1, 0).unwrap();
     assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::Resigning)]);
-    head.on_solicitation(at(0), (NodeId(1), 4, false), HeadRole::Eager, FIT);
+    head.on_solicitation(at(0), (NodeId(1), 4, false), call(HeadRole::Eager), FIT);
     assert!(sent(&mut head, 0, FIT).is_empty());
 }
 
@@ -94,7 +119,7 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
 fn answers_that_wait_are_bounded_and_each_is_given_once() {
     let (mut head, _) = head(|it| it.members_max = 4096);
     for node in (0..2 * ANSWERS_MAX as u32).flat_map(|node| [node, node]) {
-        head.on_solicitation(at(0), (NodeId(node), 4, false), HeadRole::Never, FIT);
+        head.on_solicitation(at(0), (NodeId(node), 4, false), call(HeadRole::Never), FIT);
     }
     let all = sent(&mut head, 0, FIT);
     assert_eq!(all.len(), ANSWERS_MAX);
@@ -202,11 +227,11 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     assert_eq!(flags(&sent(&mut head, 0, FIT)), [(1, true), (2, false)]);
     let (members, members_max, low, lan) = (0, 5, 1, true);
     let (state, role, level) = (HeadState::Accepting, HeadRole::Reluctant, 2);
-    let other = Advertisement { state, role, level, members, members_max, low, lan };
+    let other = Advertisement { state, role, level, members, members_max, low, lan, name: 0 };
     head.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
     let next = settings.advertise_interval.as_nanos() / 1_000_000;
     head.on_timeout(at(next), 1);
-    head.on_solicitation(at(next), (NodeId(8), 4, false), HeadRole::Never, FIT);
+    head.on_solicitation(at(next), (NodeId(8), 4, false), call(HeadRole::Never), FIT);
     assert!(sent(&mut head, next, FIT).is_empty(), "another one is its LAN's head");
     let full = Advertisement { state: HeadState::NotAccepting, ..other };
     head.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);

@@ -10,7 +10,7 @@ use crate::world::{at, ms};
 fn advertisement(state: HeadState, level: u8) -> Advertisement {
     let (members, members_max, low) = (0, 5, 1);
     let lan = false;
-    Advertisement { state, role: HeadRole::Eager, level, members, members_max, low, lan }
+    Advertisement { state, role: HeadRole::Eager, level, members, members_max, low, lan, name: 0 }
 }
 
 fn heard(parent: &mut Parent, now: u64, node: u32, ttl: u8, level: u8) {
@@ -88,7 +88,7 @@ fn where_nobody_advertises_rings_grow_until_somebody_answers() {
     parent.on_session(at(0), Duration::ZERO);
     let mut rings = std::vec::Vec::new();
     for _ in 0..4 {
-        let Some(Step::Solicit { ttl }) = parent.poll() else { panic!("{parent:?}") };
+        let Some(Step::Solicit { ttl, .. }) = parent.poll() else { panic!("{parent:?}") };
         rings.push(ttl);
         let now = parent.next_timeout().unwrap();
         parent.on_timeout(now, HEAD);
@@ -213,7 +213,7 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
 
 #[test]
 fn a_head_that_was_given_is_asked_first_and_kept_until_it_is_lost() {
-    let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+    let mut parent = Parent::new(&TramSettings::default(), Some(GivenHead::Node(NodeId(5))));
     parent.on_session(at(0), ms(500));
     let asks = Some(Step::Bind { to: NodeId(5), distance: 32 });
     assert_eq!(parent.poll(), asks);
@@ -232,10 +232,10 @@ fn a_head_that_was_given_is_asked_first_and_kept_until_it_is_lost() {
 
 #[test]
 fn a_head_that_was_given_and_never_answers_is_left_for_others() {
-    let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+    let mut parent = Parent::new(&TramSettings::default(), Some(GivenHead::Node(NodeId(5))));
     parent.on_session(at(0), ms(500));
     let mut asked = std::collections::BTreeSet::new();
-    for _ in 0..2 * GIVEN_TRIES + 10 {
+    for _ in 0..2 * given::TRIES + 10 {
         let now = parent.next_timeout().unwrap();
         heard(&mut parent, now.as_nanos() / 1_000_000, 1, 2, 1);
         parent.on_timeout(now, HEAD);
@@ -348,11 +348,88 @@ fn where_multicast_has_no_scope_the_head_of_the_shortest_round_trip_is_asked() {
 fn where_heads_only_answer_round_trips_are_known_at_once() {
     let mut parent = by_round_trip();
     parent.on_session(at(0), Duration::ZERO);
-    assert_eq!(parent.poll(), Some(Step::Solicit { ttl: 1 }));
+    assert_eq!(parent.poll(), Some(Step::Solicit { ttl: 1, name: 0 }));
     for (now, node, level) in [(3, 1, 2), (30, 2, 1)] {
         let said = advertisement(HeadState::Accepting, level);
         parent.on_advertisement(at(now), ((NodeId(node), 1, 1), true), &said, HEAD);
     }
     parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 32 }));
+}
+
+/// One whose head is to be whoever has the name of number 5.
+fn named() -> Parent {
+    Parent::new(&TramSettings::default(), Some(GivenHead::Named(5)))
+}
+
+fn says_its_name(parent: &mut Parent, now: u64, node: u32, name: u64) {
+    let said = Advertisement { name, ..advertisement(HeadState::NotAccepting, 0) };
+    parent.on_advertisement(at(now), ((NodeId(node), node.into(), 32), true), &said, HEAD);
+}
+
+#[test]
+fn a_head_that_is_given_by_name_is_called_and_asked_as_soon_as_it_is_heard() {
+    let mut parent = named();
+    parent.on_session(at(0), ms(500));
+    let call = Some(Step::Solicit { ttl: 32, name: 5 });
+    let ask = |node| Some(Step::Bind { to: NodeId(node), distance: 32 });
+    assert_eq!(parent.poll(), call);
+    // Others do, though they are near.
+    heard(&mut parent, 10, 1, 1, 1);
+    says_its_name(&mut parent, 20, 2, 6);
+    parent.on_timeout(at(499), HEAD);
+    assert_eq!(parent.poll(), None);
+    parent.on_timeout(at(500), HEAD);
+    assert_eq!(parent.poll(), call);
+    says_its_name(&mut parent, 510, 3, 5);
+    assert_eq!(parent.next_timeout(), Some(at(510)));
+    parent.on_timeout(at(510), HEAD);
+    assert_eq!(parent.poll(), ask(3));
+    // It has no head itself yet.
+    assert_eq!(parent.on_reject(at(520), NodeId(3), HEAD), News::Nothing);
+    parent.on_timeout(at(1020), HEAD);
+    assert_eq!(parent.poll(), ask(3));
+    // Another one of its name is not believed, before it does not answer.
+    says_its_name(&mut parent, 1030, 4, 5);
+    parent.on_timeout(at(3020), HEAD);
+    parent.on_timeout(at(3520), HEAD);
+    assert_eq!(parent.poll(), call);
+    says_its_name(&mut parent, 3530, 4, 5);
+    parent.on_timeout(at(3530), HEAD);
+    assert_eq!(parent.poll(), ask(4));
+    assert_eq!(parent.on_accept(at(3540), NodeId(4), 2), News::Joined { before: None });
+}
+
+#[test]
+fn whose_head_is_never_heard_or_lacks_what_is_wanted_finds_another() {
+    let mut parent = named();
+    parent.on_session(at(0), ms(500));
+    let mut calls = 0;
+    let mut now = 0;
+    while parent.poll() == Some(Step::Solicit { ttl: 32, name: 5 }) {
+        (calls, now) = (calls + 1, now + 500);
+        assert!(now < 60_000, "for ever");
+        parent.on_timeout(at(now), HEAD);
+    }
+    assert!((30..=60).contains(&calls), "{calls}");
+    heard(&mut parent, now, 1, 4, 1);
+    let mut asked = None;
+    while asked.is_none() && now < 60_000 {
+        now += 500;
+        parent.on_timeout(at(now), HEAD);
+        asked = parent.poll();
+    }
+    assert_eq!(asked, Some(Step::Bind { to: NodeId(1), distance: 4 }));
+
+    let mut parent = named();
+    parent.on_session(at(0), ms(500));
+    says_its_name(&mut parent, 10, 3, 5);
+    parent.on_timeout(at(10), HEAD);
+    parent.on_lacking();
+    assert_eq!(parent.on_reject(at(20), NodeId(3), HEAD), News::Nothing);
+    heard(&mut parent, 30, 1, 4, 1);
+    for now in [520, 1020, 1520] {
+        parent.on_timeout(at(now), HEAD);
+    }
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
 }

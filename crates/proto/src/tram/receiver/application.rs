@@ -1,34 +1,35 @@
 //! A receiver's application: when it takes what has come, when it needs nothing more, and what it tells the source.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use faircast_base::{Cx, Duration, Time};
 
-use super::{Kept, Phase, Reached, TramReceiver};
+use super::{Kept, Own, Phase, Reached, TramReceiver};
 use crate::object::TreePlace;
-use crate::tram::TramSetup;
 use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
+use crate::tram::{GivenHead, TramSetup};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that say themselves when they take what has come, and when they need nothing more.
 impl TramReceiver {
     /// A receiver that stays until [`release`](Self::release).
     pub(crate) fn kept(setup: &TramSetup<'_>) -> Self {
-        let waits_for_settings = Some(setup.options.clone());
+        let own = Own { options: setup.options.clone(), head: setup.head };
+        let waits_for_settings = Some(Box::new(own));
         // A packet of the source is why it is there.
         let source_heard_at = setup.start;
         Self { kept: Kept::Until, waits_for_settings, source_heard_at, ..Self::new(setup) }
     }
 
     /// It begins under these settings, which are agreed.
-    pub(super) fn agree(&mut self, now: Time, settings: TramSettings) {
-        // A head that was given is not for applications.
-        let begun = Self::under(settings, (self.identity, self.source), now, None);
-        let (phase, joined) = (self.phase, self.joined);
-        *self = Self { kept: self.kept, phase, joined, source_heard_at: now, ..begun };
+    pub(super) fn agree(&mut self, now: Time, settings: TramSettings, head: Option<GivenHead>) {
+        let begun = Self::under(settings, (self.identity, self.source), now, head);
+        let Self { kept, name, phase, joined, .. } = *self;
+        *self = Self { kept, name, phase, joined, source_heard_at: now, ..begun };
     }
 
     /// Nothing is handed over for now, or again. What has been already is.

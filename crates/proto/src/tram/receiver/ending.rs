@@ -65,7 +65,8 @@ impl TramReceiver {
                 self.goodbyes.push_back(from);
             }
             Body::Bind(bind) => {
-                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false, id: 0 };
+                let known =
+                    Known { level: 0, fit: false, low: 0, high: 0, done: false, id: 0, name: 0 };
                 let bind = Bind { first_missing: 0, ..*bind };
                 let _ = self.head.on_bind(cx.now, from, 0, bind, known);
             }

@@ -33,6 +33,9 @@ impl TramReceiver {
         let lacks = self.parent.lacks(from, accept.start, seeker);
         if lacks || seeker.below.is_some_and(|own| accept.level >= own) {
             self.goodbyes.push_back(from);
+            if lacks {
+                self.parent.on_lacking();
+            }
             let news = self.parent.on_reject(cx.now, from, seeker);
             self.on_news(cx, news);
             return Ok(());

@@ -10,7 +10,7 @@ use crate::tram::HEADS;
 use crate::tram::head::Repair;
 use crate::tram::parent::Step;
 use crate::tram::settings::HeadRole;
-use crate::tram::wire::{self, Ack, Bind, Body, Data, Front, seal};
+use crate::tram::wire::{self, Ack, Bind, Body, Data, Front, Solicitation, seal};
 use crate::{Destination, Transmit};
 
 /// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
@@ -151,8 +151,8 @@ impl TramReceiver {
 
     pub(super) fn poll_step(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self.parent.poll()? {
-            Step::Solicit { ttl } => {
-                let body = Body::Solicitation(self.settings.head);
+            Step::Solicit { ttl, name } => {
+                let body = Body::Solicitation(Solicitation { role: self.settings.head, name });
                 Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
             }
             Step::Bind { to, distance } => {
@@ -163,7 +163,7 @@ impl TramReceiver {
                 Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
             }
             Step::Probe { to } => {
-                let body = Body::Solicitation(self.settings.head);
+                let body = Body::Solicitation(Solicitation { role: self.settings.head, name: 0 });
                 Some(self.identity.control(cx, Destination::Node(to), u8::MAX, body, buf))
             }
             Step::AskHello => {

@@ -50,8 +50,20 @@ fn every_kind_comes_back_as_it_went() {
             members_max: 5,
             low: 8,
             lan: true,
+            name: 0,
         }),
-        Body::Solicitation(HeadRole::Never),
+        Body::Advertisement(Advertisement {
+            state,
+            role,
+            level: 0,
+            members: 0,
+            members_max: 5,
+            low: 1,
+            lan: false,
+            name: 1 << 63,
+        }),
+        Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 }),
+        Body::Solicitation(Solicitation { role, name: 5 }),
         Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
         Body::Accept(Accept { start: 1, level: 200 }),
         Body::Reject(RejectReason::Pruned),
@@ -124,7 +136,7 @@ proptest! {
     fn no_bytes_panic_and_what_is_read_is_written_alike(
         kind in 0u8..14, flags in 0u8..40, body: Vec<u8>,
     ) {
-        let mut bytes = encoded(&of(Body::Solicitation(HeadRole::Never)));
+        let mut bytes = encoded(&of(Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 })));
         bytes.truncate(HEADER);
         (bytes[3], bytes[4]) = (kind, flags);
         bytes.extend_from_slice(&body);
