@@ -183,7 +183,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
 
 #[test]
 fn a_static_tree_that_is_none_is_named_with_file_and_line() {
-    let site = Site::new();
+    let site = Site::with("");
     site.put("cycle", "# heads\na b\nb c\nc a\n");
     site.put("head", "a sender\nb a\n");
     let recv = format!("recv --group {} --interface lo --into in --name a", site::group());
