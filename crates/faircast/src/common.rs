@@ -7,14 +7,16 @@ use std::path::PathBuf;
 use faircast_base::{Bytes, Duration, Time};
 use faircast_net::{Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target};
 use faircast_proto::Machine;
-use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme, scheme_spoken};
+use faircast_proto::catalog::{
+    DEFAULT_SCHEME, KNOWN_TREES, SCHEMES, SchemeEntry, scheme, scheme_spoken, tree,
+};
 use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
 use faircast_proto::pgm::wire::Nla;
-use faircast_proto::tram::{self, HEADS};
+use faircast_proto::tram::{self, HEADS, Tree};
 
-use crate::ends::{Carrier, TRAM};
+use crate::ends::Carrier;
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
 
@@ -61,7 +63,7 @@ impl Common {
         let entry = match self.named()? {
             None => default_scheme(),
             Some(Carrier::Pgm(entry)) => entry,
-            Some(Carrier::Tram) => return Err(unknown(TRAM, &[])),
+            Some(Carrier::Tram(tree)) => return Err(unknown(tree.name, &[])),
         };
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
@@ -84,14 +86,16 @@ impl Common {
         pgm: &[(&str, OptionValue)],
         tram: &[(&str, OptionValue)],
     ) -> Result<(Carrier, Options), Error> {
-        if let Some(Carrier::Tram) = self.named()? {
+        if let Some(Carrier::Tram(tree)) = self.named()? {
             let own = tram.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
+            // Where a scheme steers it TRAM's own control has no settings.
+            let own = own.filter(|(key, _)| tree.options.iter().any(|spec| spec.name == key));
             // What was asked for comes last, and holds.
             let mut all: BTreeMap<String, OptionValue> = own.collect();
             all.extend(self.options.iter().cloned());
-            let options = Options::checked(all, tram::OPTIONS)?;
-            return match tram::announced(&options) {
-                Some(_) => Ok((Carrier::Tram, options)),
+            let options = Options::checked(all, tree.options)?;
+            return match tram::announced(tree, &options) {
+                Some(_) => Ok((Carrier::Tram(tree), options)),
                 None => Err(Error::Settings { max: ANNOUNCED_BYTES_MAX }),
             };
         }
@@ -110,14 +114,24 @@ impl Common {
         Ok(Speaks { named, pgm, tram: self.options.clone() })
     }
 
+    /// Refuses a scheme that steers TRAM: streams do not have these.
+    pub(crate) fn refuse_steered(&self) -> Result<(), Error> {
+        match self.named()? {
+            Some(Carrier::Tram(Tree { steering: Some(_), name, .. })) => {
+                Err(unknown(name, &[TRAM]))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The scheme that was named.
     fn named(&self) -> Result<Option<Carrier>, Error> {
         match self.scheme.as_deref() {
             None => Ok(None),
-            Some(TRAM) => Ok(Some(Carrier::Tram)),
             Some(name) => {
-                let entry = scheme(name).map(Carrier::Pgm);
-                entry.map(Some).ok_or_else(|| unknown(name, &[TRAM]))
+                let carrier = scheme(name).map(Carrier::Pgm).or(tree(name).map(Carrier::Tram));
+                let trees: Vec<&str> = KNOWN_TREES.iter().map(|tree| tree.name).collect();
+                carrier.map(Some).ok_or_else(|| unknown(name, &trees))
             }
         }
     }
@@ -126,8 +140,8 @@ impl Common {
     pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16, Error> {
         let payload = match carrier {
             Carrier::Pgm(entry) => self.payload(family, entry)?,
-            Carrier::Tram => {
-                let others = self.headers(family) + tram::HEADER_BYTES;
+            Carrier::Tram(tree) => {
+                let others = self.headers(family) + tree.header_bytes();
                 self.fitting(others.into(), TRAM_PAYLOAD_MIN)?
             }
         };
@@ -140,8 +154,8 @@ impl Common {
             Carrier::Pgm(entry) => {
                 Ok(self.payload(family, entry)?.saturating_sub(STREAM_BYTES).max(1))
             }
-            Carrier::Tram => {
-                let others = self.headers(family) + tram::HEADER_BYTES;
+            Carrier::Tram(tree) => {
+                let others = self.headers(family) + tree.header_bytes();
                 self.fitting(u64::from(others), PAYLOAD_MIN)
             }
         }
@@ -186,6 +200,9 @@ fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Resu
     Ok(check(&all).map(|_| ())?)
 }
 
+/// The name by which users ask for TRAM that steers itself.
+const TRAM: &str = "tram";
+
 /// The error of a scheme that is not known, where those and `more` are.
 fn unknown(name: &str, more: &[&str]) -> Error {
     let known: Vec<&str> =
@@ -213,17 +230,22 @@ impl Speaks {
         Options::default().under(&self.tram, tram::OPTIONS)
     }
 
+    /// Whether it takes nothing from a sender that speaks something else.
+    pub(crate) const fn insists(&self) -> bool {
+        self.named.is_some()
+    }
+
     /// What to begin with where this was the first packet of a session, and its settings. A sender over PGM whose
     /// scheme is not known here is refused by whatever machine is made; `None` where it or this end insists on TRAM
     /// and the other does not speak it.
     pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
         let over_tram = tram::peek(packet).is_some();
         let spoken = || match over_tram {
-            true => Some(Carrier::Tram),
+            true => tree(TRAM).map(Carrier::Tram),
             false => scheme_spoken(packet).and_then(|name| scheme(&name)).map(Carrier::Pgm),
         };
         let carrier = self.named.or_else(spoken).unwrap_or(Carrier::Pgm(default_scheme()));
-        if over_tram != matches!(carrier, Carrier::Tram) {
+        if over_tram != matches!(carrier, Carrier::Tram(_)) {
             tracing::warn!("a sender does not speak {}: it is not heard", carrier.name());
             return None;
         }

@@ -11,7 +11,7 @@ use faircast_proto::object::{
 };
 use faircast_proto::options::OptionSpec;
 use faircast_proto::pgm::{PgmReceiver, PgmSource};
-use faircast_proto::tram::{self, TramSource, TramStreamReceiver};
+use faircast_proto::tram::{TramSource, TramStreamReceiver, Tree};
 use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
 
 /// What carries a transfer.
@@ -19,19 +19,16 @@ use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
 pub(crate) enum Carrier {
     /// PGM, steered by a scheme.
     Pgm(&'static SchemeEntry),
-    /// TRAM, which steers itself.
-    Tram,
+    /// TRAM, which steers itself, or its tree steered by a scheme.
+    Tram(Tree),
 }
-
-/// The name by which users ask for TRAM.
-pub(crate) const TRAM: &str = "tram";
 
 impl Carrier {
     /// The name by which users ask for it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Pgm(entry) => entry.name,
-            Self::Tram => TRAM,
+            Self::Tram(tree) => tree.name,
         }
     }
 
@@ -39,7 +36,7 @@ impl Carrier {
     pub(crate) const fn options(self) -> &'static [OptionSpec] {
         match self {
             Self::Pgm(entry) => entry.options,
-            Self::Tram => tram::OPTIONS,
+            Self::Tram(tree) => tree.options,
         }
     }
 
@@ -47,19 +44,23 @@ impl Carrier {
     pub(crate) fn source(self, setup: ObjectSourceSetup<'_>) -> Sending {
         match self {
             Self::Pgm(entry) => Sending::Pgm(Box::new(entry.object_source(setup))),
-            Self::Tram => Sending::Tram(Box::new(TramObjectSource::new(setup))),
+            Self::Tram(tree) => Sending::Tram(Box::new(TramObjectSource::new(setup, tree))),
         }
     }
 
-    /// A receiving end of what comes from the node `source`.
+    /// A receiving end of what comes from the node `source`. Over TRAM it follows what steers that, or insists.
     pub(crate) fn receiver(
         self,
         setup: ObjectReceiverSetup<'_>,
         source: faircast_base::NodeId,
+        insists: bool,
     ) -> Receiving {
         match self {
             Self::Pgm(entry) => Receiving::Pgm(Box::new(entry.object_receiver(setup))),
-            Self::Tram => Receiving::Tram(Box::new(TramObjectReceiver::new(setup, source))),
+            Self::Tram(tree) => {
+                let tree = Some(tree).filter(|_| insists);
+                Receiving::Tram(Box::new(TramObjectReceiver::new(setup, source, tree)))
+            }
         }
     }
 }
@@ -201,6 +202,14 @@ impl Sending {
 }
 
 impl Receiving {
+    /// What it speaks, where it learned that from the sender.
+    pub(crate) fn spoken(&self) -> Option<&'static str> {
+        match self {
+            Self::Pgm(_) => None,
+            Self::Tram(end) => end.spoken(),
+        }
+    }
+
     /// Whether others depend on it.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Tram(end) if end.serves())

@@ -73,6 +73,12 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
+    /// Nobody is removed for being slow where a scheme steers TRAM.
+    #[error("{scheme} serves nobody later for being slow; allowed: to wait, or other schemes")]
+    SlowPolicy {
+        /// The scheme.
+        scheme: &'static str,
+    },
     /// A static tree cannot be used.
     #[error(transparent)]
     Tree(#[from] RepairTreeError),

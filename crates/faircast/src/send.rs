@@ -14,6 +14,7 @@ use faircast_files::{
 use faircast_net::{Live, SessionId, SessionOptions, Sockets, Target, Waker};
 use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::tram::Tree;
 use tokio::sync::watch;
 
 use self::work::{Setup, Work};
@@ -245,7 +246,15 @@ impl SenderBuilder {
             // Receivers find no head there but the source.
             tram.push(("members_max", OptionValue::Integer(4096)));
         }
-        self.common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)
+        let (carrier, options) =
+            self.common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
+        match (carrier, self.slow) {
+            // Who is slow is found by TRAM's own control.
+            (Carrier::Tram(Tree { steering: Some(_), name, .. }), SlowPolicy::DropBelow(_)) => {
+                Err(Error::SlowPolicy { scheme: name })
+            }
+            _ => Ok((carrier, options)),
+        }
     }
 
     fn start(
@@ -259,7 +268,7 @@ impl SenderBuilder {
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
         let mut sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
-        if let Carrier::Tram = carrier {
+        if let Carrier::Tram(_) = carrier {
             add_heads(&mut sockets, multicast_to(&self.target))?;
         }
         let link_mtu = sockets.link_mtu();
@@ -275,7 +284,7 @@ impl SenderBuilder {
         });
         let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
         setup.settings.close_timeout = CLOSE_TIMEOUT;
-        if let Carrier::Tram = carrier {
+        if let Carrier::Tram(_) = carrier {
             (setup.settings.grain, setup.settings.gather) = (PACED_GRAIN, PACED_GRAIN);
         }
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());

@@ -32,7 +32,7 @@ use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi, data_overhead};
 use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
-use crate::tram;
+use crate::tram::{self, Tree};
 use crate::transport::{EndSetup, Role};
 
 /// A scheme: a protocol that a multicast flow can run.
@@ -291,6 +291,39 @@ const fn known() -> [KnownScheme; SCHEMES.len()] {
         i += 1;
     }
     known
+}
+
+/// TRAM by the name of its row: by itself, or its tree with a scheme that steers it.
+pub fn tree(name: &str) -> Option<Tree> {
+    let entry = transport(name).filter(|entry| entry.repair_heads)?;
+    let steering = match entry.name.split_once('-') {
+        None => None,
+        Some((_, steering)) => Some(scheme(steering)?),
+    };
+    Some(Tree { name: entry.name, options: entry.options, steering })
+}
+
+/// TRAM's rows as ends tell them apart.
+pub const KNOWN_TREES: &[KnownScheme] = &trees();
+
+const fn trees() -> [KnownScheme; SCHEMES.len() + 1] {
+    let mut trees = [KnownScheme { name: "", announce_option: 0 }; SCHEMES.len() + 1];
+    let (mut i, mut row) = (0, 0);
+    while row < TRANSPORTS.len() {
+        if TRANSPORTS[row].repair_heads {
+            // What a scheme announces has another form there.
+            trees[i].name = TRANSPORTS[row].name;
+            i += 1;
+        }
+        row += 1;
+    }
+    assert!(i == trees.len());
+    trees
+}
+
+/// A sender and a receiver of TRAM that speak these two of its rows.
+pub fn tree_mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> SchemeMismatch {
+    SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known: KNOWN_TREES }
 }
 
 /// What routers can read of all schemes.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
-use faircast_proto::catalog::SCHEMES;
+use faircast_proto::catalog::{KNOWN_TREES, SCHEMES};
 
 /// The key of the group.
 #[derive(Debug, Clone, Args)]
@@ -54,7 +54,8 @@ pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads the name of a scheme.
 pub(super) fn scheme(text: &str) -> Result<String, String> {
-    let known = || SCHEMES.iter().map(|entry| entry.name).chain(["tram"]);
+    let known =
+        || SCHEMES.iter().map(|entry| entry.name).chain(KNOWN_TREES.iter().map(|tree| tree.name));
     let found = known().find(|name| *name == text).map(ToString::to_string);
     found.ok_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")))
 }

@@ -92,12 +92,13 @@ impl Work {
 
     fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
-        let object = live.machine(id)?.status();
+        let machine = live.machine(id)?;
+        let (object, spoken) = (machine.status(), machine.spoken());
         Some(Incoming {
             seat: Incoming::seat(&object),
             number: session.number,
             source: live.source(id),
-            scheme: session.scheme,
+            scheme: spoken.unwrap_or(session.scheme),
             name: session.notes.name.get().cloned(),
             since: session.since.since(self.started),
             object,
@@ -354,10 +355,10 @@ impl App<Receiving> for Work {
             head,
             options: &options,
         };
-        if let Carrier::Tram = carrier {
+        if let Carrier::Tram(_) = carrier {
             live.set_gather(GATHER);
         }
-        let mut machine = carrier.receiver(setup, heard.source);
+        let mut machine = carrier.receiver(setup, heard.source, self.setup.speaks.insists());
         machine.set_limit(self.setup.builder.rate_max);
         Some(machine)
     }

@@ -58,6 +58,7 @@ fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error
         // Receivers find no head there but the source.
         own.push(("members_max", OptionValue::Integer(4096)));
     }
+    common.refuse_steered()?;
     let (carrier, options) = common.carrier(&[], &own)?;
     check(&options)?;
     Ok((carrier, options))

@@ -33,6 +33,7 @@ pub(crate) struct StreamReceiver {
 
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
+        common.refuse_steered()?;
         let speaks = common.speaks(&[])?;
         super::of_receiver(&speaks.of_tram())?;
         let group = group_of(&listen);

@@ -33,7 +33,7 @@ impl StreamSender {
         let (carrier, options) = super::carrier(&common, &target)?;
         let payload = common.stream_bytes(address, carrier)?;
         let mut sockets = Sockets::source(target.clone(), common.sockets.clone())?;
-        if let Carrier::Tram = carrier {
+        if let Carrier::Tram(_) = carrier {
             add_heads(&mut sockets, multicast_to(&target))?;
         }
         let (tell, status) = watch::channel(StreamStatus::default());
@@ -43,7 +43,7 @@ impl StreamSender {
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let window = match carrier {
             Carrier::Pgm(_) => u64::from(config.window_packets),
-            Carrier::Tram => tram::stream_window(&options),
+            Carrier::Tram(_) => tram::stream_window(&options),
         };
         let queue = Queue::new(payload as usize, window);
         let filled = queue.clone();
@@ -56,7 +56,7 @@ impl StreamSender {
                     let config = SourceConfig { node, data_port, start, payload, ..config };
                     StreamSending::Pgm(Box::new(scheme.stream_source(config, packets, &options)))
                 }
-                Carrier::Tram => {
+                Carrier::Tram(_) => {
                     let source = tram::stream_source(tsi, node, started, &options, packets);
                     StreamSending::Tram(Box::new(source))
                 }

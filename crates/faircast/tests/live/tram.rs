@@ -293,3 +293,82 @@ async fn nobody_can_have_all_of_a_stream_late_and_a_stream_without_receivers_end
     let last = soon(sender.finish()).await.unwrap();
     assert_eq!((last.packets, last.ended), (0, true));
 }
+
+/// The schemes that steer TRAM's tree.
+const STEERED: [&str; 3] = ["tram-pgmcc", "tram-tfmcc", "tram-ormcc"];
+
+#[tokio::test]
+async fn other_controllers_steer_the_tree_and_receivers_follow() {
+    for (scheme, number) in STEERED.into_iter().zip(71..) {
+        let (from, group, bytes) = (tempdir().unwrap(), group(number), noise(1_500_001, 71));
+        let file = put(from.path(), "file", &bytes);
+        let receiver = |name: &str, scheme: Option<&str>| {
+            let folder = tempdir().unwrap();
+            let builder = Receiver::builder(at(&group), folder.path()).once(true).name(name);
+            let builder = builder.option("head", text("eager"));
+            let builder = match scheme {
+                Some(scheme) => builder.scheme(scheme),
+                None => builder,
+            };
+            (builder.receive().unwrap(), folder)
+        };
+        let receivers = [receiver("a", None), receiver("b", Some(scheme)), receiver("c", None)];
+        let builder = Sender::builder(to(&group)).scheme(scheme).wait_for(3);
+        let one = OptionValue::Integer(1);
+        let mut sender = builder.option("members_max", one).send(&[&file]).unwrap();
+        let last = succeeds(&mut sender).await;
+        // Each repairs for one: they hang below each other.
+        let mut levels: Vec<_> =
+            last.members.iter().map(|member| member.seat.as_ref().unwrap().level).collect();
+        levels.sort_unstable();
+        assert_eq!(levels, [2, 3, 4], "{scheme}");
+        for (mut receiver, folder) in receivers {
+            let received = next(&mut receiver).await;
+            let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
+            assert!(complete, "{scheme}: {:?}", received.outcome);
+            assert_eq!(received.last.scheme, scheme);
+            assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes, "{scheme}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_insists_on_another_controller_of_the_tree_says_so_and_holds_up_nobody() {
+    for (speaks, other) in
+        [("tram-pgmcc", "tram"), ("tram", "tram-tfmcc"), (STEERED[2], STEERED[0])]
+    {
+        let (from, group) = (tempdir().unwrap(), group(74));
+        let file = put(from.path(), "file", &noise(300_000, 74));
+        let folders = [tempdir().unwrap(), tempdir().unwrap()];
+        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
+        let mut one = start(0).name("one").receive().unwrap();
+        let mut two = start(1).name("two").scheme(other).receive().unwrap();
+        let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
+        let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
+        assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
+        let failed = last.members.iter().find(|member| member.name == "two").unwrap();
+        assert_eq!(failed.state, MemberState::Failed);
+        assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
+        whole(&mut one).await;
+        let want = faircast_proto::catalog::tree_mismatch(speaks, other);
+        assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
+        assert!(!folders[1].path().join("file").exists());
+    }
+}
+
+#[tokio::test]
+async fn streams_and_policies_for_the_slow_are_not_steered_by_others() {
+    let (from, group) = (tempdir().unwrap(), group(75));
+    let file = put(from.path(), "file", b"little");
+    for scheme in STEERED {
+        let error = ByteSender::builder(to(&group)).scheme(scheme).start().unwrap_err();
+        assert!(matches!(error, Error::Scheme { .. }), "{error}");
+        let error = MessageReceiver::builder(at(&group)).scheme(scheme).start().unwrap_err();
+        assert!(matches!(error, Error::Scheme { .. }), "{error}");
+        let floor = faircast::Bitrate::from_bits_per_s(1_000_000);
+        let builder = Sender::builder(to(&group)).scheme(scheme);
+        let slow = faircast::SlowPolicy::DropBelow(floor);
+        let error = builder.slow(slow).send(&[&file]).unwrap_err();
+        assert!(matches!(error, Error::SlowPolicy { .. }), "{error}");
+    }
+}

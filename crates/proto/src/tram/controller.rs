@@ -92,6 +92,10 @@ pub(super) trait Controller {
         Err(BadInput::Foreign)
     }
 
+    /// What was sent until now says nothing of the path: it begins anew. A scheme goes on, since its halves at the
+    /// receivers do.
+    fn renew(&mut self, _settings: &TramSettings) {}
+
     /// Time has passed.
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 

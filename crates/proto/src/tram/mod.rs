@@ -23,15 +23,16 @@ mod window;
 mod wire;
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
 
+use crate::catalog::{self, SchemeEntry};
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
-use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
@@ -74,23 +75,64 @@ pub fn tsi_of(session: u64) -> Tsi {
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: u16::from_be_bytes([high, low]) }
 }
 
+/// TRAM by itself, or its tree with a scheme that steers it; see [`catalog::tree`].
+#[derive(Clone, Copy, Debug)]
+pub struct Tree {
+    /// Its name.
+    pub name: &'static str,
+    /// Its settings.
+    pub options: &'static [OptionSpec],
+    /// The scheme.
+    pub steering: Option<&'static SchemeEntry>,
+}
+
+impl Tree {
+    /// Bytes before the payload of data at most.
+    pub fn header_bytes(self) -> u32 {
+        HEADER_BYTES + self.steering.map_or(0, steering::words_bytes)
+    }
+}
+
 /// What a source with these settings tells its receivers of them; `None` where that is too long.
-pub fn announced(options: &Options) -> Option<Vec<u8>> {
+pub fn announced(tree: Tree, options: &Options) -> Option<Vec<u8>> {
     let own = |key: &str| settings::OWN.contains(&key);
-    let all = options.of(OPTIONS).into_iter().filter(|(key, _)| !own(key)).collect();
-    SchemeAnnouncement { scheme: NAME.to_string(), settings: all }.encode()
+    let all = options.of(tree.options).into_iter().filter(|(key, _)| !own(key)).collect();
+    SchemeAnnouncement { scheme: tree.name.to_string(), settings: all }.encode()
 }
 
-/// The settings of an end whose own are `options`, where the source told this.
-fn agreed(options: &Options, announced: &[u8]) -> Option<TramSettings> {
-    let announced = SchemeAnnouncement::decode(announced).filter(|it| it.scheme == NAME)?;
-    let specs: Vec<OptionSpec> =
-        OPTIONS.iter().filter(|spec| !settings::OWN.contains(&spec.name)).copied().collect();
-    Some(TramSettings::from_options(&options.under(&announced.settings, &specs)))
+/// What an end speaks with its source.
+struct Agreed {
+    tree: Tree,
+    options: Options,
 }
 
-/// By which announcements know it.
-const NAME: &str = "tram";
+/// Why it speaks nothing with it.
+enum Disagreement {
+    /// What was told makes no sense.
+    Malformed,
+    Other(SchemeMismatch),
+}
+
+/// What an end whose own settings are `options`, and which may insist on something, agrees with a source that told this.
+fn agreed(
+    options: &Options,
+    insists: Option<Tree>,
+    announced: &[u8],
+) -> Result<Agreed, Disagreement> {
+    // Whoever does not insist could speak all.
+    let own = insists.map_or("tram", |tree| tree.name);
+    let other = |sender| Disagreement::Other(catalog::tree_mismatch(sender, own));
+    let announced = match Announced::decode(announced).ok_or(Disagreement::Malformed)? {
+        Announced::Scheme(announced) => announced,
+        Announced::Newer => return Err(other(String::new())),
+    };
+    let tree = catalog::tree(&announced.scheme);
+    let tree = tree.filter(|tree| insists.is_none_or(|it| it.name == tree.name));
+    let Some(tree) = tree else { return Err(other(announced.scheme)) };
+    let specs = tree.options.iter().filter(|spec| !settings::OWN.contains(&spec.name));
+    let specs: Vec<OptionSpec> = specs.copied().collect();
+    Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
+}
 
 /// A head that a receiver is given: it looks for another one only where it cannot have this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,4 +239,56 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     let scheduled = 2 * (load.data_packets / window + 2) * load.receivers;
     let timed = each(settings.ack_interval) + each(settings.hello_interval);
     scheduled + load.losses + load.receivers * (timed + each(settings.solicit_interval))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::OptionValue;
+
+    fn told(scheme: &str, settings: &[(&str, OptionValue)]) -> Vec<u8> {
+        let settings = settings.iter().map(|(key, value)| (key.to_string(), value.clone()));
+        let (scheme, settings) = (scheme.to_string(), settings.collect());
+        SchemeAnnouncement { scheme, settings }.encode().unwrap()
+    }
+
+    #[test]
+    fn ends_speak_what_the_source_tells_unless_they_insist_on_something_else() {
+        let bias = ("acker_bias", OptionValue::Float(0.5));
+        let members = ("members_max", OptionValue::Integer(3));
+        let head = ("head", OptionValue::Text("never".into()));
+        for name in ["tram", "tram-pgmcc", "tram-tfmcc", "tram-ormcc"] {
+            let bytes = told(name, &[bias.clone(), members.clone(), head.clone()]);
+            for insists in [None, catalog::tree(name)] {
+                let Ok(Agreed { tree, options }) = agreed(&Options::default(), insists, &bytes)
+                else {
+                    panic!("{name}")
+                };
+                assert_eq!(tree.name, name);
+                assert_eq!(tree.steering.map(|it| it.name), name.strip_prefix("tram-"));
+                assert_eq!(options.integer("members_max"), Some(3));
+                assert_eq!(options.has("acker_bias"), name == "tram-pgmcc", "{name}");
+                assert!(!options.has("head"), "that is each end's own");
+            }
+        }
+        for (speaks, insists, want) in [
+            ("tram", Some("tram-pgmcc"), "tram-pgmcc"),
+            ("tram-ormcc", Some("tram"), "tram"),
+            ("tram-unheard-of", None, "tram"),
+            ("pgmcc", None, "tram"),
+        ] {
+            let other =
+                agreed(&Options::default(), insists.and_then(catalog::tree), &told(speaks, &[]));
+            let Err(Disagreement::Other(mismatch)) = other else { panic!("{speaks}") };
+            assert_eq!(mismatch, catalog::tree_mismatch(speaks, want));
+            assert_eq!(mismatch.is_known(), speaks.starts_with("tram") && insists.is_some());
+        }
+        let newer = [2, 1, b'x'];
+        let other = agreed(&Options::default(), None, &newer);
+        assert!(matches!(other, Err(Disagreement::Other(it)) if it.is_newer()));
+        for bytes in [&[][..], &[1], &[1, 9, b't']] {
+            let nothing = agreed(&Options::default(), None, bytes);
+            assert!(matches!(nothing, Err(Disagreement::Malformed)), "{bytes:?}");
+        }
+    }
 }

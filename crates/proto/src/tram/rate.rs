@@ -366,6 +366,10 @@ impl RateControl {
 }
 
 impl Controller for RateControl {
+    fn renew(&mut self, settings: &TramSettings) {
+        *self = Self::new(settings);
+    }
+
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
         self.permit_at(cx.now, window, len, repair)
     }

@@ -22,9 +22,10 @@ use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
-use super::{GivenHead, HEADS, TramSetup};
+use super::{Disagreement, GivenHead, HEADS, TramSetup, Tree};
 use crate::congestion::Pace;
 use crate::options::Options;
+use crate::pgm::negotiation::SchemeMismatch;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
@@ -83,6 +84,10 @@ enum Kept {
 /// What an end has of its own while it waits for the settings of the source.
 struct Own {
     options: Options,
+    /// What it insists on, where it does not follow the source.
+    insists: Option<Tree>,
+    /// Who it is in the reports of schemes.
+    node: NodeId,
     head: Option<GivenHead>,
 }
 
@@ -148,6 +153,9 @@ pub struct TramReceiver {
     kept: Kept,
     /// Its own settings, where it waits for those of the source.
     waits_for_settings: Option<Box<Own>>,
+    /// What it speaks with the source, where it waited for that; or why they speak nothing.
+    spoken: Option<&'static str>,
+    mismatch: Option<SchemeMismatch>,
     lost: u64,
     /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
@@ -204,6 +212,8 @@ impl TramReceiver {
             held: false,
             kept: Kept::Not,
             waits_for_settings: None,
+            spoken: None,
+            mismatch: None,
             lost: 0,
             reports: None,
             repairs: 0,
@@ -275,12 +285,18 @@ impl TramReceiver {
         if let Some(own) = self.waits_for_settings.as_ref().filter(|_| self.phase != Phase::Left) {
             return match packet.body {
                 Body::Settings(_) if from != self.source => Err(BadInput::Foreign),
-                Body::Settings(bytes) => {
-                    let settings = super::agreed(&own.options, bytes);
-                    let (settings, head) = (settings.ok_or(BadInput::Malformed)?, own.head);
-                    self.agree(cx.now, settings, head);
-                    Ok(())
-                }
+                Body::Settings(bytes) => match super::agreed(&own.options, own.insists, bytes) {
+                    Ok(agreed) => {
+                        let (node, head) = (own.node, own.head);
+                        self.agree(cx.now, &agreed, node, head);
+                        Ok(())
+                    }
+                    Err(Disagreement::Malformed) => Err(BadInput::Malformed),
+                    Err(Disagreement::Other(mismatch)) => {
+                        self.mismatch = Some(mismatch);
+                        Err(BadInput::OtherScheme)
+                    }
+                },
                 // It comes again.
                 _ => Ok(()),
             };

@@ -33,7 +33,7 @@ impl fmt::Debug for Steering {
 impl Steering {
     /// Bytes of data packets beside their payload.
     fn header_bytes(&self) -> u32 {
-        HEADER_BYTES + (WORDS_HEADER + self.scheme.announce_bytes_max) as u32 + IP_UDP_BYTES
+        HEADER_BYTES + words_bytes(self.scheme) + IP_UDP_BYTES
     }
 
     /// The sender's half.
@@ -45,6 +45,11 @@ impl Steering {
     pub(super) fn feedback(&self, options: &Options) -> Box<dyn Feedback + Send> {
         (self.scheme.feedback)(options, self.node, self.header_bytes())
     }
+}
+
+/// Bytes of what a scheme announces on data, at most.
+pub(super) fn words_bytes(scheme: &SchemeEntry) -> u32 {
+    (WORDS_HEADER + scheme.announce_bytes_max) as u32
 }
 
 /// One end of a flow that a scheme steers.

@@ -11,6 +11,7 @@ use faircast_base::{Duration, Event, NodeId, Purpose, Rng, Time};
 
 use super::growing::{Flow, pipe_of};
 use super::world::*;
+use crate::catalog;
 use crate::object::{
     MemberState, MemberStatus, ObjectReceiverSetup, ObjectSourceSetup, Stage, Supply,
     TramObjectReceiver, TramObjectSource,
@@ -58,7 +59,8 @@ impl Tree {
     fn of(object: Object, supply: Box<dyn Supply>, wait_for: u32, settings: Settings<'_>) -> Self {
         let options = options(settings);
         let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, SYMBOL, &options);
-        let source = TramObjectSource::new(ObjectSourceSetup { wait_for, ..setup });
+        let tree = catalog::tree("tram").unwrap();
+        let source = TramObjectSource::new(ObjectSourceSetup { wait_for, ..setup }, tree);
         Self {
             now: Time::ZERO,
             object,
@@ -88,7 +90,7 @@ impl Tree {
         let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
         let (id, name) = (u64::from(node.0), alloc::format!("r{which}"));
         let setup = ObjectReceiverSetup { start: self.now, id, name, ..setup };
-        let machine = TramObjectReceiver::new(setup, SOURCE);
+        let machine = TramObjectReceiver::new(setup, SOURCE, None);
         self.receivers.push(Host::new(node, machine, 1));
         self.disks.push(disk);
         which

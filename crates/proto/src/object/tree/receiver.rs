@@ -16,7 +16,7 @@ use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Claim, Notice, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
-use crate::tram::{TramReceiver, TramSetup, name_number};
+use crate::tram::{TramReceiver, TramSetup, Tree, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A receiver.
@@ -34,14 +34,15 @@ pub struct TramObjectReceiver {
 }
 
 impl TramObjectReceiver {
-    /// A receiver as `setup` describes it, of an object that comes from the node `source`.
-    pub fn new(setup: ObjectReceiverSetup<'_>, source: NodeId) -> Self {
+    /// A receiver as `setup` describes it, of an object that comes from the node `source`. It may insist on a scheme
+    /// that steers the source, or that none does; else it follows.
+    pub fn new(setup: ObjectReceiverSetup<'_>, source: NodeId, insists: Option<Tree>) -> Self {
         let (head, name) = (setup.head, setup.name.as_str());
         let name = if name.is_empty() { 0 } else { name_number(name) };
         let session = TramSetup::of(setup.tsi, source, setup.start, setup.options);
         let session = TramSetup { head, name, ..session };
         Self {
-            tram: TramReceiver::kept(&session),
+            tram: TramReceiver::kept(&session, setup.node, insists),
             source,
             assembly: Assembly::new(setup),
             packet: Vec::new(),
@@ -192,6 +193,17 @@ impl TramObjectReceiver {
         })
     }
 
+    /// The source speaks another scheme: nothing of it is taken.
+    fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mismatch) = self.tram.mismatch()
+            && !self.assembly.phase.is_over()
+        {
+            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
+            self.fail(cx, to_source);
+            self.assembly.reason = Some(here);
+        }
+    }
+
     /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
@@ -246,6 +258,7 @@ impl Machine for TramObjectReceiver {
             }
         } else {
             self.tram.handle_datagram(cx, datagram);
+            self.watch_scheme(cx);
             // The source has been heard: time to say that this end is here.
             if let Some(interval) = self.tram.status_interval() {
                 self.assembly.member.join_once(cx);
@@ -296,9 +309,15 @@ impl TramObjectReceiver {
     pub fn status(&self) -> ObjectStatus {
         ObjectStatus {
             heard: self.tram.heard_at(),
+            mismatch: self.tram.mismatch().cloned(),
             place: Some(self.tram.place()),
             ..self.assembly.status()
         }
+    }
+
+    /// What it speaks with the source, once that is known.
+    pub fn spoken(&self) -> Option<&'static str> {
+        self.tram.spoken()
     }
 
     /// Whether others still depend on it.

@@ -16,7 +16,7 @@ use crate::object::source::members::ANSWERS_MAX;
 use crate::object::wire::Claim;
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::timers::{Reason, Timers};
-use crate::tram::{TramSetup, TramSource};
+use crate::tram::{Steering, TramSetup, TramSource, Tree};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
 /// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
@@ -49,16 +49,18 @@ impl Reason for Timer {
 }
 
 impl TramObjectSource {
-    /// A source as `setup` describes it. An object that has no layout makes one that fails at its start; there is no
+    /// A source as `setup` describes it, over `tree`. An object that has no layout makes one that fails at its start; there is no
     /// parity, and who is slow is removed as the options say.
-    pub fn new(setup: ObjectSourceSetup<'_>) -> Self {
+    pub fn new(setup: ObjectSourceSetup<'_>, tree: Tree) -> Self {
+        let steering = tree.steering.map(|scheme| Steering { scheme, node: setup.node });
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, setup.options);
+        let session = TramSetup { steering, ..session };
         let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
         let mut timers = Timers::new();
         timers.arm(Timer::Tick, setup.start);
         Self {
-            tram: TramSource::kept(&session, stream),
+            tram: TramSource::kept(&session, tree, stream),
             course,
             useless: BTreeMap::new(),
             words: 0,

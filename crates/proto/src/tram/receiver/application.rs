@@ -4,21 +4,23 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use faircast_base::{Cx, Duration, Time};
+use faircast_base::{Cx, Duration, NodeId, Time};
 
+use super::reports::Reports;
 use super::{Kept, Own, Phase, Reached, TramReceiver};
 use crate::object::TreePlace;
+use crate::pgm::negotiation::SchemeMismatch;
 use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{GivenHead, TramSetup};
+use crate::tram::{Agreed, GivenHead, Steering, TramSetup, Tree};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that say themselves when they take what has come, and when they need nothing more.
 impl TramReceiver {
-    /// A receiver that stays until [`release`](Self::release).
-    pub(crate) fn kept(setup: &TramSetup<'_>) -> Self {
-        let own = Own { options: setup.options.clone(), head: setup.head };
+    /// A receiver that stays until [`release`](Self::release), is `node` in reports, and may insist on something.
+    pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
+        let own = Own { options: setup.options.clone(), insists, node, head: setup.head };
         let waits_for_settings = Some(Box::new(own));
         // A packet of the source is why it is there.
         let source_heard_at = setup.start;
@@ -26,10 +28,23 @@ impl TramReceiver {
     }
 
     /// It begins under these settings, which are agreed.
-    pub(super) fn agree(&mut self, now: Time, settings: TramSettings, head: Option<GivenHead>) {
+    pub(super) fn agree(
+        &mut self,
+        now: Time,
+        agreed: &Agreed,
+        node: NodeId,
+        head: Option<GivenHead>,
+    ) {
+        let Agreed { tree, options } = agreed;
+        let settings = TramSettings::from_options(options);
+        let settings = if tree.steering.is_some() { settings.steered() } else { settings };
+        let steering = tree.steering.map(|scheme| Steering { scheme, node });
+        let reports = steering.map(|it| Box::new(Reports::new(it, options)));
+        let spoken = Some(tree.name);
         let begun = Self::under(settings, (self.identity, self.source), now, head);
         let Self { kept, name, phase, joined, .. } = *self;
-        *self = Self { kept, name, phase, joined, source_heard_at: now, ..begun };
+        let source_heard_at = now;
+        *self = Self { kept, name, phase, joined, source_heard_at, reports, spoken, ..begun };
     }
 
     /// Nothing is handed over for now, or again. What has been already is.
@@ -113,6 +128,16 @@ impl TramReceiver {
             members: self.head.members.len() as u32,
             repairs: self.repairs,
         }
+    }
+
+    /// What it speaks with the source, once they agree.
+    pub(crate) const fn spoken(&self) -> Option<&'static str> {
+        self.spoken
+    }
+
+    /// Why it speaks nothing with it.
+    pub(crate) const fn mismatch(&self) -> Option<&SchemeMismatch> {
+        self.mismatch.as_ref()
     }
 
     /// Whether all that the source sends has been handed over.

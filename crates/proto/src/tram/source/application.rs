@@ -1,6 +1,5 @@
 //! A source's application: what it sends, when all is over, and what receivers tell it of themselves.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Cx, Duration, Time};
@@ -9,23 +8,22 @@ use super::{Phase, TramSource};
 use crate::content::Packets;
 use crate::object::TreePlace;
 use crate::tram::head::decode;
-use crate::tram::rate::RateControl;
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{TramSetup, announced};
+use crate::tram::{TramSetup, Tree, announced};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that know themselves who has it all.
 impl<P: Packets> TramSource<P> {
     /// A source that goes on, whatever has been sent, until it is closed.
-    pub(crate) fn kept(setup: &TramSetup<'_>, packets: P) -> Self {
+    pub(crate) fn kept(setup: &TramSetup<'_>, tree: Tree, packets: P) -> Self {
         // What is too long to be told has been refused where the settings were chosen.
-        let announced = announced(setup.options);
+        let announced = announced(tree, setup.options);
         Self { kept: true, announced, ..Self::new(setup, packets) }
     }
 
     /// What was sent until now says nothing of the path: the rate begins anew, no greater than `limit`.
     pub(crate) fn start_anew(&mut self, now: Time, limit: Option<Bitrate>) {
-        self.controller = Box::new(RateControl::new(&self.settings));
+        self.controller.renew(&self.settings);
         self.controller.set_limit(now, limit);
     }
 
