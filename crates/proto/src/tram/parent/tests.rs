@@ -425,11 +425,13 @@ fn whose_head_is_never_heard_or_lacks_what_is_wanted_finds_another() {
     parent.on_session(at(0), ms(500));
     says_its_name(&mut parent, 10, 3, 5);
     parent.on_timeout(at(10), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 32 }));
     parent.on_lacking();
     assert_eq!(parent.on_reject(at(20), NodeId(3), HEAD), News::Nothing);
     heard(&mut parent, 30, 1, 4, 1);
-    for now in [520, 1020, 1520] {
-        parent.on_timeout(at(now), HEAD);
-    }
-    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
+    let asked = (1..60).find_map(|round| {
+        parent.on_timeout(at(20 + 500 * round), HEAD);
+        parent.poll()
+    });
+    assert_eq!(asked, Some(Step::Bind { to: NodeId(1), distance: 4 }));
 }
