@@ -123,6 +123,41 @@ fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
     sender.end_with(0);
 }
 
+#[test]
+fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
+    if !is_root() {
+        return;
+    }
+    let names = names(4);
+    let hosts = hosts(&names, 0.01);
+    hosts.site.put("file", noise(2_000_000));
+    hosts.site.put("tree", "r1 sender\nr2 r1\nr3 r2\nr4 r2\n");
+    // Those come first whose heads are not there yet.
+    let started = names.iter().rev().map(|name| {
+        let recv = format!("recv --into {name} --once --name {name} --tree tree");
+        hosts.start(name, &recv)
+    });
+    let receivers: Vec<Running> = started.collect();
+    let sender = hosts.start("sender", "send file --scheme tram --wait-for 4");
+    let ended = sender.end_with(0);
+    for receiver in receivers {
+        receiver.end_within(LIMIT_S).with(0);
+    }
+    let summary = ended.event("summary");
+    for (name, head, level) in
+        [("r1", "the sender", 2), ("r2", "r1", 3), ("r3", "r2", 4), ("r4", "r2", 4)]
+    {
+        let all = summary["receivers"].as_array().unwrap();
+        let tree = &all.iter().find(|it| it["name"] == name).unwrap()["tree"];
+        assert_eq!(
+            (&tree["head"], &tree["level"]),
+            (&head.into(), &level.into()),
+            "{name}: {summary}"
+        );
+        hosts.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
 /// Seconds after which fifty receivers are taken to hang.
 const FIFTY_LIMIT_S: u64 = 3600;
 
