@@ -244,7 +244,9 @@ impl SenderBuilder {
         }
         if let Target::Unicast(_) = self.target {
             // Receivers find no head there but the source.
-            tram.push(("members_max", OptionValue::Integer(4096)));
+            for key in ["members_max", "source_members_max"] {
+                tram.push((key, OptionValue::Integer(4096)));
+            }
         }
         let (carrier, options) =
             self.common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;

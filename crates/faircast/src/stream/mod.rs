@@ -56,7 +56,9 @@ fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error
     let mut own = OF_TRAM.map(|(key, value)| (key, OptionValue::Text(value.into()))).to_vec();
     if let Target::Unicast(_) = target {
         // Receivers find no head there but the source.
-        own.push(("members_max", OptionValue::Integer(4096)));
+        for key in ["members_max", "source_members_max"] {
+            own.push((key, OptionValue::Integer(4096)));
+        }
     }
     common.refuse_steered()?;
     let (carrier, options) = common.carrier(&[], &own)?;

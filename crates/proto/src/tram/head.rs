@@ -179,9 +179,10 @@ impl Head {
         reach.filter(|_| known.fit && !self.yields(now, known))
     }
 
-    /// It shows itself whoever else does: it is the source.
-    pub(super) fn shows_always(&mut self) {
+    /// It is the source: it shows itself whoever else does, and takes few.
+    pub(super) fn be_source(&mut self, settings: &TramSettings) {
         self.showing.always();
+        self.members.take_few(settings);
     }
 
     /// Another head has shown itself with this time to live.
@@ -245,11 +246,7 @@ impl Head {
             }
             return;
         }
-        let takes = match self.state() {
-            HeadState::Accepting => true,
-            HeadState::AcceptingHeads => role != HeadRole::Never,
-            HeadState::NotAccepting | HeadState::Resigning => false,
-        };
+        let takes = self.state().takes(role != HeadRole::Never);
         // The source answers though it is full: it takes those who need what only it has.
         let reaches = |reach| alone || reach >= ttl;
         let shows = known.level == 1 || self.shows(now, known, ttl).is_some_and(reaches);
@@ -284,6 +281,7 @@ impl Head {
         // Only the source has what its cache has not: who needs that has nowhere else to go.
         let rescued = known.level == 1 && start < self.cache.front();
         let asks = (id, bind.role, bind.distance.max(1));
+        let before = self.state();
         let answer = match self.resigning || !known.fit {
             true => Err(RejectReason::Resigning),
             false => self.members.admit(now, from, asks, (start, next), rescued),
@@ -291,8 +289,8 @@ impl Head {
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
             self.showing.on_member();
-            if self.timers.is_armed(Timer::Advertise) && self.state() == HeadState::NotAccepting {
-                // Or many more would ask until they hear it.
+            if self.timers.is_armed(Timer::Advertise) && self.state() != before {
+                // It takes fewer: or many more would ask until they hear it.
                 self.advertisement_due = Some(self.showing.last());
             }
         }

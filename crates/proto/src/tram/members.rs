@@ -68,8 +68,9 @@ pub(super) struct Acknowledged {
 pub(super) struct Members {
     children: BTreeMap<NodeId, Child>,
     members_max: usize,
-    /// Of these, so many may be such as never become heads.
+    /// Of these, so many may be such as never become heads, and so many others.
     member_only_max: usize,
+    heads_max: usize,
     ack_window: u64,
     /// What a receiver can allow beyond what it has.
     ahead_max: u64,
@@ -102,6 +103,7 @@ impl Members {
             children: BTreeMap::new(),
             members_max,
             member_only_max: member_only_max.clamp(1, members_max),
+            heads_max: members_max,
             ack_window,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window + settings.window_max(ack_window),
@@ -115,6 +117,13 @@ impl Members {
             refused: Vec::new(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
         }
+    }
+
+    /// Takes no more than the source does: what its members lose it repairs itself, and they can have as many below them
+    /// as it could. Who never has anybody below it may have no other head, so these count by themselves.
+    pub(super) fn take_few(&mut self, settings: &TramSettings) {
+        let few = settings.source_members_max.max(1) as usize;
+        self.heads_max = few.min(self.members_max);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -140,12 +149,14 @@ impl Members {
 
     /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
-        if self.children.len() >= self.members_max {
-            HeadState::NotAccepting
-        } else if self.member_only() >= self.member_only_max {
-            HeadState::AcceptingHeads
-        } else {
-            HeadState::Accepting
+        let member_only = self.member_only();
+        let has_room = self.len() < self.members_max;
+        let heads = has_room && self.len() - member_only < self.heads_max;
+        match (heads, has_room && member_only < self.member_only_max) {
+            (true, true) => HeadState::Accepting,
+            (true, false) => HeadState::AcceptingHeads,
+            (false, true) => HeadState::AcceptingMembers,
+            (false, false) => HeadState::NotAccepting,
         }
     }
 
@@ -175,11 +186,10 @@ impl Members {
         let has_room = rescued && self.len() < 2 * self.members_max;
         if !has_room && !self.is_member(node) {
             match self.state() {
-                HeadState::Accepting => {}
-                HeadState::AcceptingHeads if role != HeadRole::Never => {}
+                state if state.takes(role != HeadRole::Never) => {}
                 HeadState::AcceptingHeads => return Err(RejectReason::HeadsOnly),
-                HeadState::NotAccepting => return Err(RejectReason::Full),
                 HeadState::Resigning => return Err(RejectReason::Resigning),
+                _ => return Err(RejectReason::Full),
             }
         }
         let child = Child {

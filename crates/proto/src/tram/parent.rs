@@ -289,6 +289,7 @@ impl Parent {
             it.node != bound.node
                 && it.distance < bound.distance
                 && !it.unanswered
+                && !it.is_last
                 && it.low <= seeker.wants
                 && seeker.may_move(it.level, it.id)
                 && (seeker.below.is_none() || it.level < bound.level)

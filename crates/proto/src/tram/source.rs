@@ -129,7 +129,7 @@ impl<P: Packets> TramSource<P> {
         let mut timers = Timers::new();
         timers.arm(Timer::Start, setup.start);
         let mut head = Head::new(&settings, HeadRole::Eager, 1);
-        head.shows_always();
+        head.be_source(&settings);
         Self {
             identity: Identity::new(setup.session),
             packets,

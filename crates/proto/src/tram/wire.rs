@@ -139,6 +139,8 @@ pub(super) enum HeadState {
     NotAccepting,
     /// It gives up being a head.
     Resigning,
+    /// It takes those who never become heads, where no other head does.
+    AcceptingMembers,
 }
 
 /// What a head says of itself to whoever may want one.
@@ -315,8 +317,23 @@ impl HeadRole {
 }
 
 impl HeadState {
-    const ALL: [Self; 4] =
-        [Self::Accepting, Self::AcceptingHeads, Self::NotAccepting, Self::Resigning];
+    const ALL: [Self; 5] = [
+        Self::Accepting,
+        Self::AcceptingHeads,
+        Self::NotAccepting,
+        Self::Resigning,
+        Self::AcceptingMembers,
+    ];
+
+    /// Whether it takes one who may be a head, or who never is.
+    pub(super) fn takes(self, may_be_head: bool) -> bool {
+        match self {
+            Self::Accepting => true,
+            Self::AcceptingHeads => may_be_head,
+            Self::AcceptingMembers => !may_be_head,
+            Self::NotAccepting | Self::Resigning => false,
+        }
+    }
 }
 
 impl RejectReason {

@@ -160,7 +160,8 @@ fn a_head_that_serves_nothing_is_left() {
 #[test]
 fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
     let world = World { data: "14 MB", seconds: 300, ..World::with_loss(0.01) };
-    let mut world = world.with("obsolete_after = 150");
+    // A window is less than that, whatever the level.
+    let mut world = world.with("obsolete_after = 150, right_edge = \"plain\"");
     // Longer than it is waited for.
     world.host_links.insert(7, "outages = [ { from = \"6 s\", to = \"20 s\" } ]".into());
     let run = world.run(1);

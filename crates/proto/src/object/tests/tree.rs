@@ -263,7 +263,7 @@ fn what_somebody_lacks_is_sent_and_nothing_more() {
 fn who_comes_late_and_has_it_is_sent_next_to_nothing() {
     let mut tree = Tree::new(CONTENT, 2, &[("rate_max", "200 kbit/s")]);
     tree.add_all(2, &[]);
-    tree.run_until(s(6));
+    tree.run_until(s(7));
     let most = tree.receivers[0].machine.status().symbols;
     assert!(most > symbols(CONTENT) / 3 && most < symbols(CONTENT), "{most}");
     let disk = tree.disk_with(&[0..CONTENT as u64]);

@@ -8,13 +8,15 @@ use crate::world::{at, s};
 /// Heads have four members, of whom two may be members only; windows of 10, at most twice that.
 fn settings() -> TramSettings {
     let member_only_share = 0.5;
-    let (ack_window, members_max) = (10, 4);
-    let lossless_multiple = 0;
+    let (ack_window, lossless_multiple) = (10, 0);
+    let (members_max, source_members_max) = (4, 1);
     TramSettings {
         ack_window,
         lossless_multiple,
         members_max,
+        source_members_max,
         member_only_share,
+        right_edge: RightEdge::Plain,
         ..TramSettings::default()
     }
 }
@@ -25,6 +27,24 @@ fn members() -> Members {
 
 fn admit(members: &mut Members, node: u32, role: HeadRole, start: u64) -> Result<(), RejectReason> {
     members.admit(at(0), NodeId(node), (node.into(), role, 1), (start, start), false)
+}
+
+#[test]
+fn the_source_takes_few_and_who_never_becomes_a_head() {
+    use HeadRole::{Never, Reluctant};
+    use HeadState::{Accepting, AcceptingHeads, AcceptingMembers, NotAccepting};
+    let mut members = members();
+    members.take_few(&settings());
+    assert_eq!(members.state(), Accepting);
+    admit(&mut members, 1, Reluctant, 1).unwrap();
+    assert_eq!(members.state(), AcceptingMembers);
+    assert_eq!(admit(&mut members, 2, Reluctant, 1), Err(RejectReason::Full));
+    for node in [3, 4] {
+        admit(&mut members, node, Never, 1).unwrap();
+    }
+    assert_eq!(members.state(), NotAccepting);
+    members.remove(NodeId(1));
+    assert_eq!(members.state(), AcceptingHeads);
 }
 
 /// Says that all before `first_missing` are here, and that `allowed` may be sent.

@@ -38,6 +38,8 @@ pub(super) struct Candidate {
     pub(super) heard_at: Time,
     /// It was asked in vain not long ago, and advertises itself all the same.
     pub(super) unanswered: bool,
+    /// It takes who finds no other.
+    pub(super) is_last: bool,
 }
 
 impl Candidate {
@@ -58,16 +60,17 @@ impl Candidate {
             low: 0,
             heard_at: now,
             unanswered: false,
+            is_last: false,
         }
     }
 
-    /// The best has the least: one that answers, then one that has all that is wanted, then the nearest, and of these
-    /// an eager one; but whoever has members goes by levels first, so that no two nodes can become each other's heads.
-    fn rank(&self, seeker: Seeker) -> (bool, bool, u8, bool, u8) {
-        let Self { distance, level, is_eager, unanswered, .. } = *self;
+    /// The best has the least: one that answers, then one that has all that is wanted, then one that does not leave it to
+    /// others, then the nearest, and of these an eager one; but whoever has members goes by levels first, so that no two nodes can become each other's heads.
+    fn rank(&self, seeker: Seeker) -> (bool, bool, bool, u8, bool, u8) {
+        let Self { distance, level, is_eager, unanswered, is_last, .. } = *self;
         let (first, second) =
             if seeker.below.is_some() { (level, distance) } else { (distance, level) };
-        (unanswered, self.lacks(seeker), first, !is_eager, second)
+        (unanswered, self.lacks(seeker), is_last, first, !is_eager, second)
     }
 }
 
@@ -116,11 +119,7 @@ impl Candidates {
         advertisement: &Advertisement,
         seeker: Seeker,
     ) -> bool {
-        let takes = match advertisement.state {
-            HeadState::Accepting => true,
-            HeadState::AcceptingHeads => seeker.may_be_head,
-            HeadState::NotAccepting | HeadState::Resigning => false,
-        };
+        let takes = advertisement.state.takes(seeker.may_be_head);
         let Advertisement { level, low, role, .. } = *advertisement;
         let mut fresh = Candidate {
             node,
@@ -132,6 +131,7 @@ impl Candidates {
             low,
             heard_at: now,
             unanswered: self.unanswering.contains(now, node),
+            is_last: advertisement.state == HeadState::AcceptingMembers,
         };
         if level == 1 {
             self.root = Some(fresh);
