@@ -24,6 +24,9 @@ use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 /// Whether a packet from one node to another is lost.
 type Loses = Box<dyn FnMut(NodeId, NodeId, &[u8], &mut Rng) -> bool>;
 
+/// A packet on its way: from whom, to whom, as which it was sent, its bytes, and how many zeros follow.
+type Flying = (NodeId, NodeId, Destination, Vec<u8>, u32);
+
 /// A source and receivers that hear each other, on a virtual clock.
 struct Tree {
     now: Time,
@@ -31,7 +34,7 @@ struct Tree {
     source: Host<TramObjectSource>,
     receivers: Vec<Host<TramObjectReceiver>>,
     disks: Vec<Arc<Mutex<Disk>>>,
-    flying: BTreeMap<(Time, u64), (NodeId, NodeId, Destination, Vec<u8>, u32)>,
+    flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
     loses: Loses,
     rng: Rng,
@@ -97,8 +100,9 @@ impl Tree {
     }
 
     /// A disk that has these bytes of the content already.
-    fn disk_with(&self, found: &[core::ops::Range<u64>]) -> Disk {
-        let mut disk = Disk { found: found.to_vec(), ..Disk::default() };
+    fn disk_with(&self, found: impl IntoIterator<Item = core::ops::Range<u64>>) -> Disk {
+        let found: Vec<_> = found.into_iter().collect();
+        let mut disk = Disk { found: found.clone(), ..Disk::default() };
         disk.parts[1] = alloc::vec![0xee; self.object.0[1].len()];
         for range in found {
             let place = range.start as usize..range.end as usize;
@@ -229,7 +233,7 @@ fn a_lossy_group_gets_everything_and_the_source_ends() {
 fn what_all_have_is_not_sent() {
     let mut tree = Tree::new(CONTENT, 3, &[]);
     for _ in 0..3 {
-        let disk = tree.disk_with(&[0..CONTENT as u64]);
+        let disk = tree.disk_with(Some(0..CONTENT as u64));
         tree.add(disk, &[]);
     }
     tree.run_until(s(30));
@@ -247,7 +251,7 @@ fn what_somebody_lacks_is_sent_and_nothing_more() {
     let mut tree = Tree::new(CONTENT, 3, &[]);
     let (half, most) = (100_000, 150_000);
     for found in [alloc::vec![0..most], alloc::vec![50_000..CONTENT as u64], alloc::vec![0..half]] {
-        let disk = tree.disk_with(&found);
+        let disk = tree.disk_with(found);
         tree.add(disk, &[]);
     }
     tree.run_until(s(30));
@@ -266,7 +270,7 @@ fn who_comes_late_and_has_it_is_sent_next_to_nothing() {
     tree.run_until(s(7));
     let most = tree.receivers[0].machine.status().symbols;
     assert!(most > symbols(CONTENT) / 3 && most < symbols(CONTENT), "{most}");
-    let disk = tree.disk_with(&[0..CONTENT as u64]);
+    let disk = tree.disk_with(Some(0..CONTENT as u64));
     tree.add(disk, &[]);
     tree.run_until(s(60));
     tree.assert_over();
@@ -326,7 +330,7 @@ fn a_pipe_of_any_length_gets_to_all() {
 fn a_store_that_takes_content_in_order_gets_all_though_it_comes_late() {
     let mut tree = Tree::new(CONTENT, 1, &[("rate_max", "100 kbit/s")]);
     // The first has the first half: the second half is sent first.
-    let disk = tree.disk_with(&[0..100_000]);
+    let disk = tree.disk_with(Some(0..100_000));
     tree.add(disk, &[]);
     tree.run_until(s(4));
     let late = tree.add(Disk { window: Some(6400), ..Disk::default() }, &[]);
