@@ -1,4 +1,4 @@
-//! The showing of a head: how far it is heard, how often, and when it leaves that to others.
+//! Rings in which a head shows itself: their reach, their times, and when it leaves that to others.
 //!
 //! In a crowd nearly everybody is a head with room. Did all of them show themselves to all, again and again, their
 //! advertisements would be more than the data. So a head speaks in rings that grow and begin anew, twice as seldom each
