@@ -124,8 +124,8 @@ settings! {
     ack_window: u32 [4, 1024] = 64;
     /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
     window_multiple: u32 [2, 64] = 2;
-    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, while nothing at
-    /// all is lost; no further than half of `cache_packets`, and back by halves to M once something is
+    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, once nothing at
+    /// all was lost in the last 32; no further than half of `cache_packets`, and back to M when something is lost
     /// (paper, jrms: 0)
     lossless_multiple: u32 [0, 64] = 16;
     /// What a window without congestion adds to the congestion window, in packets

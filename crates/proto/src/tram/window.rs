@@ -13,6 +13,10 @@ const LOSS_GAIN: f64 = 0.25;
 /// What a window in which nothing was lost adds to a congestion window beyond M W_a, in acknowledgement windows.
 const LOSSLESS_GROWTH: f64 = 0.25;
 
+/// Windows in which nothing was lost before one grows beyond M W_a. Where the path is what bounds the rate, queues
+/// overflow more often than that, and a large window would make them overflow by more.
+const LOSSLESS_AFTER: u32 = 32;
+
 /// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
 #[derive(Debug)]
 pub(super) struct ReceiverWindow {
@@ -28,6 +32,8 @@ pub(super) struct ReceiverWindow {
     /// The largest, M W_a, and the largest while nothing at all is lost.
     size_max: f64,
     lossless_max: f64,
+    /// Windows since anything was lost.
+    lossless_windows: u32,
     /// H_a of this receiver alone. Never decreases.
     allowed: u64,
     /// Packets found missing in the present window, and in the one before.
@@ -55,6 +61,7 @@ impl ReceiverWindow {
             size,
             size_max: f64::from(settings.window_multiple) * ack_window as f64,
             lossless_max: settings.window_max(ack_window) as f64,
+            lossless_windows: 0,
             allowed: start.saturating_sub(1) + size as u64,
             lost: 0,
             lost_before: 0,
@@ -93,6 +100,7 @@ impl ReceiverWindow {
         let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
         self.loss += LOSS_GAIN * (share - self.loss);
         let lossless = self.lost == 0 && missing == 0;
+        self.lossless_windows = if lossless { self.lossless_windows.saturating_add(1) } else { 0 };
         let (lost, grew) = match self.rule {
             CongestionRule::Window => (self.lost, self.lost >= self.lost_before),
             CongestionRule::Missing => (missing, missing > self.lost_before),
@@ -101,12 +109,10 @@ impl ReceiverWindow {
         let congested =
             lost > 0 && grew && lost as f64 >= self.threshold && now >= self.grace_until;
         (self.lost, self.lost_before) = (0, lost);
-        let beyond = lossless && self.size >= self.size_max;
+        let beyond = self.lossless_windows >= LOSSLESS_AFTER && self.size >= self.size_max;
         let growth = if beyond { LOSSLESS_GROWTH * self.ack_window as f64 } else { self.growth };
-        let max = match lossless {
-            true => self.lossless_max,
-            false => self.size_max.max(self.size / 2.0),
-        };
+        let grown = beyond || lossless && self.size > self.size_max;
+        let max = if grown { self.lossless_max } else { self.size_max };
         self.size = if congested { self.size * self.decrease } else { self.size + growth };
         self.size = self.size.clamp(self.ack_window as f64, max);
         congested
@@ -185,21 +191,32 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_lost_it_grows_beyond_its_multiple_and_goes_back_by_halves() {
+    fn while_nothing_is_lost_for_long_it_grows_beyond_its_multiple_and_comes_back_at_once() {
         let mut all = window(|settings| {
             (settings.window_multiple, settings.lossless_multiple) = (2, 16);
             settings.cache_packets = 600;
         });
+        let clean = |all: &mut ReceiverWindow, windows: u32| {
+            for _ in 0..windows {
+                assert!(!all.end(s(20), 0, 64));
+            }
+        };
+        clean(&mut all, LOSSLESS_AFTER - 1);
+        assert_eq!(all.size(), 128.0);
         // A quarter of 64 each time, up to half of the cache.
         steps(&mut all, &[(0, false, 144.0), (0, false, 160.0)]);
-        (0..20).for_each(|_| drop(all.end(s(20), 0, 64)));
+        clean(&mut all, 20);
         assert_eq!(all.size(), 300.0);
         // One lost packet is no congestion.
-        steps(&mut all, &[(1, false, 150.0), (1, false, 128.0), (1, false, 128.0)]);
-        steps(&mut all, &[(0, false, 144.0), (40, true, 108.0), (0, false, 110.0)]);
+        steps(
+            &mut all,
+            &[(1, false, 128.0), (0, false, 128.0), (40, true, 96.0), (0, false, 98.0)],
+        );
+        clean(&mut all, LOSSLESS_AFTER);
+        assert!(all.size() > 128.0);
         // What is still missing counts as lost.
         assert!(!all.end(s(20), 1, 64));
-        assert_eq!(all.size(), 112.0);
+        assert_eq!(all.size(), 128.0);
     }
 
     #[test]
