@@ -120,8 +120,8 @@ settings! {
     pub(super) struct TramSettings;
     from defaults: Defaults = Improved,
         "Which settings to start from: what serves best, the paper's, or those of its implementation";
-    /// Packets from one acknowledgement to the next, W_a (jrms: 32)
-    ack_window: u32 [4, 1024] = 64;
+    /// Packets from one acknowledgement to the next, W_a (paper: 64)
+    ack_window: u32 [4, 1024] = 32;
     /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
     window_multiple: u32 [2, 64] = 2;
     /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, once nothing at
@@ -312,6 +312,7 @@ impl TramSettings {
 
     fn profile(defaults: Defaults) -> Self {
         let paper = || Self {
+            ack_window: 64,
             window_multiple: 5,
             lossless_multiple: 0,
             right_edge: RightEdge::Plain,

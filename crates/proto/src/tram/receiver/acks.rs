@@ -42,6 +42,11 @@ impl AckSchedule {
         sequence >= self.next
     }
 
+    /// Packets since the last acknowledgement.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
     /// The next window ends with this packet.
     pub(super) fn schedule(&mut self, sequence: u64) {
         self.next = sequence;

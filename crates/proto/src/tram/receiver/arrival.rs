@@ -15,6 +15,9 @@ use crate::{AppEvent, Datagram, Destination};
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
+/// Acknowledgements in a congestion window that is much larger than an acknowledgement window.
+const LARGE: u64 = 8;
+
 impl TramReceiver {
     /// What the source says of the session with each packet.
     pub(super) fn on_front(&mut self, now: Time, front: Front) {
@@ -162,7 +165,9 @@ impl TramReceiver {
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
         }
         self.congested |= congested;
-        self.ack_due = true;
+        // While nothing is missing a large window need not be told of with each of the small ones.
+        let told = reached.acks.packets() < reached.window.size() as u64 / LARGE;
+        self.ack_due |= congested || !reached.reception.is_complete() || !told;
     }
 
     /// Hands over what is in order, where the application does not take it itself.
