@@ -10,8 +10,12 @@ fn kbit(kbit: u64) -> faircast_base::Bitrate {
 }
 
 fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
-    let mut settings =
-        TramSettings { window_multiple: 5, rate_max: kbit(12_000), ..TramSettings::default() };
+    let mut settings = TramSettings {
+        ack_window: 64,
+        window_multiple: 5,
+        rate_max: kbit(12_000),
+        ..TramSettings::default()
+    };
     change(&mut settings);
     RateControl::new(&settings)
 }
