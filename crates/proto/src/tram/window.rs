@@ -79,6 +79,12 @@ impl ReceiverWindow {
         self.size
     }
 
+    /// When H_a has grown by more than this it is told at once: half of an acknowledgement window, but of a window beyond
+    /// M W_a a quarter.
+    pub(super) fn step(&self) -> u64 {
+        if self.size > self.size_max { self.size as u64 / 4 } else { self.ack_window / 2 }
+    }
+
     /// The last packet that this receiver allows (H_a).
     pub(super) fn allowed(&self) -> u64 {
         self.allowed

@@ -15,9 +15,6 @@ use crate::{AppEvent, Datagram, Destination};
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
-/// Acknowledgements in a congestion window that is much larger than an acknowledgement window.
-const LARGE: u64 = 8;
-
 impl TramReceiver {
     /// What the source says of the session with each packet.
     pub(super) fn on_front(&mut self, now: Time, front: Front) {
@@ -165,9 +162,9 @@ impl TramReceiver {
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
         }
         self.congested |= congested;
-        // While nothing is missing a large window need not be told of with each of the small ones.
-        let told = reached.acks.packets() < reached.window.size() as u64 / LARGE;
-        self.ack_due |= congested || !reached.reception.is_complete() || !told;
+        // The end of a window is told of, but for what lies well within a large one.
+        let late = reached.acks.packets() * 2 >= reached.window.step();
+        self.ack_due |= congested || late || !reached.reception.is_complete();
     }
 
     /// Hands over what is in order, where the application does not take it itself.
@@ -242,9 +239,7 @@ impl TramReceiver {
         reached.window.on_progress(first_missing, level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
-        // A large window need not be told of in small steps.
-        let step = (reached.window.ack_window() / 2).max(reached.window.size() as u64 / 4);
-        let told = reached.told_allowed;
+        let (told, step) = (reached.told_allowed, reached.window.step());
         if self.allowed() > told + step {
             self.ack_due = true;
         }
