@@ -20,12 +20,13 @@ use crate::ends::Carrier;
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
 
-/// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it: what is due or comes within it is handled together, so that nobody wakes up for each packet. It is
-/// what pacing of TCP in Linux takes.
+/// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it. What
+/// is due or comes within it is handled together, so that nobody wakes up for each packet. It is what pacing of TCP in
+/// Linux takes.
 pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 
-/// How long packets may wait that come to a receiver over TRAM. With a window that closes only at losses this costs no
-/// throughput; where many receivers share a host, to wake up less often is most of what they can save.
+/// How long packets may wait that come to a receiver over TRAM. Acknowledgements are late by as much, which large windows
+/// bear (`lossless_multiple`); where many receivers share a host they spent a quarter of their time on waking up.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
 /// The settings of every end.

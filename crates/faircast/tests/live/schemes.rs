@@ -2,7 +2,9 @@
 
 use std::net::UdpSocket;
 
-use faircast::{ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, SCHEMES};
+use faircast::{
+    ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, SCHEMES, SchemeMismatch,
+};
 use faircast_base::Seq;
 use faircast_proto::catalog;
 use faircast_proto::pgm::negotiation::SchemeAnnouncement;
@@ -46,23 +48,27 @@ async fn a_receiver_without_a_scheme_follows_and_one_with_the_right_one_agrees()
 #[tokio::test]
 async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
     for (speaks, other) in pairs() {
-        let (from, group) = (tempdir().unwrap(), group(50));
-        let file = put(from.path(), "file", &noise(300_000, 50));
-        let folders = [tempdir().unwrap(), tempdir().unwrap()];
-        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
-        let mut one = start(0).name("one").receive().unwrap();
-        let mut two = start(1).name("two").scheme(other).receive().unwrap();
-        let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
-        let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
-        assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
-        let failed = last.members.iter().find(|member| member.name == "two").unwrap();
-        assert_eq!(failed.state, MemberState::Failed);
-        assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
-        whole(&mut one).await;
-        let want = catalog::mismatch(speaks, other);
-        assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
-        assert!(!folders[1].path().join("file").exists());
+        one_insists((speaks, other), 50, catalog::mismatch(speaks, other)).await;
     }
+}
+
+/// Of two receivers of a sender that speaks the first of these one insists on the other: it says `want`.
+pub(crate) async fn one_insists((speaks, other): (&str, &str), number: u8, want: SchemeMismatch) {
+    let (from, group) = (tempdir().unwrap(), group(number));
+    let file = put(from.path(), "file", &noise(300_000, 50));
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
+    let mut one = start(0).name("one").receive().unwrap();
+    let mut two = start(1).name("two").scheme(other).receive().unwrap();
+    let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
+    let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
+    assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
+    let failed = last.members.iter().find(|member| member.name == "two").unwrap();
+    assert_eq!(failed.state, MemberState::Failed);
+    assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
+    whole(&mut one).await;
+    assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
+    assert!(!folders[1].path().join("file").exists());
 }
 
 #[tokio::test]

@@ -337,22 +337,8 @@ async fn who_insists_on_another_controller_of_the_tree_says_so_and_holds_up_nobo
     for (speaks, other) in
         [("tram-pgmcc", "tram"), ("tram", "tram-tfmcc"), (STEERED[2], STEERED[0])]
     {
-        let (from, group) = (tempdir().unwrap(), group(74));
-        let file = put(from.path(), "file", &noise(300_000, 74));
-        let folders = [tempdir().unwrap(), tempdir().unwrap()];
-        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
-        let mut one = start(0).name("one").receive().unwrap();
-        let mut two = start(1).name("two").scheme(other).receive().unwrap();
-        let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
-        let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
-        assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
-        let failed = last.members.iter().find(|member| member.name == "two").unwrap();
-        assert_eq!(failed.state, MemberState::Failed);
-        assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
-        whole(&mut one).await;
         let want = faircast_proto::catalog::tree_mismatch(speaks, other);
-        assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
-        assert!(!folders[1].path().join("file").exists());
+        crate::schemes::one_insists((speaks, other), 74, want).await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! A repair head: it takes members, keeps packets for them, answers their acknowledgements with repairs,
 //! and shows that it is there. The source is one, and so is each receiver that may be.
 
+mod advertising;
 mod pruning;
 mod repairs;
-mod showing;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,9 +21,9 @@ use super::wire::{
 };
 use crate::timers::{Reason, Timers};
 use crate::{Destination, Transmit};
+use advertising::Advertising;
 pub(super) use repairs::Repair;
 use repairs::Repairs;
-use showing::Showing;
 
 /// Most answers that wait to be sent: more requests at once are not answered, and are repeated.
 const ANSWERS_MAX: usize = 256;
@@ -93,7 +93,7 @@ pub(super) struct Head {
     election: Election,
     silent: Vec<u64>,
     resigning: bool,
-    showing: Showing,
+    advertising: Advertising,
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
@@ -119,7 +119,7 @@ impl Head {
             election: Election::new(settings),
             silent: Vec::new(),
             resigning: false,
-            showing: Showing::new(settings),
+            advertising: Advertising::new(settings),
             advertise_interval: settings.advertise_interval,
             hello_interval: settings.hello_interval,
             hellos_missed_max: settings.hellos_missed_max,
@@ -181,13 +181,13 @@ impl Head {
 
     /// It is the source: it shows itself whoever else does, and takes few.
     pub(super) fn be_source(&mut self, settings: &TramSettings) {
-        self.showing.always();
+        self.advertising.always();
         self.members.take_few(settings);
     }
 
     /// Another head has shown itself with this time to live.
     pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
-        self.showing.on_other(ttl, state);
+        self.advertising.on_other(ttl, state);
     }
 
     fn advertise_at(&mut self, at: Time) {
@@ -288,10 +288,10 @@ impl Head {
         };
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
-            self.showing.on_member();
+            self.advertising.on_member();
             if self.timers.is_armed(Timer::Advertise) && self.state() != before {
                 // It takes fewer: or many more would ask until they hear it.
-                self.advertisement_due = Some(self.showing.last());
+                self.advertisement_due = Some(self.advertising.last());
             }
         }
         self.answer(
@@ -378,7 +378,7 @@ impl Head {
             self.timers.arm(Timer::Hello, now + self.hello_interval);
         }
         if self.timers.take_due(Timer::Advertise, now) {
-            let (ring, again) = self.showing.next(self.state(), self.advertise_interval);
+            let (ring, again) = self.advertising.next(self.state(), self.advertise_interval);
             self.advertisement_due = ring;
             if self.advertise_interval > Duration::ZERO {
                 self.timers.arm(Timer::Advertise, now + again);

@@ -1,10 +1,10 @@
 //! A receiver's way to a head: solicitation in expanding rings, binding, a better head, and the loss of the one
 //! that it has.
 
+mod backoff;
 mod bound;
 mod candidates;
 mod given;
-mod hesitation;
 mod round_trips;
 
 use faircast_base::{Duration, NodeId, Time};
@@ -13,11 +13,11 @@ use super::GivenHead;
 use super::settings::{Distance, Formation, LateJoin, TramSettings};
 use super::wire::Advertisement;
 use crate::timers::{Reason, Timers};
+use backoff::Backoff;
 pub(super) use bound::Bound;
 use bound::Silence;
 use candidates::{Candidate, Candidates};
 use given::Given;
-use hesitation::Hesitation;
 use round_trips::RoundTrips;
 
 /// How many intervals of advertisements are listened to before a head is chosen, and the longest that such
@@ -122,7 +122,7 @@ pub(super) struct Parent {
     candidates: Candidates,
     /// Round trips to them, where it goes by these.
     round_trips: Option<RoundTrips>,
-    hesitation: Hesitation,
+    backoff: Backoff,
     /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
@@ -159,7 +159,7 @@ impl Parent {
             candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
                 .then(|| RoundTrips::new(settings.solicit_interval)),
-            hesitation: Hesitation::new(settings),
+            backoff: Backoff::new(settings),
             root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
@@ -226,7 +226,7 @@ impl Parent {
 
     fn begin_round(&mut self, now: Time) {
         let rounds = if let Search::Seeking { rounds } = self.search { rounds } else { 0 };
-        let most = if self.hesitation.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
+        let most = if self.backoff.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
         let listens = self.advertise_interval.filter(|_| rounds < most);
         if listens.is_none() {
             self.due = Some(Step::Solicit { ttl: self.ring, name: 0 });
@@ -257,7 +257,7 @@ impl Parent {
         if self.candidates.hear(now, (node, id, distance), advertisement, seeker) {
             self.consider_better(now, seeker);
         } else if was_candidate && matches!(self.search, Search::Seeking { .. }) {
-            self.hesitation.on_taken();
+            self.backoff.on_taken();
         }
     }
 
@@ -308,7 +308,7 @@ impl Parent {
     /// Whether no candidate could be better than the best one, however long it listened; with the timers of the paper it
     /// listens in any case.
     fn is_nearest(&self, seeker: Seeker) -> bool {
-        let is_known = self.hesitation.hesitates() && self.round_trips.is_none();
+        let is_known = self.backoff.backs_off() && self.round_trips.is_none();
         let best = self.best(seeker).filter(|_| is_known);
         best.is_some_and(|it| {
             it.distance <= self.nearest && it.is_eager && !it.unanswered && !it.lacks(seeker)
@@ -319,7 +319,7 @@ impl Parent {
     fn wait(&mut self, listened: bool, seeker: Seeker) -> Option<Duration> {
         let interval = self.advertise_interval.filter(|_| listened && !seeker.waits)?;
         self.best(seeker)?;
-        self.hesitation.wait(interval, seeker)
+        self.backoff.wait(interval, seeker)
     }
 
     /// Takes the best candidate; `false` where there is none.
@@ -395,7 +395,7 @@ impl Parent {
                 let bound = Bound { node: from, distance, level, round_trip, heard_at, missed };
                 let before = self.bound.replace(bound).map(|before| before.node);
                 (self.search, self.due) = (Search::Idle, None);
-                self.hesitation.on_accepted();
+                self.backoff.on_accepted();
                 self.timers.disarm(Timer::Round);
                 self.timers.arm(Timer::Silence, now + self.silence);
                 News::Joined { before }
@@ -408,7 +408,7 @@ impl Parent {
     pub(super) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> News {
         match (self.search, self.bound) {
             (Search::Binding { head, .. }, _) if head.node == from => {
-                self.hesitation.on_taken();
+                self.backoff.on_taken();
                 self.choose_or_stay(now, seeker);
                 News::Nothing
             }

@@ -132,18 +132,6 @@ impl Machine for Liar {
         self.honest.handle_datagram(cx, datagram);
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.honest.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.honest.handle_close(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.honest.poll_membership()
-    }
-
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((transmit, packet)) = self.extra.take() {
             buf.extend_from_slice(&packet);
@@ -158,11 +146,5 @@ impl Machine for Liar {
         }
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.honest.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.honest.next_timeout()
-    }
+    forwards!(honest);
 }

@@ -75,27 +75,9 @@ impl Machine for Heard {
         self.machine.handle_datagram(cx, datagram);
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.machine.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.machine.handle_close(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.machine.poll_membership()
-    }
-
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.machine.poll_transmit(cx, buf)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.machine.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.machine.next_timeout()
-    }
+    forwards!(machine);
 }

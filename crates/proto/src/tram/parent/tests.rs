@@ -46,7 +46,7 @@ fn after_three_rounds_the_nearest_head_is_asked() {
         assert_eq!(parent.poll(), None);
     }
     parent.on_timeout(at(6000), HEAD);
-    assert_eq!(parent.poll(), None, "it hesitates");
+    assert_eq!(parent.poll(), None, "it backs off");
     assert!(parent.next_timeout() <= Some(at(9000)));
     parent.on_timeout(at(9000), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 3 }));
@@ -61,7 +61,7 @@ fn a_head_than_which_none_can_be_nearer_is_asked_after_one_round() {
     parent.on_session(at(0), ms(2000));
     heard(&mut parent, 10, 1, 2, 1);
     parent.on_timeout(at(2000), HEAD);
-    assert_eq!(parent.poll(), None, "it hesitates");
+    assert_eq!(parent.poll(), None, "it backs off");
     parent.on_timeout(at(5000), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 2 }));
 }
@@ -286,7 +286,7 @@ fn who_waits_for_its_lan_asks_nobody_else() {
         parent.on_timeout(at(500 * round), waiting);
         assert!(!matches!(parent.poll(), Some(Step::Bind { .. })));
     }
-    for _ in ["it chooses", "it has hesitated"] {
+    for _ in ["it chooses", "it has backed off"] {
         parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
@@ -338,7 +338,7 @@ fn where_multicast_has_no_scope_the_head_of_the_shortest_round_trip_is_asked() {
     heard(&mut parent, 3001, 4, 2, 1);
     assert_eq!(probed(&mut parent), [4]);
     answers(&mut parent, 3000, 4, 1);
-    for _ in ["it chooses", "it has hesitated"] {
+    for _ in ["it chooses", "it has backed off"] {
         parent.on_timeout(parent.timers.next().unwrap(), HEAD);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(4), distance: 32 }));

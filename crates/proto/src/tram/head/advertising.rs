@@ -1,4 +1,4 @@
-//! Rings in which a head shows itself: their reach, their times, and when it leaves that to others.
+//! Advertisements of a head: the rings that they reach, their times, and when a head leaves them to others.
 //!
 //! In a crowd nearly everybody is a head with room. Did all of them show themselves to all, again and again, their
 //! advertisements would be more than the data. So a head speaks in rings that grow and begin anew, twice as seldom each
@@ -18,7 +18,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// The rings of a head.
 #[derive(Debug)]
-pub(super) struct Showing {
+pub(super) struct Advertising {
     /// The time to live of the next advertisement, and of the last.
     ring: u8,
     last: u8,
@@ -32,7 +32,7 @@ pub(super) struct Showing {
     in_vain: u32,
 }
 
-impl Showing {
+impl Advertising {
     pub(super) fn new(settings: &TramSettings) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         let step = ttl(settings.advertise_step);
@@ -101,44 +101,44 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(500);
 
-    fn rings(showing: &mut Showing, times: usize) -> Vec<(Option<u8>, u64)> {
-        let next = |_| showing.next(HeadState::Accepting, INTERVAL);
+    fn rings(advertising: &mut Advertising, times: usize) -> Vec<(Option<u8>, u64)> {
+        let next = |_| advertising.next(HeadState::Accepting, INTERVAL);
         let seconds = |(ring, again): (Option<u8>, Duration)| (ring, again.as_nanos() / 1_000_000);
         (0..times).map(next).map(seconds).collect()
     }
 
     #[test]
     fn to_whom_nobody_comes_shows_itself_less_and_less_often_in_rings_that_begin_anew() {
-        let mut showing = Showing::new(&TramSettings { ttl: 5, ..TramSettings::default() });
+        let mut advertising = Advertising::new(&TramSettings { ttl: 5, ..TramSettings::default() });
         let first = [(Some(2), 500), (Some(4), 1000), (Some(5), 2000), (Some(2), 4000)];
-        assert_eq!(rings(&mut showing, 4), first);
-        showing.on_member();
-        assert_eq!(rings(&mut showing, 1), [(Some(4), 500)]);
-        let last = rings(&mut showing, 300).pop();
+        assert_eq!(rings(&mut advertising, 4), first);
+        advertising.on_member();
+        assert_eq!(rings(&mut advertising, 1), [(Some(4), 500)]);
+        let last = rings(&mut advertising, 300).pop();
         assert_eq!(last.map(|last| last.1), Some(60_000));
     }
 
     #[test]
     fn where_others_have_room_as_near_it_is_silent_and_so_is_one_without_room() {
-        let mut showing = Showing::new(&TramSettings::default());
-        let hear = |showing: &mut Showing, ttl, state| {
-            (0..OTHERS_ENOUGH).for_each(|_| showing.on_other(ttl, state));
+        let mut advertising = Advertising::new(&TramSettings::default());
+        let hear = |advertising: &mut Advertising, ttl, state| {
+            (0..OTHERS_ENOUGH).for_each(|_| advertising.on_other(ttl, state));
         };
-        hear(&mut showing, 2, HeadState::AcceptingHeads);
-        assert_eq!(rings(&mut showing, 2), [(None, 500), (Some(2), 1000)]);
+        hear(&mut advertising, 2, HeadState::AcceptingHeads);
+        assert_eq!(rings(&mut advertising, 2), [(None, 500), (Some(2), 1000)]);
         // Of those who are further away than it reaches, or full, nobody is helped.
-        hear(&mut showing, 6, HeadState::Accepting);
-        hear(&mut showing, 4, HeadState::NotAccepting);
-        assert_eq!(rings(&mut showing, 1)[0].0, Some(4));
-        assert_eq!(showing.next(HeadState::NotAccepting, INTERVAL).0, None);
+        hear(&mut advertising, 6, HeadState::Accepting);
+        hear(&mut advertising, 4, HeadState::NotAccepting);
+        assert_eq!(rings(&mut advertising, 1)[0].0, Some(4));
+        assert_eq!(advertising.next(HeadState::NotAccepting, INTERVAL).0, None);
     }
 
     #[test]
     fn the_source_shows_itself_always() {
-        let mut showing = Showing::new(&TramSettings { ttl: 5, ..TramSettings::default() });
-        showing.always();
-        (0..OTHERS_ENOUGH).for_each(|_| showing.on_other(2, HeadState::Accepting));
+        let mut advertising = Advertising::new(&TramSettings { ttl: 5, ..TramSettings::default() });
+        advertising.always();
+        (0..OTHERS_ENOUGH).for_each(|_| advertising.on_other(2, HeadState::Accepting));
         let all = [(Some(2), 500), (Some(4), 500), (Some(5), 500), (Some(5), 500)];
-        assert_eq!(rings(&mut showing, 4), all);
+        assert_eq!(rings(&mut advertising, 4), all);
     }
 }

@@ -1,4 +1,4 @@
-//! A receiver's hesitation before it asks a head: of a crowd that hears the same head only some are to ask it.
+//! A receiver's random back-off before it asks a head: of a crowd that hears the same head only some are to ask it.
 
 use faircast_base::{Duration, math};
 
@@ -13,9 +13,9 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a receiver remembers of it.
 #[derive(Debug)]
-pub(super) struct Hesitation {
+pub(super) struct Backoff {
     /// Where heads advertise at all times nobody has to hurry.
-    hesitates: bool,
+    backs_off: bool,
     /// It repairs for others always: these are to have heads before others choose theirs.
     is_eager: bool,
     /// It has waited, and is to choose now.
@@ -25,20 +25,20 @@ pub(super) struct Hesitation {
     crowded: bool,
 }
 
-impl Hesitation {
+impl Backoff {
     pub(super) fn new(settings: &TramSettings) -> Self {
-        let hesitates = settings.formation == Formation::Advertise;
+        let backs_off = settings.formation == Formation::Advertise;
         let is_eager = settings.head == HeadRole::Eager;
-        Self { hesitates, is_eager, waited: false, waits: 0, crowded: false }
+        Self { backs_off, is_eager, waited: false, waits: 0, crowded: false }
     }
 
-    pub(super) fn hesitates(&self) -> bool {
-        self.hesitates
+    pub(super) fn backs_off(&self) -> bool {
+        self.backs_off
     }
 
     /// Whether others want places too.
     pub(super) fn is_crowded(&self) -> bool {
-        self.hesitates && self.crowded
+        self.backs_off && self.crowded
     }
 
     /// Others have taken the place that it wanted.
@@ -54,7 +54,7 @@ impl Hesitation {
     /// for a short time and most for a long one, as with the reports of large groups (src: RFC 4654 s2.5.1), so that
     /// however many there are, the first requests are few. Eager ones are the first, within half an interval.
     pub(super) fn wait(&mut self, interval: Duration, seeker: Seeker) -> Option<Duration> {
-        self.waited = self.hesitates && !self.waited;
+        self.waited = self.backs_off && !self.waited;
         if !self.waited {
             return None;
         }
@@ -75,18 +75,18 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(500);
 
-    fn hesitation(head: HeadRole, formation: Formation) -> Hesitation {
-        Hesitation::new(&TramSettings { head, formation, ..TramSettings::default() })
+    fn backoff(head: HeadRole, formation: Formation) -> Backoff {
+        Backoff::new(&TramSettings { head, formation, ..TramSettings::default() })
     }
 
     /// How long each of a crowd waits.
     fn waits(head: HeadRole) -> std::vec::Vec<Duration> {
         let wait = |id: u64| {
-            let mut hesitation = hesitation(head, Formation::Advertise);
+            let mut backoff = backoff(head, Formation::Advertise);
             let place = (0, id.wrapping_mul(0xd134_2543_de82_ef95));
             let seeker = Seeker { place, ..Seeker::default() };
-            let wait = hesitation.wait(INTERVAL, seeker);
-            assert_eq!(hesitation.wait(INTERVAL, seeker), None, "it has waited");
+            let wait = backoff.wait(INTERVAL, seeker);
+            assert_eq!(backoff.wait(INTERVAL, seeker), None, "it has waited");
             wait.unwrap()
         };
         (0..100_000).map(wait).collect()
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn where_heads_answer_only_nobody_waits() {
-        let mut hesitation = hesitation(HeadRole::Reluctant, Formation::Both);
-        assert_eq!(hesitation.wait(INTERVAL, Seeker::default()), None);
-        hesitation.on_taken();
-        assert!(!hesitation.is_crowded());
+        let mut backoff = backoff(HeadRole::Reluctant, Formation::Both);
+        assert_eq!(backoff.wait(INTERVAL, Seeker::default()), None);
+        backoff.on_taken();
+        assert!(!backoff.is_crowded());
     }
 }
