@@ -142,6 +142,10 @@ impl Wrapper {
 }
 
 impl Envelope for Wrapper {
+    fn authenticates(&self) -> bool {
+        self.seal.is_some()
+    }
+
     fn overhead(&self) -> usize {
         overhead(self.seal.is_some())
     }

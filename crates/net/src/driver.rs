@@ -353,7 +353,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return;
         }
         let mut envelope = live.envelope.take();
-        let authenticated = envelope.is_some();
+        let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
         let plain = match &mut envelope {
             Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),

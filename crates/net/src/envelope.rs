@@ -9,6 +9,10 @@ use faircast_base::Time;
 /// Packets of one length must have one length when sealed, so that they can leave in one system
 /// call.
 pub trait Envelope: Send {
+    /// Whether what it opens is known to be what was sealed: then protocols need not compute checksums.
+    /// An envelope that may leave datagrams as they come does not authenticate.
+    fn authenticates(&self) -> bool;
+
     /// How many bytes longer a sealed packet is, the same for all.
     fn overhead(&self) -> usize;
 
@@ -16,8 +20,7 @@ pub trait Envelope: Send {
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
     /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not
-    /// fresh. What it opens to is what was sealed, so that protocols need not compute its checksum; whoever
-    /// sealed it is not to be trusted.
+    /// fresh. Whoever sealed it is not to be trusted.
     fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
     -> Option<&'a [u8]>;
 }

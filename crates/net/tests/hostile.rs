@@ -240,6 +240,10 @@ fn a_fixed_book_lets_nobody_else_in() {
 struct Mask;
 
 impl Envelope for Mask {
+    fn authenticates(&self) -> bool {
+        false
+    }
+
     fn overhead(&self) -> usize {
         1
     }

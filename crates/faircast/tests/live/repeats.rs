@@ -1,6 +1,7 @@
 //! Sessions of one object: senders that die and are started again, that send the same at one time,
 //! and somebody who repeats what was said.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use faircast::Bitrate;
+use faircast_proto::pgm::wire::{Body, Encoder, Header, OptionType, Packet, Tsi};
 use tempfile::tempdir;
 
 use super::*;
@@ -177,4 +179,54 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     succeeds(&mut sender).await;
     assert_eq!(std::fs::read(folders[1].path().join("file")).unwrap(), bytes);
     repeater.end();
+}
+
+/// What a receiver of this name says to join the session that a group speaks of (docs/transfer.md).
+fn join(spoken: &Packet<'_>, name: &str) -> Vec<u8> {
+    let Header { gsi, source_port: port, .. } = spoken.header;
+    let header = Header::upstream(Tsi { gsi, port }, spoken.header.destination_port);
+    let mut packet = Vec::new();
+    let mut encoder = Encoder::new(&mut packet, &header, &Body::Spmr);
+    // Joined, and wants an answer; number 1 of the member 1 that reports as 1, and no bytes.
+    let (number, one, none) = (1u32.to_be_bytes(), 1u64.to_be_bytes(), [0; 8]);
+    let lengths = [name.len() as u8];
+    let parts =
+        [&[1, 0x80, 0, 0], &number[..], &one, &none, &number, &lengths, name.as_bytes(), &[0]];
+    encoder.raw_option(OptionType::MEMBER, 0, &parts.concat());
+    encoder.finish();
+    packet
+}
+
+#[tokio::test]
+async fn damaged_packets_invent_no_receivers_where_nothing_is_sealed() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(14));
+    let file = put(from.path(), "file", &noise(100_000, 14));
+    let hears = hearing(&group);
+    let sender = Sender::builder(to(&group)).wait_for(2).send(&[&file]).unwrap();
+    let mut buffer = [0; 2048];
+    let hear = async {
+        loop {
+            match hears.recv_from(&mut buffer) {
+                Ok(heard) => return heard,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let (len, sends) = soon(hear).await;
+    let whole = join(&Packet::decode(&buffer[..len], 0).unwrap(), "invented");
+    let says = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for bit in 0..8 * whole.len() {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        says.send_to(&damaged, sends).unwrap();
+    }
+    // As it was made it does join, so that it is for the damage that the others do not.
+    says.send_to(&whole, sends).unwrap();
+    let _receiver = Receiver::builder(at(&group), into.path()).name("real").receive().unwrap();
+    let mut status = sender.status();
+    let begun = |status: &SendStatus| status.members.iter().any(|member| member.name == "real");
+    let status = soon(status.wait_for(begun)).await.unwrap().clone();
+    let names: BTreeSet<&str> = status.members.iter().map(|member| &*member.name).collect();
+    assert_eq!((status.members.len(), names), (2, BTreeSet::from(["invented", "real"])));
+    sender.abort();
 }
