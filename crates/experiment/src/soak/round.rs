@@ -396,7 +396,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Who can keep nothing must have said so.
+    /// Who can keep nothing must have said so. How much there is to keep may not have come before the
+    /// transfer was over: nobody waits for who has no room.
     fn check_refusals(&mut self) {
         for (fault, who, words) in [
             (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
@@ -407,11 +408,23 @@ impl<'a> Round<'a> {
             }
             if self.programs[&who].said().contains(words) {
                 self.verdict.refusals += 1;
+            } else if who == Who::FullDisk && !self.has_begun(who) {
+                let note = format!("{} never heard how much there is to receive", who.name());
+                self.verdict.notes.push(note);
             } else {
                 let problem = format!("{} did not say what is wrong with its folder", who.name());
                 self.verdict.problems.push(problem);
             }
         }
+    }
+
+    /// Whether a sender says that this receiver has come further than to join.
+    fn has_begun(&self, who: Who) -> bool {
+        let further = |said: &str| {
+            let mut events = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+            events.any(|event| event["name"] == who.name() && event["state"] != "joined")
+        };
+        self.programs.values().any(|program| further(&program.said()))
     }
 
     /// Waits for a program to end; kills it where it does not.
