@@ -408,7 +408,7 @@ impl<'a> Round<'a> {
             }
             if self.programs[&who].said().contains(words) {
                 self.verdict.refusals += 1;
-            } else if who == Who::FullDisk && !self.has_begun(who) {
+            } else if who == Who::FullDisk && !self.is_beyond_joining(who) {
                 let note = format!("{} never heard how much there is to receive", who.name());
                 self.verdict.notes.push(note);
             } else {
@@ -419,7 +419,7 @@ impl<'a> Round<'a> {
     }
 
     /// Whether a sender says that this receiver has come further than to join.
-    fn has_begun(&self, who: Who) -> bool {
+    fn is_beyond_joining(&self, who: Who) -> bool {
         let further = |said: &str| {
             let mut events = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
             events.any(|event| event["name"] == who.name() && event["state"] != "joined")
