@@ -54,6 +54,12 @@ pub(super) struct RateControl {
     proven: f64,
     /// Up to where slow start goes.
     ceiling: f64,
+    /// Where slow start has come to at its ceiling, while the window has been open since: the average lags behind.
+    risen: f64,
+    /// Packets that members allow beyond what all have, and more than which they allow only where nothing has been
+    /// lost for long: (M + 1) W_a, since what is acknowledged may be a window behind.
+    allowed: f64,
+    largest: f64,
     /// What slow start may reach by what members have acknowledged; `None` where it does not ask.
     probe: Option<Probe>,
     pace: Pace,
@@ -93,6 +99,11 @@ struct Probe {
 /// path does not. The values are those by which startup of BBR finds that the pipe is full.
 const GROWTH_MIN: f64 = 1.25;
 const CLOSED_MAX: u32 = 3;
+/// How far beyond the average the rate rises while windows are larger than M allows. Where nothing is lost an average
+/// over seconds and a seventh more takes ten seconds to double.
+const LOSSLESS_GROWTH: f64 = 1.5;
+/// Acknowledgements are measured over so long at least: hosts gather what they send, so that some come at one moment.
+const HEARD_MIN: Duration = Duration::from_millis(10);
 
 impl Probe {
     fn on_sent(&mut self, len: u32, ack_window: f64) {
@@ -130,7 +141,7 @@ impl Probe {
             return;
         };
         *sum += bytes;
-        if *sum >= self.enough && now > *since {
+        if *sum >= self.enough && now.since(*since) >= HEARD_MIN {
             let heard = *sum as f64 / now.since(*since).as_secs_f64();
             (self.heard, self.best) = (Some(heard), self.best.max(heard));
             (*since, *sum) = (now, 0);
@@ -172,6 +183,9 @@ impl RateControl {
             proven: 0.0,
             restarts: settings.restart,
             ceiling: rate_max,
+            risen: 0.0,
+            allowed: 0.0,
+            largest: f64::from(settings.window_multiple + 1) * ack_window,
             probe: settings.slow_start_acknowledged.then(Probe::default),
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
@@ -242,6 +256,9 @@ impl RateControl {
             if self.rate >= self.ceiling {
                 self.rate = self.ceiling;
                 self.slow_start = false;
+                if self.ceiling < self.rate_max {
+                    self.risen = self.ceiling;
+                }
             }
         }
     }
@@ -296,12 +313,18 @@ impl RateControl {
             return;
         }
         let average = self.average(now);
+        if !open {
+            self.risen = 0.0;
+        }
         self.rate = match self.rule {
             _ if !(open && wider) => average,
+            RateRule::Average if self.allowed > self.largest => {
+                (self.rate + self.step).min(LOSSLESS_GROWTH * average).max(average + self.step)
+            }
             RateRule::Average => average + self.step,
             RateRule::Current => self.rate + self.step,
         };
-        self.rate = self.rate.min(self.rate_max);
+        self.rate = self.rate.max(self.risen).min(self.rate_max);
         self.step = (self.increase * average).min(self.step_max).max(self.step_min);
         if window >= self.ack_window {
             self.proven = self.proven.max(average);
@@ -323,6 +346,7 @@ impl RateControl {
     /// to try: what has been achieved is where steady state, and repairs, go on from. That is what members have
     /// acknowledged lately, where it is known: a rate that has grown all the time is far above its average.
     fn end_slow_start(&mut self, now: Time) {
+        self.risen = 0.0;
         if core::mem::take(&mut self.slow_start) {
             let heard = self.probe.as_ref().and_then(|probe| probe.heard).unwrap_or(0.0);
             self.rate = self.average(now).max(heard).min(self.rate_max);
@@ -387,6 +411,7 @@ impl Controller for RateControl {
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
         let Progress { bytes, congested, allowed, flight } = progress;
         self.on_acknowledged(cx.now, bytes);
+        self.allowed = allowed as f64;
         let window_milli = allowed.saturating_mul(1000);
         if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
             cx.emit(Event::Window { window_milli, flight });

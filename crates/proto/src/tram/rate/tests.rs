@@ -186,3 +186,47 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
     }
     assert_eq!(control.below_min_since(later + Duration::from_secs(10)), Some(later));
 }
+
+#[test]
+fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
+    let mut control = control(|_| ());
+    let mut now = send(&mut control, at(0), 128, 600);
+    control.end_slow_start(now);
+    let proven = control.proven;
+    // For want of a window it falls to almost nothing.
+    now = send(&mut control, now, 0, 300);
+    assert!(control.rate < proven / 4.0);
+    control.closed = true;
+    control.on_opened(now);
+    assert!(control.slow_start, "half of {proven} is tried, not {}", control.rate);
+    while control.slow_start {
+        now = send(&mut control, now, 128, 1);
+    }
+    for _ in 0..5 * 64 {
+        now = send(&mut control, now, 128, 1);
+        assert!(!control.slow_start && control.rate >= proven / 2.0, "{}", control.rate);
+    }
+    // A window that closes shows that the path has become worse.
+    control.on_new_sent(now, -1, P);
+    control.on_opened(now);
+    assert!(control.rate < proven);
+}
+
+#[test]
+fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
+    let grown = |allowed: f64| {
+        let mut control = control(|settings| settings.rate_max = kbit(1_000_000));
+        let mut now = send(&mut control, at(0), 128, 640);
+        control.end_slow_start(now);
+        let before = control.rate;
+        control.allowed = allowed;
+        for _ in 0..10 {
+            now = send(&mut control, now, 256, 64);
+            assert!(control.rate <= LOSSLESS_GROWTH * control.average(now) + 1.0);
+        }
+        control.rate / before
+    };
+    // M is 5 and W_a 64.
+    let (paper, beyond) = (grown(384.0), grown(385.0));
+    assert!(beyond > 1.2 * paper, "{beyond} instead of {paper}");
+}
