@@ -57,9 +57,9 @@ pub(super) struct RateControl {
     /// Where slow start has come to at its ceiling, while the window has been open since: the average lags behind.
     risen: f64,
     /// Packets that members allow beyond what all have, and more than which they allow only where nothing has been
-    /// lost for long: (M + 1) W_a, since what is acknowledged may be a window behind.
-    allowed: f64,
-    largest: f64,
+    /// lost for long: half way to the largest window, since what deep trees acknowledge is some W_a behind.
+    allowed: u64,
+    largest: u64,
     /// What slow start may reach by what members have acknowledged; `None` where it does not ask.
     probe: Option<Probe>,
     pace: Pace,
@@ -157,6 +157,7 @@ impl RateControl {
         let step_min = bytes(settings.rate_increment);
         let ack_window = f64::from(settings.ack_window);
         let rate = (rate_min + bytes(settings.rate_initial)).min(rate_max);
+        let of_paper = u64::from(settings.window_multiple) * u64::from(settings.ack_window);
         Self {
             slow_start: true,
             rate,
@@ -184,8 +185,11 @@ impl RateControl {
             restarts: settings.restart,
             ceiling: rate_max,
             risen: 0.0,
-            allowed: 0.0,
-            largest: f64::from(settings.window_multiple + 1) * ack_window,
+            allowed: 0,
+            largest: match settings.window_max(settings.ack_window.into()) {
+                max if max > of_paper => u64::midpoint(of_paper, max),
+                _ => u64::MAX,
+            },
             probe: settings.slow_start_acknowledged.then(Probe::default),
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
@@ -411,7 +415,7 @@ impl Controller for RateControl {
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
         let Progress { bytes, congested, allowed, flight } = progress;
         self.on_acknowledged(cx.now, bytes);
-        self.allowed = allowed as f64;
+        self.allowed = allowed;
         let window_milli = allowed.saturating_mul(1000);
         if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
             cx.emit(Event::Window { window_milli, flight });

@@ -214,8 +214,12 @@ fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
 
 #[test]
 fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
-    let grown = |allowed: f64| {
-        let mut control = control(|settings| settings.rate_max = kbit(1_000_000));
+    let grown = |allowed: u64, lossless_multiple: u32| {
+        let mut control = control(|settings| {
+            settings.rate_max = kbit(1_000_000);
+            settings.lossless_multiple = lossless_multiple;
+            settings.cache_packets = 4096;
+        });
         let mut now = send(&mut control, at(0), 128, 640);
         control.end_slow_start(now);
         let before = control.rate;
@@ -226,7 +230,8 @@ fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
         }
         control.rate / before
     };
-    // M is 5 and W_a 64.
-    let (paper, beyond) = (grown(384.0), grown(385.0));
+    // M is 5 and W_a 64, and the largest window 960 packets.
+    let [paper, beyond, never] = [(640, 15), (641, 15), (2000, 0)].map(|(a, b)| grown(a, b));
     assert!(beyond > 1.2 * paper, "{beyond} instead of {paper}");
+    assert_eq!(never, paper);
 }
