@@ -4,6 +4,8 @@
 //! these and from nothing else, whether the run was simulated, emulated or real. The enums are
 //! exhaustive on purpose: a new kind does not compile until the trace schema knows it.
 
+use core::fmt;
+
 use crate::{FlowId, NodeId};
 
 /// One thing that happened. The driver adds when, and to which flow's endpoint, link or node.
@@ -92,6 +94,15 @@ pub enum Event {
         node: Option<NodeId>,
         /// The receiver's level in the tree: one more than its head's, the sender's being 1; 0 without a head.
         level: u32,
+    },
+    /// A sender's session has ended, and receivers have not got everything.
+    Incomplete {
+        /// Who; `None` where that is not known.
+        node: Option<NodeId>,
+        /// How many: one, unless only their number is known.
+        receivers: u32,
+        /// How they were lost.
+        reason: Shortfall,
     },
     /// The sender measured a round trip.
     RttSample {
@@ -253,6 +264,33 @@ pub enum SwitchReason {
     Lied,
     /// The old one is no longer slower than others.
     Recovered,
+}
+
+/// How a receiver was lost that has not got everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shortfall {
+    /// It was silent for too long.
+    Silent,
+    /// It left before.
+    Left,
+    /// It was removed for being too slow.
+    Pruned,
+    /// It got the end, but not all before it.
+    Gaps,
+    /// It was below one that was lost.
+    Unnamed,
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "it fell silent",
+            Self::Left => "it left before the end",
+            Self::Pruned => "it was too slow",
+            Self::Gaps => "some of it could not be repaired any more",
+            Self::Unnamed => "it was below one that was lost",
+        })
+    }
 }
 
 /// Why input from the network was refused.

@@ -21,7 +21,9 @@ mod time;
 mod tree;
 
 pub use cx::{Cx, NullTrace, Trace};
-pub use event::{BadInput, CutReason, DropReason, Event, LinkCounters, SwitchReason, TimeoutKind};
+pub use event::{
+    BadInput, CutReason, DropReason, Event, LinkCounters, Shortfall, SwitchReason, TimeoutKind,
+};
 pub use ids::{FlowId, GroupId, LinkId, NodeId};
 pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};
 pub use rng::{Purpose, Rng};

@@ -56,7 +56,7 @@ mod watched_store;
 
 pub use envelope::KeyMismatch;
 pub use error::Error;
-pub use faircast_base::{Bitrate, Bytes, Duration};
+pub use faircast_base::{Bitrate, Bytes, Duration, Shortfall};
 pub use faircast_files::{
     CommandOptions, DeviceOptions, FileHash, FilesError, Links, PIPE_NAME, PipeSupply, Scan,
     ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning,
@@ -76,7 +76,7 @@ pub use status::{
     SendStatus,
 };
 pub use stream::{
-    ByteReceiver, ByteSender, MessageReceiver, MessageSender, StreamReceiverBuilder,
-    StreamSenderBuilder, StreamStatus,
+    ByteReceiver, ByteSender, IncompleteReceiver, MessageReceiver, MessageSender,
+    StreamReceiverBuilder, StreamSenderBuilder, StreamStatus,
 };
 pub use tree::{RepairTree, RepairTreeError, RepairTreeFault};

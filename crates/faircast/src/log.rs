@@ -57,6 +57,10 @@ impl Sink for EventLog {
                 let (node, head) = (node(record), head.map(|head| head.0));
                 debug!(target: "faircast::session", node, head, level, "another repair head");
             }
+            Event::Incomplete { node, receivers, reason } => {
+                let node = node.map(|node| node.0);
+                debug!(target: "faircast::session", node, receivers, ?reason, "not everything arrived");
+            }
             Event::Cut { reason, window_milli } => {
                 debug!(target: "faircast::control", ?reason, window_milli, "it goes slower");
             }

@@ -124,6 +124,10 @@ impl Sink for LiveTrace {
             Event::RepairHead { node, level } => {
                 Event::RepairHead { node: node.map(|node| nodes.number(node)), level }
             }
+            Event::Incomplete { node, receivers, reason } => {
+                let node = node.map(|node| nodes.number(node));
+                Event::Incomplete { node, receivers, reason }
+            }
             Event::RttSample { node, rtt_ns } => {
                 Event::RttSample { node: nodes.number(node), rtt_ns }
             }

@@ -30,5 +30,7 @@ pub mod transport;
 #[cfg(test)]
 mod world;
 
-pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Parsed, Transmit};
+pub use machine::{
+    AppEvent, Datagram, Destination, Machine, Membership, Parsed, ShortReceiver, Transmit,
+};
 pub use ranges::RangeSet;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::OnceCell;
 
-use faircast_base::{Cx, GroupId, NodeId, Time};
+use faircast_base::{Cx, GroupId, NodeId, Shortfall, Time};
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,13 @@ pub enum AppEvent {
     Completed,
     /// The other side is gone.
     Gone,
+    /// A sender's session ends, and receivers have not got everything. Where nobody is meant nothing is said.
+    Incomplete {
+        /// Those who are known.
+        named: Vec<ShortReceiver>,
+        /// How many more there may be, of whom nothing is known.
+        unnamed: u64,
+    },
     /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
     /// that node like any other, since anybody can say this in its name. Said once for each node.
     OtherScheme {
@@ -139,6 +146,19 @@ pub enum AppEvent {
         /// The name of the receiver's.
         receiver: String,
     },
+}
+
+/// A receiver that has not got everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortReceiver {
+    /// Its number in the session.
+    pub id: u64,
+    /// Where it is; `None` where that is not known.
+    pub node: Option<NodeId>,
+    /// Whether the sender heard it itself; else others told where it is.
+    pub was_member: bool,
+    /// How it was lost.
+    pub reason: Shortfall,
 }
 
 /// A protocol machine: a sender, a receiver, or both at once. Programs of routers are

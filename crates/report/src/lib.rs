@@ -5,6 +5,7 @@
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
 mod figure;
+mod incomplete;
 mod interval;
 mod judge;
 mod matrix;

@@ -4,9 +4,10 @@ mod slots;
 
 use std::collections::BTreeSet;
 
-use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Time};
+use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Shortfall, Time};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
+use crate::incomplete;
 use crate::rates::Rates;
 use crate::summary::{
     Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
@@ -141,6 +142,7 @@ impl Metrics {
                     .spoken_by(*node)
                     .filter(|_| receiver.other_scheme)
                     .map(ToString::to_string),
+                incomplete: receiver.incomplete.map(|reason| incomplete::key(reason).to_string()),
                 intact: intact.get(i).copied().flatten(),
                 repair_head: receiver.head.map(|node| self.header.node_name(node)),
                 level: receiver.head.map(|_| receiver.level),
@@ -338,6 +340,13 @@ impl Flow {
                 self.rtt_count += 1;
             }
             Event::Completed { .. } => self.sender_completed = Some(record.at),
+            Event::Incomplete { node, receivers, reason } => {
+                let slot = node.and_then(|node| self.slots.find(node));
+                match slot.and_then(|slot| self.receivers.get_mut(slot)) {
+                    Some(receiver) => receiver.incomplete = Some(reason),
+                    None => self.counts.unnamed_receivers += u64::from(receivers),
+                }
+            }
             Event::BadInput { reason } => {
                 self.counts.bad_input += 1;
                 self.counts.mismatched_receivers += u64::from(reason == BadInput::OtherScheme);
@@ -449,6 +458,8 @@ struct Receiver {
     /// New packets that it sent itself, which nobody offers to it.
     own: u64,
     other_scheme: bool,
+    /// Why it lacks something, as the sender said at the end.
+    incomplete: Option<Shortfall>,
     /// The repair head that it has, its level, and how often it got one.
     head: Option<NodeId>,
     level: u32,

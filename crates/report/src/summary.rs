@@ -123,6 +123,9 @@ pub struct FlowSummary {
     /// Receivers of a stream that told the sender that they speak another scheme.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mismatched_receivers: u64,
+    /// Receivers of whom the sender knows at the end only that they may lack something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed_receivers: u64,
     /// The highest loss ratio of its receivers; `None` where no receiver speaks of losses (TCP).
     pub loss_ratio: Option<f64>,
     /// When the last of its receivers had everything, in seconds; `None` where one of them that
@@ -175,6 +178,9 @@ pub struct ReceiverSummary {
     /// That scheme, where `other_scheme` is set and it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaks: Option<String>,
+    /// Why it lacks something, where the sender named it at the end: `silent`, `left`, `pruned` or `gaps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked, or nothing came.
     pub intact: Option<bool>,

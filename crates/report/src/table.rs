@@ -223,7 +223,7 @@ impl Summary {
             let note = format!("({name}: {})", tree.in_words());
             out.push_str(&(wrap(&note, COLUMNS_MAX).join("\n") + "\n"));
         }
-        for note in self.mismatch_notes() {
+        for note in self.mismatch_notes().into_iter().chain(self.incomplete_notes()) {
             out.push_str(&(wrap(&format!("({note})"), COLUMNS_MAX).join("\n") + "\n"));
         }
         if left_out > 0 {

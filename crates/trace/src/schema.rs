@@ -4,8 +4,8 @@
 //! their meaning, because published trace hashes and stored files depend on them.
 
 use faircast_base::{
-    BadInput, CutReason, DropReason, Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason,
-    Time, TimeoutKind,
+    BadInput, CutReason, DropReason, Event, FlowId, LinkCounters, LinkId, NodeId, Shortfall,
+    SwitchReason, Time, TimeoutKind,
 };
 
 use crate::{Record, Subject};
@@ -234,6 +234,9 @@ words! {
         First 1 "first", Slower 2 "slower", Left 3 "left", Silent 4 "silent", Lied 5 "lied",
         Recovered 6 "recovered",
     }
+    Shortfall {
+        Silent 1 "silent", Left 2 "left", Pruned 3 "pruned", Gaps 4 "gaps", Unnamed 5 "unnamed",
+    }
     BadInput {
         Truncated 1 "truncated", Malformed 2 "malformed", Checksum 3 "checksum",
         Foreign 4 "foreign", OutOfWindow 5 "out_of_window", Absurd 6 "absurd",
@@ -341,6 +344,8 @@ events! {
         [flow "packet_flow", bytes "bytes", delay_ns "delay_ns"];
     24 "repair_head" (Event::RepairHead { node, level })
         [node "head", level "level"];
+    25 "incomplete" (Event::Incomplete { node, receivers, reason })
+        [node "member", receivers "receivers", reason "reason"];
 }
 
 /// Appends the record as one JSON object, without a line end.

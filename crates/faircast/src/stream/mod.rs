@@ -5,7 +5,7 @@
 //! needs: it repairs what they ask for as long as it has it, and never waits for one that is slower
 //! than the scheme's slowest. Over TRAM receivers repair for each other, the sender begins with the first of them, goes
 //! as slowly as the slowest, and so loses nothing for who is there; who joins late may also have what is still kept
-//! (`late_join = limited`).
+//! (`late_join = limited`). At its end the sender names those that did not get everything.
 
 mod builder;
 mod bytes;
@@ -14,9 +14,12 @@ mod packets;
 mod receiver;
 mod sender;
 
-use faircast_net::Target;
+use std::net::{IpAddr, SocketAddr};
+
+use faircast_base::Shortfall;
+use faircast_net::{Live, Target};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::tram;
+use faircast_proto::{Machine, ShortReceiver, tram};
 
 use crate::Error;
 use crate::common::Common;
@@ -47,8 +50,47 @@ pub struct StreamStatus {
     /// Who speaks what, where the two ends do not speak the same: at a sender the last of such
     /// receivers, at a receiver why it has ended.
     pub scheme_mismatch: Option<crate::SchemeMismatch>,
+    /// At a sender that has ended over TRAM: receivers that did not get everything, as far as the tree of repair heads
+    /// knows them, of whom there are at most some thousand.
+    pub incomplete: Vec<IncompleteReceiver>,
+    /// How many more there may be, of whom nothing is known.
+    pub unnamed: u64,
     /// Whether it has ended.
     pub ended: bool,
+}
+
+/// A receiver of a stream that did not get everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncompleteReceiver {
+    /// By which it is known for this session.
+    pub id: u64,
+    /// Where it is; `None` where that is not known.
+    pub host: Option<IpAddr>,
+    /// Its port there; `None` where only other receivers heard it.
+    pub port: Option<u16>,
+    /// How it was lost.
+    pub reason: Shortfall,
+}
+
+impl IncompleteReceiver {
+    fn new<M: Machine>(live: &Live<M>, receiver: &ShortReceiver) -> Self {
+        let ShortReceiver { id, node, was_member, reason } = *receiver;
+        let address = node.filter(|_| was_member).and_then(|node| live.address(node));
+        // Others tell no numbers that mean nothing here.
+        let told = node.filter(|node| !was_member && node.0 != 0);
+        let told = told.map(|node| IpAddr::from(node.0.to_be_bytes()));
+        let (host, port) = (address.map(|it| it.ip()).or(told), address.map(|it| it.port()));
+        Self { id, host, port, reason }
+    }
+
+    /// Its address, as far as it is known, or else its id.
+    pub fn label(&self) -> String {
+        match (self.host, self.port) {
+            (Some(host), Some(port)) => SocketAddr::from((host, port)).to_string(),
+            (Some(host), None) => host.to_string(),
+            (None, _) => format!("{:016x}", self.id),
+        }
+    }
 }
 
 /// What carries the stream to `target`, and its settings.

@@ -9,8 +9,8 @@ use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_proto::{AppEvent, catalog, tram};
 use tokio::sync::watch;
 
-use super::StreamStatus;
 use super::packets::Queue;
+use super::{IncompleteReceiver, StreamStatus};
 use crate::Error;
 use crate::common::{Common, add_heads, family, group_to, multicast_to};
 use crate::ends::{Carrier, StreamSending};
@@ -66,6 +66,8 @@ impl StreamSender {
                 session,
                 mismatched: 0,
                 scheme_mismatch: None,
+                incomplete: Vec::new(),
+                unnamed: 0,
                 started,
                 queue: filled,
                 tell,
@@ -159,6 +161,9 @@ struct Work {
     /// Receivers of other schemes, and the last of them.
     mismatched: u64,
     scheme_mismatch: Option<SchemeMismatch>,
+    /// Receivers that did not get everything, and how many more there may be.
+    incomplete: Vec<IncompleteReceiver>,
+    unnamed: u64,
     started: Time,
     queue: Queue,
     tell: watch::Sender<StreamStatus>,
@@ -184,6 +189,8 @@ impl Work {
             mismatch: incidents.mismatch,
             mismatched: self.mismatched,
             scheme_mismatch: self.scheme_mismatch.clone(),
+            incomplete: self.incomplete.clone(),
+            unnamed: self.unnamed,
             ended,
         });
     }
@@ -191,13 +198,25 @@ impl Work {
 
 impl App<StreamSending> for Work {
     fn event(&mut self, live: &mut Live<StreamSending>, _: SessionId, event: AppEvent) {
-        if let AppEvent::OtherScheme { node, sender, receiver } = event {
-            let from = live.address(node);
-            tracing::warn!(
-                "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
-            );
-            self.mismatched += 1;
-            self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
+        match event {
+            AppEvent::OtherScheme { node, sender, receiver } => {
+                let from = live.address(node);
+                tracing::warn!(
+                    "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
+                );
+                self.mismatched += 1;
+                self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
+            }
+            AppEvent::Incomplete { named, unnamed } => {
+                for receiver in named {
+                    let receiver = IncompleteReceiver::new(live, &receiver);
+                    let (who, reason) = (receiver.label(), receiver.reason);
+                    tracing::warn!("{who} did not get everything: {reason}");
+                    self.incomplete.push(receiver);
+                }
+                self.unnamed = unnamed;
+            }
+            _ => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 use faircast::{
     ByteReceiver, ByteSender, Error, GroupKey, MemberState, MessageReceiver, MessageSender,
+    Shortfall,
 };
 use faircast_proto::options::OptionValue;
 use tempfile::{TempDir, tempdir};
@@ -255,6 +256,43 @@ async fn who_joins_a_stream_late_has_the_rest_and_its_end() {
     assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
     assert!(!rest.is_empty() && rest.len() < 2_000_000, "{} bytes", rest.len());
     assert!(bytes.ends_with(&rest), "{} bytes, and not the last", rest.len());
+}
+
+#[tokio::test]
+async fn a_stream_names_whoever_left_before_its_end() {
+    for leaves in [false, true] {
+        let group = group(90 + u8::from(leaves));
+        let bytes = noise(1_000_000, 90);
+        let receiver = || ByteReceiver::builder(at(&group)).start().unwrap();
+        let mut receivers = vec![receiver(), receiver(), receiver()];
+        let builder = ByteSender::builder(to(&group)).scheme("tram");
+        let mut sender = builder.option("wait_for", OptionValue::Integer(3)).start().unwrap();
+        soon(sender.write_all(&bytes[..500_000])).await.unwrap();
+        let mut got = vec![0; 500_000];
+        for receiver in &mut receivers {
+            soon(receiver.read_exact(&mut got)).await.unwrap();
+        }
+        if leaves {
+            let receiver = receivers.remove(1);
+            let mut status = receiver.status();
+            drop(receiver);
+            soon(status.wait_for(|status| status.ended)).await.unwrap();
+        }
+        soon(sender.write_all(&bytes[500_000..])).await.unwrap();
+        let ending = async { sender.finish().await.unwrap() };
+        let reading = async {
+            for receiver in &mut receivers {
+                let mut rest = Vec::new();
+                receiver.read_to_end(&mut rest).await.unwrap();
+                assert!(rest == bytes[500_000..], "{} bytes", rest.len());
+            }
+        };
+        let (last, ()) = soon(async { tokio::join!(ending, reading) }).await;
+        assert_eq!(last.unnamed, 0);
+        let named: Vec<_> = last.incomplete.iter().map(|it| (it.host, it.reason)).collect();
+        let left = (Some(Ipv4Addr::LOCALHOST.into()), Shortfall::Left);
+        assert_eq!(named, if leaves { vec![left] } else { vec![] });
+    }
 }
 
 #[tokio::test]

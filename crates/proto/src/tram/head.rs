@@ -280,11 +280,10 @@ impl Head {
         };
         // Only the source has what its cache has not: who needs that has nowhere else to go.
         let rescued = known.level == 1 && start < self.cache.front();
-        let asks = (id, bind.role, bind.distance.max(1));
         let before = self.state();
         let answer = match self.resigning || !known.fit {
             true => Err(RejectReason::Resigning),
-            false => self.members.admit(now, from, asks, (start, next), rescued),
+            false => self.members.admit(now, from, (id, bind), (start, next), rescued),
         };
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
@@ -317,14 +316,15 @@ impl Head {
     pub(super) fn on_ack(
         &mut self,
         now: Time,
-        from: NodeId,
+        (from, id): (NodeId, u64),
         ack: &Ack<'_>,
         (end, unheard): (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
     ) -> Result<Acknowledged, BadInput> {
         if !self.members.is_member(from) {
-            if !ack.leaves {
-                self.answer(from, Answer::Reject(RejectReason::NoMember));
+            match ack.leaves {
+                true => self.members.amend(id, ack),
+                false => self.answer(from, Answer::Reject(RejectReason::NoMember)),
             }
             return Err(BadInput::Foreign);
         }
@@ -356,6 +356,17 @@ impl Head {
     /// New data was sent: it is the turn of those who came late.
     pub(super) fn on_data_sent(&mut self) {
         self.repairs.on_data_sent();
+    }
+
+    /// It was cut off itself, perhaps: those who fell silent meanwhile are asked whether they are there.
+    pub(super) fn ask_silent(&mut self) {
+        let silent: Vec<(NodeId, u64)> = self.members.departures.silent().collect();
+        for (node, id) in silent {
+            if !self.silent.contains(&id) {
+                self.silent.push(id);
+            }
+            self.answer(node, Answer::Hello);
+        }
     }
 
     /// The repair that is to be sent now.

@@ -5,12 +5,11 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
+use super::departures::{self, Departures, Fate};
 use super::settings::{HeadRole, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
-use super::wire::{Ack, HeadState, RejectReason};
-
-/// More receivers than this below one member are not believed; chosen.
-const BELOW_MAX: u32 = 1 << 20;
+use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
+use crate::ShortReceiver;
 
 /// How long a head refuses whoever stood still, or said nothing since it was taken, in which time it may end; and how
 /// many such are remembered.
@@ -27,6 +26,8 @@ const STANDSTILLS_MAX: u64 = 10;
 pub(super) struct Child {
     /// Its random id.
     pub(super) id: u64,
+    /// How many heads had it before.
+    pub(super) joins: u16,
     /// Whether it may be a head.
     pub(super) role: HeadRole,
     /// The time to live with which it is reached.
@@ -41,12 +42,19 @@ pub(super) struct Child {
     /// Receivers below it, and those of them that advertise themselves as heads.
     pub(super) below: u32,
     pub(super) heads: u32,
+    /// It has everything, or all that can still be had.
+    pub(super) complete: bool,
+    pub(super) gaps: bool,
+    /// So many were told by it for whom there was no room, there or here.
+    pub(super) unnamed: u32,
     /// It joined late, and is being sent what others have had long ago: the source does not wait for it.
     pub(super) catches_up: bool,
     /// Some of that is no longer kept: the source reads it again.
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
+    /// When it was taken.
+    pub(super) since: Time,
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
     pub(super) advanced_at: Time,
@@ -83,6 +91,24 @@ pub(super) struct Members {
     /// Members that stood still or were mute, and until when they are not taken again.
     refused: Vec<(NodeId, Time)>,
     standstill: Duration,
+    pub(super) departures: Departures,
+}
+
+impl Child {
+    /// What came of it, who is at `node`.
+    fn departed(&self, node: NodeId, fate: Fate) -> Departed {
+        let Self { id, joins, below, .. } = *self;
+        Departed { id, node: Some(node), fate, joins, below, came_from: 0 }
+    }
+
+    /// How it is where nothing more is heard of it.
+    fn fate(&self) -> Fate {
+        match (self.complete, self.gaps) {
+            (true, _) => Fate::Complete,
+            (_, true) => Fate::Gaps,
+            _ => Fate::Silent,
+        }
+    }
 }
 
 /// What those below a lost member had.
@@ -116,6 +142,7 @@ impl Members {
             orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
             refused: Vec::new(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
+            departures: Departures::new(),
         }
     }
 
@@ -124,6 +151,7 @@ impl Members {
     pub(super) fn take_few(&mut self, settings: &TramSettings) {
         let few = settings.source_members_max.max(1) as usize;
         self.heads_max = few.min(self.members_max);
+        self.departures.with_room(departures::SOURCE_MAX);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -171,12 +199,15 @@ impl Members {
         &mut self,
         now: Time,
         node: NodeId,
-        (id, role, distance): (u64, HeadRole, u8),
+        (id, bind): (u64, Bind),
         (start, end): (u64, u64),
         rescued: bool,
     ) -> Result<(), RejectReason> {
+        let Bind { role, joins, .. } = bind;
+        let distance = bind.distance.max(1);
         if let Some(child) = self.children.get_mut(&node).filter(|child| child.id == id) {
             (child.heard_at, child.unanswered) = (now, 0);
+            child.joins = child.joins.max(joins);
             return Ok(());
         }
         self.refused.retain(|(_, until)| *until > now);
@@ -194,6 +225,7 @@ impl Members {
         }
         let child = Child {
             id,
+            joins,
             role,
             distance,
             first_missing: start,
@@ -203,14 +235,21 @@ impl Members {
             of_subtree: false,
             below: 0,
             heads: 0,
+            complete: false,
+            gaps: false,
+            unnamed: 0,
             catches_up: rescued || self.is_behind(start, end),
             rescued,
             confirmed: false,
+            since: now,
             heard_at: now,
             advanced_at: now,
             unanswered: 0,
         };
-        self.children.insert(node, child);
+        // Another program may have been there.
+        if let Some(before) = self.children.insert(node, child).filter(|it| it.confirmed) {
+            self.note(node, &before, before.fate());
+        }
         Ok(())
     }
 
@@ -262,11 +301,72 @@ impl Members {
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
         child.below = below;
         child.heads = ack.heads;
+        (child.complete, child.gaps) = (ack.complete && !ack.short, ack.complete && ack.short);
         let acknowledged = Acknowledged { congested: ack.congested, left: ack.leaves };
-        if ack.leaves {
-            self.children.remove(&node);
+        if !ack.departed.is_empty() {
+            self.hear_of_departed(node, ack.departed);
+        }
+        if ack.leaves
+            && let Some(child) = self.children.remove(&node)
+        {
+            if ack.short {
+                self.note(node, &child, went(ack));
+            } else if !ack.departed.is_empty() {
+                // Whoever only changes heads tells the next one.
+                self.departures.count(child.unnamed);
+            }
         }
         Ok(acknowledged)
+    }
+
+    /// Whoever was given up before says goodbye.
+    pub(super) fn amend(&mut self, id: u64, ack: &Ack<'_>) {
+        self.departures.amend(id, ack.short.then(|| went(ack)));
+    }
+
+    /// A member tells of those who went.
+    fn hear_of_departed(&mut self, by: NodeId, told: Departeds<'_>) {
+        let mut unnamed = told.unnamed;
+        for departed in told.iter() {
+            let is_here = |it: &Child| it.id == departed.id && it.joins >= departed.joins;
+            let stale = departed.fate != Fate::Back && self.children.values().any(is_here);
+            if !stale && !self.departures.hear(by, departed) {
+                unnamed = unnamed.saturating_add(departed.below.saturating_add(1));
+            }
+        }
+        if let Some(child) = self.children.get_mut(&by) {
+            child.unnamed = unnamed.min(BELOW_MAX);
+        }
+    }
+
+    fn note(&mut self, node: NodeId, child: &Child, fate: Fate) {
+        if fate != Fate::Complete || child.below > 0 {
+            self.departures.note(child.departed(node, fate));
+        }
+        self.departures.count(child.unnamed);
+    }
+
+    /// Receivers that went and for whom there was no room, here or below.
+    pub(super) fn unnamed(&self) -> u32 {
+        let told = self.children.values().map(|child| child.unnamed);
+        told.fold(self.departures.unnamed(), u32::saturating_add)
+    }
+
+    /// Who lacks something where the session ends now, and how many more there may be of whom nothing is known.
+    pub(super) fn shortfall(&self) -> (Vec<ShortReceiver>, u64) {
+        let here = |id| self.confirmed().any(|child| child.id == id);
+        let mut below = 0;
+        let mut named = Vec::new();
+        for (&node, child) in self.children.iter().filter(|(_, child)| child.confirmed) {
+            below += u64::from(child.below) + u64::from(child.unnamed);
+            if let Some(reason) = child.fate().shortfall() {
+                let (id, node) = (child.id, Some(node));
+                named.push(ShortReceiver { id, node, was_member: true, reason });
+            }
+        }
+        let (gone, unnamed) = self.departures.shortfall(here, below);
+        named.extend(gone);
+        (named, unnamed)
     }
 
     /// Removes those who stand still, and so keep the source from sending after what was sent before `end`, or
@@ -285,7 +385,9 @@ impl Members {
         let standing: Vec<NodeId> =
             self.iter().filter(|(_, child)| stands(child)).map(|(node, _)| node).collect();
         for node in &standing {
-            self.children.remove(node);
+            if let Some(child) = self.children.remove(node) {
+                self.note(*node, &child, Fate::Pruned);
+            }
             self.refuse(*node, now + REFUSED_FOR);
         }
         standing
@@ -298,8 +400,11 @@ impl Members {
         self.refused.push((node, until));
     }
 
-    pub(super) fn remove(&mut self, node: NodeId) -> Option<Child> {
-        self.children.remove(&node)
+    /// It is removed for being too slow. Returns whether it was there.
+    pub(super) fn prune(&mut self, node: NodeId) -> bool {
+        let Some(child) = self.children.remove(&node) else { return false };
+        self.note(node, &child, Fate::Pruned);
+        true
     }
 
     /// The last packet that all members allow (H_a of the subtree), but for those that catch up; `None` where there
@@ -349,6 +454,16 @@ impl Members {
         (self.len() as u64 + u64::from(below), heads)
     }
 
+    /// Receivers that were in the subtree at a moment already, as far as that is known.
+    pub(super) fn below_since(&self, moment: Time) -> u32 {
+        let before = self.children.iter().filter(|(_, child)| child.since <= moment);
+        let all = before.map(|(node, child)| {
+            // Those that found their way to it later are counted where they came from.
+            child.below.saturating_sub(self.departures.found_by(*node)).saturating_add(1)
+        });
+        all.fold(0, u32::saturating_add)
+    }
+
     /// Counts another hello for those who have not been heard for `silence`, removes those who have let
     /// more than `unanswered_max` go by, and returns both: who is to be asked, and who is gone.
     pub(super) fn look_after(
@@ -372,7 +487,9 @@ impl Members {
         }
         for node in &gone {
             let Some(child) = self.children.remove(node) else { continue };
-            if !child.confirmed {
+            if child.confirmed {
+                self.note(*node, &child, child.fate());
+            } else {
                 self.refuse(*node, now + MUTE_REFUSED_FOR);
             }
             if child.below > 0 && !child.rescued {
@@ -387,6 +504,11 @@ impl Members {
         self.orphans.drain(..extra);
         (asked, gone)
     }
+}
+
+/// How a member is that takes its leave without everything.
+fn went(ack: &Ack<'_>) -> Fate {
+    if ack.complete { Fate::Gaps } else { Fate::Left }
 }
 
 #[cfg(test)]

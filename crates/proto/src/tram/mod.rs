@@ -7,6 +7,7 @@
 
 mod cache;
 mod controller;
+mod departures;
 mod election;
 mod head;
 mod identity;

@@ -116,6 +116,8 @@ pub(super) struct Parent {
     /// The head that it was given.
     given: Option<Given>,
     bound: Option<Bound>,
+    /// When one was heard last that it lost.
+    lost_at: Time,
     search: Search,
     /// It has a good head, and looks for a better one.
     may_stay: bool,
@@ -154,6 +156,7 @@ impl Parent {
             begun: false,
             given: given.map(Given::new),
             bound: None,
+            lost_at: Time::ZERO,
             search: Search::Idle,
             may_stay: false,
             candidates: Candidates::default(),
@@ -181,6 +184,17 @@ impl Parent {
     /// The head that it has.
     pub(super) fn bound(&self) -> Option<Bound> {
         self.bound
+    }
+
+    /// When the head that it lost last was heard.
+    pub(super) fn lost_at(&self) -> Time {
+        self.lost_at
+    }
+
+    fn unbind(&mut self) {
+        if let Some(bound) = self.bound.take() {
+            self.lost_at = bound.heard_at;
+        }
     }
 
     /// Whether a head has been asked to take it.
@@ -413,7 +427,8 @@ impl Parent {
                 News::Nothing
             }
             (search, Some(bound)) if bound.node == from => {
-                (self.bound, self.given) = (None, None);
+                self.unbind();
+                self.given = None;
                 self.may_stay = false;
                 self.timers.disarm(Timer::Silence);
                 if search == Search::Idle {
@@ -442,7 +457,7 @@ impl Parent {
         self.candidates.forget(bound.node);
         if shun {
             self.candidates.shun(now, bound.node);
-            self.bound = None;
+            self.unbind();
             self.timers.disarm(Timer::Silence);
         }
         if self.search == Search::Idle {
@@ -478,7 +493,8 @@ impl Parent {
             }
             Silence::Lost => {
                 self.candidates.forget(bound.node);
-                (self.given, self.bound, self.may_stay) = (None, None, false);
+                self.unbind();
+                (self.given, self.may_stay) = (None, false);
                 if self.search == Search::Idle {
                     self.choose_or_seek(now, seeker);
                 }

@@ -162,6 +162,10 @@ pub struct TramReceiver {
     /// Packets that were sent to members, and the number of its head.
     repairs: u64,
     head_number: u64,
+    /// How many heads have had it. Where it has lost the last one, which may be taken for its loss: the number of that, or 0
+    /// where it knows better, and when it was heard last.
+    joins: u16,
+    missed: Option<(u64, Time)>,
     /// When a packet came last that was missing.
     came_at: Time,
     timers: Timers<Timer, 5>,
@@ -218,6 +222,8 @@ impl TramReceiver {
             reports: None,
             repairs: 0,
             head_number: 0,
+            joins: 0,
+            missed: None,
             came_at: Time::ZERO,
             timers,
             events: VecDeque::new(),
@@ -302,7 +308,7 @@ impl TramReceiver {
             };
         }
         if self.phase == Phase::Left {
-            self.answer_after_end(cx, from, &packet.body);
+            self.answer_after_end(cx, (from, packet.sender), &packet.body);
             return Ok(());
         }
         match packet.body {
@@ -350,7 +356,7 @@ impl TramReceiver {
             Body::Accept(accept) => self.on_accept(cx, (from, packet.sender), accept)?,
             Body::Reject(reason) => self.on_reject(cx, from, reason),
             Body::Hello(hello) => self.on_hello(cx, from, &hello),
-            Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
+            Body::Ack(ack) => self.on_ack(cx, (from, packet.sender), &ack)?,
             Body::Report(report) => {
                 let is_member = self.head.members.is_member(from);
                 let reports = self.reports.as_mut().filter(|_| is_member);
@@ -365,7 +371,12 @@ impl TramReceiver {
         Ok(())
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: (NodeId, u64),
+        ack: &Ack<'_>,
+    ) -> Result<(), BadInput> {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
         let end = (reached.reception.end(), self.settings.cache_floor() as u64);

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Shortfall, Time};
 
 use super::controller::{Controller, Leaving, Progress, Steered, Window};
 use super::head::{Head, Known, Repair, decode};
@@ -18,7 +18,7 @@ use super::{HEADS, TramSetup};
 use crate::congestion::Permit;
 use crate::content::Packets;
 use crate::timers::{Reason, Timers};
-use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use crate::{AppEvent, Datagram, Destination, Machine, Membership, ShortReceiver, Transmit};
 
 /// After so long without a packet a beacon says that there is nothing more for now.
 const FILLER_AFTER: Duration = Duration::from_secs(3);
@@ -231,7 +231,7 @@ impl<P: Packets> TramSource<P> {
                     self.check_end(cx.now);
                 }
             }
-            Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
+            Body::Ack(ack) => self.on_ack(cx, (from, packet.sender), &ack)?,
             // Heads advertise themselves to all.
             Body::Advertisement(_) | Body::Hello(Hello { .. }) => {}
             // There is one source, and it has no head. What receivers tell of themselves is for who asked for it.
@@ -251,10 +251,15 @@ impl<P: Packets> TramSource<P> {
         Ok(())
     }
 
-    fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
+    fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (from, id): (NodeId, u64),
+        ack: &Ack<'_>,
+    ) -> Result<(), BadInput> {
         let (end, low) = (self.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
-        let told = self.head.on_ack(cx.now, from, ack, (end, 0), can_repair)?;
+        let told = self.head.on_ack(cx.now, (from, id), ack, (end, 0), can_repair)?;
         self.acknowledged_at = cx.now;
         let bytes = self.newly_acknowledged();
         cx.emit(Event::AckReceived { seq: ack.first_missing - 1, bytes, from });
@@ -467,6 +472,21 @@ impl<P: Packets> TramSource<P> {
         Transmit { zeros, payload_len: len, time_to_live: ttl, ..Transmit::control(to) }
     }
 
+    /// Every receiver has everything or is named, as far as the tree knows them.
+    fn name_those_who_lack(&mut self, cx: &mut Cx<'_>) {
+        let (named, unnamed) = self.head.members.shortfall();
+        for ShortReceiver { node, reason, .. } in &named {
+            cx.emit(Event::Incomplete { node: *node, receivers: 1, reason: *reason });
+        }
+        if unnamed > 0 {
+            let receivers = u32::try_from(unnamed).unwrap_or(u32::MAX);
+            cx.emit(Event::Incomplete { node: None, receivers, reason: Shortfall::Unnamed });
+        }
+        if unnamed > 0 || !named.is_empty() {
+            self.events.push_back(AppEvent::Incomplete { named, unnamed });
+        }
+    }
+
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.timers.disarm_all();
@@ -474,6 +494,7 @@ impl<P: Packets> TramSource<P> {
             // Its application says how it ended.
             return;
         }
+        self.name_those_who_lack(cx);
         if self.is_deserted() {
             cx.emit(Event::Completed { bytes: self.bytes });
             self.events.push_back(AppEvent::Completed);

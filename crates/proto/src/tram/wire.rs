@@ -1,11 +1,13 @@
 //! Wire format of TRAM, which `docs/tram.md` has byte by byte. Whatever the bytes are, nothing here panics.
 
+mod departed;
 mod report;
 
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Duration};
 
+pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds};
 pub(super) use self::report::{Report, Telling};
 
 use super::settings::HeadRole;
@@ -174,6 +176,8 @@ pub(super) struct Bind {
     pub(super) role: HeadRole,
     /// The time to live with which its head was heard.
     pub(super) distance: u8,
+    /// How many heads have had it.
+    pub(super) joins: u16,
     /// The first packet that it lacks; 0 where it has had none yet.
     pub(super) first_missing: u64,
 }
@@ -263,6 +267,10 @@ pub(super) struct Ack<'a> {
     pub(super) complete: bool,
     /// It has heard no hello.
     pub(super) hello_missing: bool,
+    /// It never gets all: it goes before, or some of it cannot be repaired any more.
+    pub(super) short: bool,
+    /// Receivers that went without everything.
+    pub(super) departed: Departeds<'a>,
     /// Bit by bit from `first_missing` on, the most significant first: whether the packet is missing.
     pub(super) mask: &'a [u8],
 }
@@ -446,8 +454,11 @@ impl<'a> Body<'a> {
             Self::Reject(_) => (REJECT, 0),
             Self::Hello(hello) => (HELLO, flags([hello.resigns, hello.done])),
             Self::Ack(ack) => {
-                let Ack { of_subtree, congested, leaves, complete, hello_missing, .. } = *ack;
-                (ACK, flags([of_subtree, congested, leaves, complete, hello_missing]))
+                let Ack { of_subtree, congested, leaves, complete, hello_missing, short, .. } =
+                    *ack;
+                let tells = !ack.departed.is_empty();
+                let set = [of_subtree, congested, leaves, complete, hello_missing, short, tells];
+                (ACK, flags(set))
             }
             Self::Member(_) => (MEMBER, 0),
             Self::Answer(_) => (ANSWER, 0),
@@ -481,7 +492,8 @@ impl<'a> Body<'a> {
                 encode_name(name, out);
             }
             Self::Bind(bind) => {
-                out.extend_from_slice(&[bind.role as u8, bind.distance, 0, 0]);
+                out.extend_from_slice(&[bind.role as u8, bind.distance]);
+                out.extend_from_slice(&bind.joins.to_be_bytes());
                 out.extend_from_slice(&bind.first_missing.to_be_bytes());
             }
             Self::Accept(accept) => {
@@ -505,6 +517,9 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&ack.members.to_be_bytes());
                 out.extend_from_slice(&ack.indirect.to_be_bytes());
                 out.extend_from_slice(&ack.heads.to_be_bytes());
+                if !ack.departed.is_empty() {
+                    ack.departed.encode(out);
+                }
                 out.extend_from_slice(ack.mask);
             }
             Self::Member(bytes) | Self::Answer(bytes) | Self::Settings(bytes) => {
@@ -557,11 +572,11 @@ impl<'a> Body<'a> {
                 plain(Self::Solicitation(Solicitation { role, name }))
             }
             BIND => {
-                let [role, distance, ..]: [u8; 4] = fields.array()?;
+                let ([role, distance], joins) = (fields.array()?, fields.u16()?);
                 let first_missing = sequence(&mut fields)?;
                 fields.end()?;
                 let role = one_of(&HeadRole::ALL, role)?;
-                plain(Self::Bind(Bind { role, distance, first_missing }))
+                plain(Self::Bind(Bind { role, distance, joins, first_missing }))
             }
             ACCEPT => {
                 let [level, ..]: [u8; 4] = fields.array()?;
@@ -584,11 +599,16 @@ impl<'a> Body<'a> {
                 Some(Self::Hello(Hello { resigns, level, low, high, done, asked }))
             }
             ACK => {
-                let [of_subtree, congested, leaves, complete, hello_missing] = flagged(flags)?;
+                let [of_subtree, congested, leaves, complete, hello_missing, short, tells] =
+                    flagged(flags)?;
                 let first_missing = sequence(&mut fields)?;
                 let (allowed, highest) = (sequence(&mut fields)?, sequence(&mut fields)?);
                 let (loss, members) = (fields.u16()?, fields.u16()?);
                 let (indirect, heads) = (fields.u32()?, fields.u32()?);
+                let departed = match tells {
+                    true => Departeds::decode(&mut fields)?,
+                    false => Departeds::default(),
+                };
                 let mask = fields.0;
                 (first_missing > 0 && mask.len() <= MASK_MAX).then_some(Self::Ack(Ack {
                     first_missing,
@@ -603,6 +623,8 @@ impl<'a> Body<'a> {
                     leaves,
                     complete,
                     hello_missing,
+                    short,
+                    departed,
                     mask,
                 }))
             }

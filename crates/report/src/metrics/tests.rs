@@ -1,6 +1,6 @@
 //! Hand-made traces with known answers.
 
-use faircast_base::{CutReason, LinkId, SwitchReason, TimeoutKind};
+use faircast_base::{CutReason, LinkId, Shortfall, SwitchReason, TimeoutKind};
 use faircast_trace::{FlowHeader, LinkHeader, Reader, SpeaksHeader, Tee, Writer};
 
 use super::*;
@@ -323,6 +323,21 @@ fn what_the_sender_says_is_counted() {
     assert_eq!((flow.cuts, flow.timeouts, flow.nak_packets), (1, 1, 1));
     assert_eq!((flow.representative_changes, flow.representative.as_deref()), (2, Some("b")));
     assert_eq!(flow.rtt_mean_s, Some(0.25));
+}
+
+#[test]
+fn whoever_the_sender_names_at_the_end_is_marked_and_all_others_are_counted() {
+    let lacks = |node: Option<u32>, receivers, reason| {
+        record(9.0, 0, SENDER, Event::Incomplete { node: node.map(NodeId), receivers, reason })
+    };
+    let all = [
+        lacks(Some(3), 1, Shortfall::Pruned),
+        lacks(Some(77), 1, Shortfall::Left),
+        lacks(None, 5, Shortfall::Unnamed),
+    ];
+    let flow = &summary(0.0, 10.0, &all).flows[0];
+    let marks: Vec<_> = flow.receivers.iter().map(|it| it.incomplete.as_deref()).collect();
+    assert_eq!((marks, flow.unnamed_receivers), (vec![None, Some("pruned"), None], 6));
 }
 
 #[test]

@@ -81,6 +81,9 @@ fn intro(summary: &Summary) -> String {
     for mismatch in summary.mismatch_notes() {
         html.push_str(&note("note bad", "Another scheme.", &(escape(&mismatch) + ".")));
     }
+    for incomplete in summary.incomplete_notes() {
+        html.push_str(&note("note bad", "Not everything.", &(escape(&incomplete) + ".")));
+    }
     let figures = first_figures(summary).into_iter();
     let figures =
         figures.map(|(term, value, small)| (term.into(), None, escape(&value), escape(&small)));

@@ -1,6 +1,6 @@
 //! Delivery: to whom, by which tree, and at what cost to others.
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Duration, Shortfall, Time};
 
 use super::world::World;
 
@@ -135,6 +135,8 @@ fn receivers_too_slow_for_the_least_rate_are_pruned_and_nobody_else() {
     for host in hopeless {
         assert_eq!(run.completed(host), None, "m{host} was too slow");
     }
+    let pruned = hopeless.map(|host| (host, Shortfall::Pruned));
+    assert_eq!((run.heard.named, run.heard.unnamed), (pruned.into(), 0));
 }
 
 /// How many receivers have their head at their own site.

@@ -1,6 +1,6 @@
 //! Faults in the middle of a session, after which everybody who is still there has everything.
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Duration, Shortfall, Time};
 
 use super::liars::Lie;
 use super::world::World;
@@ -170,6 +170,7 @@ fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
     let (delivery, _) = run.delivery(7);
     assert!(delivery.bytes > 6_000_000, "it goes on: {delivery:?}");
     assert!(delivery.lost_packets > 0 && delivery.completed.is_none(), "{delivery:?}");
+    assert_eq!((run.heard.named, run.heard.unnamed), ([(7, Shortfall::Gaps)].into(), 0));
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) enum Lie {
     Absurd,
     /// It takes members, shows that it is there, and repairs nothing.
     ServesNothing,
+    /// With each acknowledgement it tells of others that never were.
+    Accuses,
 }
 
 /// The machines of the catalog, of which some lie.
@@ -82,6 +84,9 @@ const MEMBERS: std::ops::Range<usize> = 50..52;
 const BELOW: std::ops::Range<usize> = 52..56;
 const HEADS: std::ops::Range<usize> = 56..60;
 const MASK: usize = 60;
+const FLAGS: usize = 4;
+const TELLS: u8 = 1 << 6;
+const DEPARTED_MAX: u64 = 32;
 
 fn seal(packet: &mut [u8]) {
     packet[CHECKSUM].fill(0);
@@ -120,6 +125,20 @@ impl Liar {
                 self.told += 1;
                 seal(&mut absurd);
                 self.extra = Some((transmit, absurd));
+            }
+            (Lie::Accuses, ACK) if packet[FLAGS] & TELLS == 0 => {
+                packet[FLAGS] |= TELLS;
+                let mut told = vec![DEPARTED_MAX as u8, 0, 0, 0, 0, 0, 0, 0];
+                for _ in 0..DEPARTED_MAX {
+                    self.told += 1;
+                    told.extend_from_slice(&self.told.to_be_bytes());
+                    // It came from nobody, has no address, nobody below it, and fell silent.
+                    told.extend_from_slice(&[0; 8]);
+                    told.extend_from_slice(&[0xff; 4]);
+                    told.extend_from_slice(&[0, 0, 0, 0, 0, 0, 2, 0]);
+                }
+                packet.splice(MASK..MASK, told);
+                seal(packet);
             }
             _ => {}
         }

@@ -30,6 +30,7 @@ mod controllers;
 mod delivery;
 mod faults;
 mod liars;
+mod named;
 mod overheard;
 mod scale;
 mod world;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use faircast_base::{Event, LinkId, NodeId, Time};
+use faircast_base::{Event, LinkId, NodeId, Shortfall, Time};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
@@ -153,6 +153,9 @@ pub(crate) struct Heard {
     pub(crate) abandoned: BTreeMap<u32, u64>,
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) source_done: Option<Time>,
+    /// Whom the source named at the end, and how many more it counted.
+    pub(crate) named: BTreeMap<u32, Shortfall>,
+    pub(crate) unnamed: u32,
     /// When the source sent new data.
     pub(crate) sent_at: Vec<Time>,
 }
@@ -187,6 +190,10 @@ impl Sink for Heard {
             (Event::Abandoned { .. }, Some(host)) => {
                 *self.abandoned.entry(host).or_default() += 1;
             }
+            (Event::Incomplete { node: Some(node), reason, .. }, None) => {
+                self.named.insert(self.hosts[&node], reason);
+            }
+            (Event::Incomplete { receivers, .. }, None) => self.unnamed += receivers,
             (Event::Completed { .. }, None) => self.source_done = Some(record.at),
             _ => {}
         }

@@ -10,10 +10,10 @@ use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
 
 impl Head {
-    /// A member is removed and told why.
-    pub(in crate::tram) fn disown(&mut self, node: NodeId, reason: RejectReason) {
-        if self.members.remove(node).is_some() {
-            self.answer(node, Answer::Reject(reason));
+    /// A member is removed and told so.
+    fn disown(&mut self, node: NodeId) {
+        if self.members.prune(node) {
+            self.answer(node, Answer::Reject(RejectReason::Pruned));
         }
     }
 
@@ -54,6 +54,6 @@ impl Head {
                     .collect()
             }
         };
-        slow.into_iter().for_each(|node| self.disown(node, RejectReason::Pruned));
+        slow.into_iter().for_each(|node| self.disown(node));
     }
 }

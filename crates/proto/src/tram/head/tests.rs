@@ -38,12 +38,13 @@ fn bodies(all: &[(Transmit, Vec<u8>)]) -> Vec<Body<'_>> {
 }
 
 fn bind(head: &mut Head, node: u32, first_missing: u64) -> Result<(), BadInput> {
-    let bind = Bind { role: HeadRole::Reluctant, distance: 3, first_missing };
+    let bind = Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing };
     head.on_bind(at(0), NodeId(node), node.into(), bind, FIT)
 }
 
 fn acknowledges(head: &mut Head, node: u32, ack: &Ack<'_>) -> Result<Acknowledged, BadInput> {
-    head.on_ack(at(1), NodeId(node), ack, (100, 0), |cache, sequence| cache.get(sequence).is_some())
+    let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
+    head.on_ack(at(1), (NodeId(node), node.into()), ack, (100, 0), has)
 }
 
 fn has(first_missing: u64) -> Ack<'static> {
@@ -92,7 +93,7 @@ fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
 fn who_has_no_head_or_resigns_takes_nobody() {
     let (mut head, _) = head(|_| ());
     let no = Known { fit: false, ..FIT };
-    let wants = Bind { role: HeadRole::Eager, distance: 3, first_missing: 0 };
+    let wants = Bind { role: HeadRole::Eager, distance: 3, joins: 0, first_missing: 0 };
     head.on_bind(at(0), NodeId(1), 1, wants, no).unwrap();
     assert_eq!(bodies(&sent(&mut head, 0, no)), [Body::Reject(RejectReason::Resigning)]);
     head.resign(true);
@@ -197,7 +198,7 @@ fn a_member_that_stands_still_is_told_that_it_is_none_any_more() {
         assert!(now < 60_000, "it is waited for");
         for (node, first_missing) in [(1, 100), (2, 100), (3, 80), (4, 100)] {
             let ack = has(first_missing);
-            let _ = head.on_ack(at(now), NodeId(node), &ack, (100, 0), |_, _| true);
+            let _ = head.on_ack(at(now), (NodeId(node), node.into()), &ack, (100, 0), |_, _| true);
         }
         let gone = head.on_timeout(at(now), 100);
         assert!(gone.iter().all(|node| *node == NodeId(3)));

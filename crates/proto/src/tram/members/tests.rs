@@ -1,5 +1,8 @@
 //! Tests of a head's table of members.
 
+use alloc::vec;
+
+use faircast_base::Shortfall;
 use proptest::prelude::*;
 
 use super::*;
@@ -25,8 +28,13 @@ fn members() -> Members {
     Members::new(&settings())
 }
 
+/// The request of the receiver of this number, for its first head.
+fn request(id: u64, role: HeadRole, distance: u8) -> (u64, Bind) {
+    (id, Bind { role, distance, joins: 0, first_missing: 0 })
+}
+
 fn admit(members: &mut Members, node: u32, role: HeadRole, start: u64) -> Result<(), RejectReason> {
-    members.admit(at(0), NodeId(node), (node.into(), role, 1), (start, start), false)
+    members.admit(at(0), NodeId(node), request(node.into(), role, 1), (start, start), false)
 }
 
 #[test]
@@ -43,7 +51,7 @@ fn the_source_takes_few_and_who_never_becomes_a_head() {
         admit(&mut members, node, Never, 1).unwrap();
     }
     assert_eq!(members.state(), NotAccepting);
-    members.remove(NodeId(1));
+    members.prune(NodeId(1));
     assert_eq!(members.state(), AcceptingHeads);
 }
 
@@ -84,18 +92,18 @@ fn members_are_taken_until_the_head_is_full_of_their_kind() {
     assert_eq!((members.len(), members.state()), (4, HeadState::NotAccepting));
     // Whoever can be helped by nobody else finds a place, up to as many again.
     let rescue = |members: &mut Members, node| {
-        members.admit(at(0), NodeId(node), (node.into(), Reluctant, 1), (1, 500), true)
+        members.admit(at(0), NodeId(node), request(node.into(), Reluctant, 1), (1, 500), true)
     };
     assert!((10..14).all(|node| rescue(&mut members, node).is_ok()));
     assert_eq!(rescue(&mut members, 14), Err(Full));
-    members.remove(NodeId(1));
+    members.prune(NodeId(1));
     assert_eq!(admit(&mut members, 3, Never, 1), Err(Full), "the rescued have places too");
 }
 
 #[test]
 fn who_comes_back_under_another_number_begins_anew() {
     let mut members = two();
-    members.admit(at(5), NodeId(1), (77, HeadRole::Never, 3), (60, 100), false).unwrap();
+    members.admit(at(5), NodeId(1), request(77, HeadRole::Never, 3), (60, 100), false).unwrap();
     assert_eq!(members.first_missing(), Some(60));
     assert_eq!(members.reach(), 3);
     assert_eq!(members.allowed(), Some(110), "it has not spoken, so nobody waits for it");
@@ -159,7 +167,7 @@ fn the_slowest_decides_and_old_words_take_nothing_back() {
     let told = members.acknowledge(at(3), NodeId(1), &leaves, (1, 100, 0)).unwrap();
     assert!(told.left);
     assert_eq!((members.allowed(), members.first_missing()), (Some(118), Some(100)));
-    members.remove(NodeId(2));
+    members.prune(NodeId(2));
     assert_eq!((members.allowed(), members.first_missing()), (None, None));
 }
 
@@ -167,7 +175,7 @@ fn the_slowest_decides_and_old_words_take_nothing_back() {
 fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     let mut members = two();
     // 99 is the last that was sent, and windows are 30 at most.
-    let late = (3, HeadRole::Never, 1);
+    let late = request(3, HeadRole::Never, 1);
     members.admit(at(1), NodeId(3), late, (20, 100), false).unwrap();
     members.acknowledge(at(2), NodeId(3), &ack(20, 39), (1, 100, 0)).unwrap();
     assert_eq!(members.allowed(), Some(110));
@@ -177,14 +185,14 @@ fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     // Alone, the first of those who catch up is whom there is to wait for.
     let mut members = self::members();
     for (node, first_missing) in [(1, 20), (2, 40)] {
-        let late = (node.into(), HeadRole::Never, 1);
+        let late = request(node.into(), HeadRole::Never, 1);
         members.admit(at(1), NodeId(node), late, (20, 100), false).unwrap();
         let told = ack(first_missing, first_missing + 10);
         members.acknowledge(at(2), NodeId(node), &told, (1, 100, 0)).unwrap();
     }
     assert_eq!((members.allowed(), members.allowed_by_any()), (None, Some(50)));
     // What the source reads again need not be kept.
-    members.admit(at(3), NodeId(3), (3, HeadRole::Never, 1), (1, 100), true).unwrap();
+    members.admit(at(3), NodeId(3), request(3, HeadRole::Never, 1), (1, 100), true).unwrap();
     assert_eq!(members.first_missing(), Some(20));
     members.acknowledge(at(4), NodeId(3), &ack(30, 40), (25, 100, 0)).unwrap();
     assert_eq!(members.first_missing(), Some(20), "it is among those who are repaired as others");
@@ -211,11 +219,120 @@ fn who_never_says_anything_is_not_taken_again_at_once() {
     admit(&mut members, 1, HeadRole::Never, 1).unwrap();
     assert_eq!(members.look_after(s(2), silence, times).1, []);
     assert_eq!(members.look_after(s(3), silence, times).1, [NodeId(1)]);
-    let asks = (1, HeadRole::Never, 1);
+    let asks = request(1, HeadRole::Never, 1);
     for (second, want) in [(3, Err(RejectReason::Full)), (6, Err(RejectReason::Full)), (7, Ok(()))]
     {
         assert_eq!(members.admit(s(second), NodeId(1), asks, (1, 1), false), want, "{second} s");
     }
+}
+
+/// What a head knows at the end, where member 2 did this: who is named, and how many more there may be.
+fn shortfall(does: impl FnOnce(&mut Members)) -> (Vec<(u64, Shortfall)>, u64) {
+    let mut members = two();
+    members.acknowledge(at(1), NodeId(1), &has_all(), (1, 100, 0)).unwrap();
+    does(&mut members);
+    let (named, unnamed) = members.shortfall();
+    (named.iter().map(|it| (it.id, it.reason)).collect(), unnamed)
+}
+
+fn has_all() -> Ack<'static> {
+    Ack { complete: true, ..ack(100, 115) }
+}
+
+#[test]
+fn whoever_goes_without_everything_is_named() {
+    use Shortfall::{Gaps, Left, Pruned, Silent};
+    let leaves = |ack: Ack<'static>| Ack { leaves: true, ..ack };
+    let lacks = |ack: Ack<'static>| Ack { short: true, ..ack };
+    let heads = |ack: Ack<'static>| Ack { members: 1, indirect: 2, ..ack };
+    for (case, says, want, unnamed) in [
+        ("it is still there", ack(95, 110), Some(Silent), 0),
+        ("with three below it", heads(ack(95, 110)), Some(Silent), 3),
+        ("it has everything", has_all(), None, 0),
+        ("it has all that can be had", lacks(has_all()), Some(Gaps), 0),
+        ("it has everything, those below it may not", heads(has_all()), None, 3),
+        ("it changes heads", leaves(ack(95, 0)), None, 0),
+        ("it has everything and goes", leaves(has_all()), None, 0),
+        ("it goes before the end", lacks(leaves(ack(95, 0))), Some(Left), 0),
+        ("it goes with gaps", lacks(leaves(has_all())), Some(Gaps), 0),
+    ] {
+        let says = |members: &mut Members| {
+            members.acknowledge(at(2), NodeId(2), &says, (1, 100, 0)).unwrap();
+        };
+        let want = (Vec::from_iter(want.map(|reason| (2, reason))), unnamed);
+        assert_eq!(shortfall(says), want, "{case}");
+        if case.contains("goes") || case.contains("changes") {
+            continue;
+        }
+        let silent = |members: &mut Members| {
+            says(members);
+            members.acknowledge(s(3), NodeId(1), &has_all(), (1, 100, 0)).unwrap();
+            assert_eq!(members.look_after(s(4), Duration::from_secs(2), 0).1, [NodeId(2)]);
+        };
+        assert_eq!(shortfall(silent), want, "{case}, and then falls silent");
+    }
+    let pruned = |members: &mut Members| assert!(members.prune(NodeId(2)));
+    assert_eq!(shortfall(pruned), (vec![(2, Pruned)], 0));
+    let restarts = |members: &mut Members| {
+        let again = request(77, HeadRole::Never, 1);
+        members.admit(at(2), NodeId(2), again, (90, 100), false).unwrap();
+    };
+    assert_eq!(shortfall(restarts), (vec![(2, Silent)], 0), "that is another one");
+    let mute = |members: &mut Members| admit(members, 3, HeadRole::Never, 90).unwrap();
+    let (named, _) = shortfall(mute);
+    assert_eq!(named, [(2, Silent)], "3 may never have heard that it is a member");
+}
+
+/// What member 1 tells of these.
+fn tells<'a>(departed: &[Departed], unnamed: u32, buf: &'a mut Vec<u8>) -> Ack<'a> {
+    Ack { departed: Departeds::new(departed.iter(), unnamed, buf), ..has_all() }
+}
+
+#[test]
+fn what_members_tell_is_believed_of_those_who_are_not_here() {
+    let silent = |id, joins| Departed {
+        id,
+        node: Some(NodeId(50)),
+        fate: Fate::Silent,
+        joins,
+        below: 1,
+        came_from: 0,
+    };
+    for (case, told, want) in [
+        ("somebody else", silent(9, 0), Some(9)),
+        ("a member of this head, before", silent(2, 0), None),
+        ("a member of this head, with another", silent(2, 4), None),
+    ] {
+        let heard = |members: &mut Members| {
+            members.acknowledge(at(2), NodeId(2), &has_all(), (1, 100, 0)).unwrap();
+            for _ in 0..3 {
+                let mut buf = Vec::new();
+                let told = tells(&[told], 4, &mut buf);
+                members.acknowledge(at(2), NodeId(1), &told, (1, 100, 0)).unwrap();
+            }
+        };
+        let (named, unnamed) = shortfall(heard);
+        let named: Vec<u64> = named.iter().map(|it| it.0).collect();
+        assert_eq!(named, Vec::from_iter(want), "{case}");
+        assert_eq!(unnamed, 4 + want.map_or(0, |_| 1), "{case}");
+    }
+    // Whoever ends hands over what it counted, once.
+    let ends = |members: &mut Members| {
+        members.acknowledge(at(2), NodeId(2), &has_all(), (1, 100, 0)).unwrap();
+        let mut buf = Vec::new();
+        let told = Ack { leaves: true, ..tells(&[], 4, &mut buf) };
+        members.acknowledge(at(2), NodeId(1), &told, (1, 100, 0)).unwrap();
+        assert!(members.acknowledge(at(3), NodeId(1), &told, (1, 100, 0)).is_err());
+    };
+    assert_eq!(shortfall(ends), (vec![], 4));
+    // Whoever is no member tells nothing.
+    let stranger = |members: &mut Members| {
+        let mut buf = Vec::new();
+        let told = tells(&[silent(9, 0)], 4, &mut buf);
+        let heard = members.acknowledge(at(2), NodeId(7), &told, (1, 100, 0));
+        assert_eq!(heard, Err(BadInput::Foreign));
+    };
+    assert_eq!(shortfall(stranger), (vec![(2, Shortfall::Silent)], 0));
 }
 
 #[test]
@@ -248,7 +365,7 @@ fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
     let (gone, mut members, later) = removed(95, 110, false);
     assert!(gone, "111 may not be sent for its sake");
     let back = |members: &mut Members, now| {
-        members.admit(now, NodeId(2), (2, HeadRole::Never, 1), (95, 112), false)
+        members.admit(now, NodeId(2), request(2, HeadRole::Never, 1), (95, 112), false)
     };
     assert_eq!(back(&mut members, later + Duration::from_secs(59)), Err(RejectReason::Full));
     assert_eq!(back(&mut members, later + Duration::from_secs(60)), Ok(()));
@@ -321,7 +438,7 @@ proptest! {
                 Step::Admit { node, never, behind, rescued } => {
                     let role = if *never { HeadRole::Never } else { HeadRole::Reluctant };
                     let start = next.saturating_sub(*behind).max(1);
-                    let asks = (u64::from(*node), role, 1);
+                    let asks = request(u64::from(*node), role, 1);
                     let _ = members.admit(now, NodeId(*node), asks, (start, next), *rescued);
                 }
                 Step::Ack { node, behind, window, below, leaves } => {
@@ -344,7 +461,7 @@ proptest! {
                     members.remove_standing(now, (front, next), *filling);
                 }
                 Step::Remove { node } => {
-                    members.remove(NodeId(*node));
+                    members.prune(NodeId(*node));
                 }
                 Step::Send { packets } => next += packets,
             }

@@ -17,6 +17,12 @@ impl TramReceiver {
         self.last.is_some_and(|last| reached.reception.first_missing() > last)
     }
 
+    /// Whether it never gets everything, where it goes now. An application that keeps what it has says so itself.
+    pub(super) fn is_short(&self) -> bool {
+        let lost_any = self.reached.as_ref().is_some_and(|it| it.lost_any);
+        self.kept == Kept::Not && (lost_any || !self.completed)
+    }
+
     pub(super) fn check_end(&mut self, cx: &mut Cx<'_>) {
         if self.has_all() && !self.completed {
             self.completed = true;
@@ -57,7 +63,12 @@ impl TramReceiver {
     }
 
     /// Whoever has gone is asked by a head that has not heard it.
-    pub(super) fn answer_after_end(&mut self, cx: &mut Cx<'_>, from: NodeId, body: &Body<'_>) {
+    pub(super) fn answer_after_end(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (from, id): (NodeId, u64),
+        body: &Body<'_>,
+    ) {
         match body {
             Body::Hello(hello)
                 if hello.asks(self.identity.id(cx)) && cx.now < self.lingers_until =>
@@ -73,7 +84,7 @@ impl TramReceiver {
             // Whoever takes it for its head still is to look for another.
             Body::Ack(ack) if cx.now < self.lingers_until => {
                 let has_none = |_: &Cache, _| false;
-                let _ = self.head.on_ack(cx.now, from, ack, (0, 0), has_none);
+                let _ = self.head.on_ack(cx.now, (from, id), ack, (0, 0), has_none);
             }
             _ => {}
         }

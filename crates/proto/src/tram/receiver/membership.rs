@@ -5,11 +5,12 @@ use faircast_base::{BadInput, Cx, Event, NodeId};
 use super::acks::AckSchedule;
 use super::{LEVEL_MAX, Reached, TramReceiver};
 use crate::AppEvent;
+use crate::tram::departures::Fate;
 use crate::tram::parent::News;
 use crate::tram::reception::{JUMP_MAX, Reception};
 use crate::tram::settings::HeadRole;
 use crate::tram::window::ReceiverWindow;
-use crate::tram::wire::{Accept, Hello, RejectReason};
+use crate::tram::wire::{Accept, BELOW_MAX, Departed, Hello, RejectReason};
 
 impl TramReceiver {
     pub(super) fn on_accept(
@@ -43,6 +44,7 @@ impl TramReceiver {
         let joined = self.parent.on_accept(cx.now, from, accept.level);
         let News::Joined { before } = joined else { return Ok(()) };
         self.head_number = number;
+        self.come_back(cx);
         let Accept { start, .. } = accept;
         match &mut self.reached {
             None => {
@@ -105,6 +107,21 @@ impl TramReceiver {
         Ok(())
     }
 
+    /// It has a head again, or another one. Whoever missed it is to hear that it is there.
+    fn come_back(&mut self, cx: &mut Cx<'_>) {
+        self.head.members.departures.tell_again();
+        if let Some((came_from, since)) = self.missed.take() {
+            let (id, joins, fate) = (self.identity.id(cx), self.joins, Fate::Back);
+            let members = &mut self.head.members;
+            // Others that have found their way to it meanwhile speak for themselves.
+            let below = members.below_since(since).min(BELOW_MAX);
+            let itself = Departed { id, node: None, fate, joins, below, came_from };
+            members.departures.note(itself);
+            self.head.ask_silent();
+        }
+        self.joins = self.joins.saturating_add(1);
+    }
+
     pub(super) fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
         let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
         if was_bound && reason == RejectReason::Pruned {
@@ -120,6 +137,10 @@ impl TramReceiver {
         let seeker = self.seeker(cx.now);
         let news = self.parent.on_reject(cx.now, from, seeker);
         self.on_news(cx, news);
+        if news == News::Lost {
+            // That head knows that it is no member: it counts it no more.
+            self.missed = Some((0, cx.now));
+        }
         if let Some(reached) = &mut self.reached
             && reached.before.take_if(|before| before.0 == from).is_some()
         {
@@ -139,6 +160,7 @@ impl TramReceiver {
         if news != News::Lost {
             return;
         }
+        self.missed = Some((self.head_number, self.parent.lost_at()));
         cx.emit(Event::RepairHead { node: None, level: 0 });
     }
 
@@ -147,6 +169,11 @@ impl TramReceiver {
         let bound = self.parent.bound().filter(|bound| bound.node == from);
         let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
         if bound.is_none() && old.is_none() {
+            // It takes it for its member still, and would take it for lost.
+            let asks = hello.asks(self.identity.id(cx)) && !self.parent.concerns(from);
+            if asks && !self.goodbyes.contains(&from) {
+                self.goodbyes.push_back(from);
+            }
             return;
         }
         self.hello_missing = false;

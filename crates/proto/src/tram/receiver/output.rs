@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
-use super::{Timer, TramReceiver};
+use super::{Phase, Timer, TramReceiver};
 use crate::congestion::Permit;
 use crate::tram::HEADS;
 use crate::tram::head::Repair;
 use crate::tram::parent::Step;
 use crate::tram::settings::HeadRole;
-use crate::tram::wire::{self, Ack, Bind, Body, Data, Front, Solicitation, seal};
+use crate::tram::wire::{self, Ack, Bind, Body, Data, Departeds, Front, Solicitation, seal};
 use crate::{Destination, Transmit};
 
 /// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
@@ -49,7 +49,8 @@ impl TramReceiver {
         let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
         let lacks = !reached.reception.is_complete();
         let changed = reached.told_below != self.head.members.all();
-        self.ack_due |= lacks || closed || changed || self.completed;
+        let news = self.head.members.departures.is_due();
+        self.ack_due |= lacks || closed || changed || news || self.completed;
         if !lacks {
             reached.fruitless = 0;
             return;
@@ -65,9 +66,18 @@ impl TramReceiver {
 
     pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(to) = self.goodbyes.pop_front() {
-            let ack = Ack { leaves: true, complete: self.completed, ..Ack::default() };
             let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
-            let ack = Ack { first_missing, ..ack };
+            // Whoever only changes heads is missed by nobody, and tells the next one what it knows.
+            let ends = self.phase == Phase::Left;
+            let mut told = Vec::new();
+            let ack = Ack {
+                leaves: true,
+                complete: self.completed,
+                first_missing,
+                short: ends && self.is_short(),
+                departed: self.departed(ends, &mut told),
+                ..Ack::default()
+            };
             let to = Destination::Node(to);
             return Some(self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf));
         }
@@ -76,7 +86,11 @@ impl TramReceiver {
         }
         let bound = self.parent.bound()?;
         let allowed = self.allowed();
+        let short = self.completed && self.is_short();
+        let mut told = Vec::new();
+        let departed = self.departed(self.head.members.departures.is_due(), &mut told);
         let reached = self.reached.as_mut()?;
+        self.head.members.departures.on_told();
         self.ack_due = false;
         reached.told_allowed = allowed;
         reached.told_below = self.head.members.all();
@@ -109,6 +123,8 @@ impl TramReceiver {
             leaves: false,
             complete: self.completed,
             hello_missing: core::mem::take(&mut self.hello_missing),
+            short,
+            departed,
             mask: &mask,
         };
         // The old head is asked for what the new one has not.
@@ -119,6 +135,15 @@ impl TramReceiver {
         let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
         self.arm_ack(cx.now);
         Some(transmit)
+    }
+
+    /// What it knows of receivers that went, where it is to be told.
+    fn departed<'a>(&self, is_told: bool, buf: &'a mut Vec<u8>) -> Departeds<'a> {
+        let members = &self.head.members;
+        match is_told {
+            true => Departeds::new(members.departures.iter(), members.unnamed(), buf),
+            false => Departeds::default(),
+        }
     }
 
     pub(super) fn poll_report(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -158,7 +183,8 @@ impl TramReceiver {
             Step::Bind { to, distance } => {
                 let first_missing =
                     self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
-                let bind = Bind { role: self.settings.head, distance, first_missing };
+                let (role, joins) = (self.settings.head, self.joins);
+                let bind = Bind { role, distance, joins, first_missing };
                 let to = Destination::Node(to);
                 Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
             }

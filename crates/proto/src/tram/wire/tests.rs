@@ -1,7 +1,10 @@
 //! Tests of the wire format: every kind comes back as it went, and nothing panics.
 
-use super::*;
+use faircast_base::NodeId;
 use proptest::prelude::*;
+
+use super::*;
+use crate::tram::departures::Fate;
 
 fn encoded(packet: &Packet<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -12,6 +15,11 @@ fn encoded(packet: &Packet<'_>) -> Vec<u8> {
 
 fn of(body: Body<'_>) -> Packet<'_> {
     Packet { session: 0x0102_0304_0506_0708, sender: 7, ttl: 9, body }
+}
+
+fn departed(fate: Fate) -> Departed {
+    let (id, came_from) = (77, u64::from(fate == Fate::Back));
+    Departed { id, node: Some(NodeId(9)), fate, joins: 3, below: BELOW_MAX, came_from }
 }
 
 #[test]
@@ -34,6 +42,8 @@ fn every_kind_comes_back_as_it_went() {
     mask(10, [10..12, 20..21].into_iter(), &mut missing);
     let ack =
         Ack { first_missing: 10, highest: 30, leaves: true, mask: &missing, ..Ack::default() };
+    let (mut nobody, mut told) = (Vec::new(), Vec::new());
+    let some = Fate::ALL.map(departed);
     for body in [
         Body::Beacon(Front { sequence: 0, done: true, ..front }),
         Body::Data(Data::plain(front, b"payload")),
@@ -64,11 +74,13 @@ fn every_kind_comes_back_as_it_went() {
         }),
         Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 }),
         Body::Solicitation(Solicitation { role, name: 5 }),
-        Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
+        Body::Bind(Bind { role, distance: 4, joins: 2, first_missing: 0 }),
         Body::Accept(Accept { start: 1, level: 200 }),
         Body::Reject(RejectReason::Pruned),
         Body::Hello(Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids)),
         Body::Ack(ack),
+        Body::Ack(Ack { departed: Departeds::new([].into_iter(), 3, &mut nobody), ..ack }),
+        Body::Ack(Ack { departed: Departeds::new(some.iter(), 0, &mut told), short: true, ..ack }),
         Body::Member(b"all of it is here"),
         Body::Answer(b"noted"),
         Body::Settings(b"as usual"),
@@ -119,7 +131,7 @@ fn numbers_with_which_nothing_can_be_computed_are_refused() {
     for body in [
         Body::Beacon(front),
         Body::Data(Data::plain(front, b"payload")),
-        Body::Bind(Bind { role: HeadRole::Eager, distance: 4, first_missing: far }),
+        Body::Bind(Bind { role: HeadRole::Eager, distance: 4, joins: 0, first_missing: far }),
         Body::Accept(Accept { start: far, level: 1 }),
         Body::Hello(Hello::new(far, 900, 2)),
         Body::Hello(Hello::new(5, far, 2)),
@@ -131,10 +143,73 @@ fn numbers_with_which_nothing_can_be_computed_are_refused() {
     }
 }
 
+#[test]
+fn those_who_went_are_few_and_make_sense() {
+    let some = departed(Fate::Silent);
+    let with = |departed: &Departed, unnamed| {
+        let mut buf = Vec::new();
+        let departed = Departeds::new([*departed].iter(), unnamed, &mut buf);
+        let ack = Ack { first_missing: 1, departed, mask: &[0; MASK_MAX], ..Ack::default() };
+        encoded(&of(Body::Ack(ack)))
+    };
+    let taken = |bytes: &[u8]| match Packet::decode(bytes).map(|packet| packet.body) {
+        Ok(Body::Ack(ack)) => ack.departed.iter().next(),
+        _ => None,
+    };
+    assert_eq!(taken(&with(&some, 0)), Some(some));
+    // The numbers of an end's own say nothing to others.
+    for (node, want) in [(0, Some(0)), (0xefff_ffff, Some(0xefff_ffff)), (0xf000_0000, None)] {
+        let told = Departed { node: Some(NodeId(node)), ..some };
+        let want = Departed { node: want.map(NodeId), ..some };
+        assert_eq!(taken(&with(&told, 0)), Some(want), "{node:#x}");
+    }
+    for bad in [Departed { id: 0, ..some }, Departed { below: BELOW_MAX + 1, ..some }] {
+        assert_eq!(Packet::decode(&with(&bad, 0)), Err(BadInput::Malformed), "{bad:?}");
+    }
+    let start = HEADER + 36;
+    for (case, place, value) in [
+        ("no fate", start + 8 + 26, 6),
+        ("more than there are", start, 33),
+        ("far more than there are", start, 255),
+        ("a million more", start + 4, 1),
+    ] {
+        let mut bytes = with(&some, 0);
+        bytes[place] = value;
+        assert_eq!(Packet::decode(&bytes), Err(BadInput::Malformed), "{case}");
+    }
+    let mut nobody = with(&some, 0);
+    nobody[start] = 0;
+    assert_eq!(Packet::decode(&nobody), Err(BadInput::Malformed), "told of nobody");
+    // As many as there may be fit into a packet.
+    let (mut buf, all) = (Vec::new(), [some; 40]);
+    let departed = Departeds::new(all.iter(), u32::MAX, &mut buf);
+    let ack = Ack { first_missing: 1, departed, mask: &[0; MASK_MAX], ..Ack::default() };
+    let bytes = encoded(&of(Body::Ack(ack)));
+    assert!(bytes.len() <= 1280 - 40 - 8 - 12, "{}", bytes.len());
+    let Ok(Packet { body: Body::Ack(ack), .. }) = Packet::decode(&bytes) else { panic!() };
+    assert_eq!((ack.departed.iter().count(), ack.departed.unnamed), (DEPARTURES_MAX, BELOW_MAX));
+}
+
 proptest! {
     #[test]
+    fn acknowledgements_tell_of_no_more_than_there_may_be(
+        count in 0u8..40, unnamed: u32, body in proptest::collection::vec(any::<u8>(), 0..1400),
+    ) {
+        let mut bytes = encoded(&of(Body::Ack(Ack { first_missing: 1, ..Ack::default() })));
+        bytes[4] = 1 << 6;
+        bytes.extend_from_slice(&[count, 0, 0, 0]);
+        bytes.extend_from_slice(&unnamed.to_be_bytes());
+        bytes.extend_from_slice(&body);
+        if let Ok(Packet { body: Body::Ack(ack), .. }) = Packet::decode(&bytes) {
+            prop_assert_eq!(ack.departed.iter().count(), usize::from(count));
+            prop_assert!(usize::from(count) <= DEPARTURES_MAX && unnamed <= BELOW_MAX);
+            prop_assert!(ack.mask.len() <= MASK_MAX);
+        }
+    }
+
+    #[test]
     fn no_bytes_panic_and_what_is_read_is_written_alike(
-        kind in 0u8..14, flags in 0u8..40, body: Vec<u8>,
+        kind in 0u8..14, flags in 0u8..=127, body: Vec<u8>,
     ) {
         let mut bytes = encoded(&of(Body::Solicitation(Solicitation { role: HeadRole::Never, name: 0 })));
         bytes.truncate(HEADER);
@@ -145,6 +220,9 @@ proptest! {
             prop_assert_eq!(Packet::decode(&again), Ok(packet));
             if let Body::Ack(ack) = packet.body {
                 prop_assert!(ack.missing().count() <= 8 * MASK_MAX);
+                let departed: Vec<Departed> = ack.departed.iter().collect();
+                prop_assert!(departed.len() <= DEPARTURES_MAX && ack.departed.unnamed <= BELOW_MAX);
+                prop_assert!(departed.iter().all(|it| it.id != 0 && it.below <= BELOW_MAX));
             }
         }
     }

@@ -1,0 +1,104 @@
+//! Receivers that went, as acknowledgements tell of them.
+
+use alloc::vec::Vec;
+
+use faircast_base::NodeId;
+
+use crate::fields::Fields;
+use crate::tram::departures::Fate;
+
+/// Most that one acknowledgement tells of, so that it is no longer than 1280 bytes with its mask.
+pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
+
+/// More receivers than this below one member are not believed; chosen.
+pub(in crate::tram) const BELOW_MAX: u32 = 1 << 20;
+
+/// Bytes of one.
+const DEPARTED: usize = 28;
+
+/// Addresses from here on are numbers of an end's own, which say nothing to others; the last of them stands for all.
+const OWN_NUMBERS: u32 = 0xf000_0000;
+const NO_ADDRESS: u32 = u32::MAX;
+
+/// What came of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tram) struct Departed {
+    /// Its number.
+    pub(in crate::tram) id: u64,
+    /// Where it is; `None` where only another end could say.
+    pub(in crate::tram) node: Option<NodeId>,
+    pub(in crate::tram) fate: Fate,
+    /// How many heads had it before the one that speaks of it.
+    pub(in crate::tram) joins: u16,
+    /// Receivers below it.
+    pub(in crate::tram) below: u32,
+    /// Of one that is back the number of the head that fell silent; else 0.
+    pub(in crate::tram) came_from: u64,
+}
+
+impl Departed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.to_be_bytes());
+        out.extend_from_slice(&self.came_from.to_be_bytes());
+        let address = self.node.map(|node| node.0).filter(|number| *number < OWN_NUMBERS);
+        out.extend_from_slice(&address.unwrap_or(NO_ADDRESS).to_be_bytes());
+        out.extend_from_slice(&self.below.to_be_bytes());
+        out.extend_from_slice(&self.joins.to_be_bytes());
+        out.extend_from_slice(&[self.fate as u8, 0]);
+    }
+
+    fn decode(mut fields: Fields<'_>) -> Option<Self> {
+        let (id, came_from) = (fields.u64()?, fields.u64()?);
+        let (address, below, joins) = (fields.u32()?, fields.u32()?, fields.u16()?);
+        let [fate, _] = fields.array()?;
+        let node = Some(NodeId(address)).filter(|node| node.0 < OWN_NUMBERS);
+        let fate = super::one_of(&Fate::ALL, fate)?;
+        let known = id != 0 && below <= BELOW_MAX;
+        known.then_some(Self { id, node, fate, joins, below, came_from })
+    }
+}
+
+/// Those of whom an acknowledgement tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tram) struct Departeds<'a> {
+    /// So many more for whom there was no room.
+    pub(in crate::tram) unnamed: u32,
+    entries: &'a [u8],
+}
+
+impl<'a> Departeds<'a> {
+    /// These, as many as there is room for, written into `buf`.
+    pub(in crate::tram) fn new<'d>(
+        all: impl Iterator<Item = &'d Departed>,
+        unnamed: u32,
+        buf: &'a mut Vec<u8>,
+    ) -> Self {
+        all.take(DEPARTURES_MAX).for_each(|it| it.encode(buf));
+        Self { unnamed: unnamed.min(BELOW_MAX), entries: buf }
+    }
+
+    pub(in crate::tram) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.unnamed == 0
+    }
+
+    pub(in crate::tram) fn iter(&self) -> impl Iterator<Item = Departed> + use<'a> {
+        let (all, _) = self.entries.as_chunks::<DEPARTED>();
+        all.iter().filter_map(|bytes| Departed::decode(Fields(bytes)))
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let count = self.entries.len() / DEPARTED;
+        out.extend_from_slice(&[count as u8, 0, 0, 0]);
+        out.extend_from_slice(&self.unnamed.to_be_bytes());
+        out.extend_from_slice(self.entries);
+    }
+
+    pub(super) fn decode(fields: &mut Fields<'a>) -> Option<Self> {
+        let [count, ..]: [u8; 4] = fields.array()?;
+        let unnamed = fields.u32()?;
+        let count = Some(usize::from(count)).filter(|count| *count <= DEPARTURES_MAX)?;
+        let told = Self { unnamed, entries: fields.bytes(count * DEPARTED)? };
+        let true_count = told.iter().count() == count;
+        (true_count && !told.is_empty() && unnamed <= BELOW_MAX).then_some(told)
+    }
+}

@@ -1,0 +1,94 @@
+//! Notes of a summary on receivers that did not get everything, as their sender named them at the end.
+
+use faircast_base::Shortfall;
+
+use crate::summary::{FlowSummary, Summary};
+use crate::text::count;
+
+/// Most that are named in a note.
+const NAMED_MAX: usize = 10;
+
+/// The word for it in a summary, as in a trace.
+pub(crate) fn key(reason: Shortfall) -> &'static str {
+    match reason {
+        Shortfall::Silent => "silent",
+        Shortfall::Left => "left",
+        Shortfall::Pruned => "pruned",
+        Shortfall::Gaps => "gaps",
+        Shortfall::Unnamed => "unnamed",
+    }
+}
+
+impl Summary {
+    /// For each flow whose sender knew of any: who did not get everything, and why.
+    pub(crate) fn incomplete_notes(&self) -> Vec<String> {
+        self.flows.iter().filter_map(FlowSummary::incomplete_note).collect()
+    }
+}
+
+impl FlowSummary {
+    fn incomplete_note(&self) -> Option<String> {
+        let named =
+            self.receivers.iter().filter_map(|it| Some((&it.node, it.incomplete.as_ref()?)));
+        let mut words: Vec<String> =
+            named.map(|(node, reason)| format!("{node} ({reason})")).collect();
+        let more = words.len().saturating_sub(NAMED_MAX);
+        words.truncate(NAMED_MAX);
+        if more > 0 {
+            words.push(format!("{} more", count(more as u64)));
+        }
+        if self.unnamed_receivers > 0 {
+            let unnamed = count(self.unnamed_receivers);
+            words.push(format!("up to {unnamed} of whom the sender knows nothing"));
+        }
+        let last = words.pop()?;
+        let who = match words.is_empty() {
+            true => last,
+            false => format!("{} and {last}", words.join(", ")),
+        };
+        Some(format!("{}: not everything got to {who}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::ReceiverSummary;
+
+    #[test]
+    fn whoever_lacks_something_is_named_with_the_reason() {
+        let receiver = |node: usize, incomplete: Option<&str>| ReceiverSummary {
+            node: format!("m{node}"),
+            incomplete: incomplete.map(String::from),
+            ..ReceiverSummary::default()
+        };
+        let note = |receivers: Vec<ReceiverSummary>, unnamed_receivers| {
+            let name = "f".to_string();
+            FlowSummary { name, receivers, unnamed_receivers, ..FlowSummary::default() }
+                .incomplete_note()
+        };
+        assert_eq!(note(vec![receiver(1, None)], 0), None);
+        for (receivers, unnamed, want) in [
+            (vec![receiver(1, None), receiver(2, Some("left"))], 0, "m2 (left)"),
+            (
+                vec![receiver(1, Some("silent")), receiver(2, Some("pruned"))],
+                0,
+                "m1 (silent) and m2 (pruned)",
+            ),
+            (
+                vec![receiver(1, Some("silent"))],
+                4,
+                "m1 (silent) and up to 4 of whom the sender knows nothing",
+            ),
+            (
+                (1..=12).map(|node| receiver(node, Some("gaps"))).collect(),
+                0,
+                "m1 (gaps), m2 (gaps), m3 (gaps), m4 (gaps), m5 (gaps), m6 (gaps), m7 (gaps), \
+                 m8 (gaps), m9 (gaps), m10 (gaps) and 2 more",
+            ),
+        ] {
+            let want = format!("f: not everything got to {want}");
+            assert_eq!(note(receivers, unnamed), Some(want));
+        }
+    }
+}
