@@ -326,13 +326,13 @@ fn what_members_tell_is_believed_of_those_who_are_not_here() {
     };
     assert_eq!(shortfall(ends), (vec![], 4));
     // Whoever is no member tells nothing.
-    let stranger = |members: &mut Members| {
+    let unknown = |members: &mut Members| {
         let mut buf = Vec::new();
         let told = tells(&[silent(9, 0)], 4, &mut buf);
         let heard = members.acknowledge(at(2), NodeId(7), &told, (1, 100, 0));
         assert_eq!(heard, Err(BadInput::Foreign));
     };
-    assert_eq!(shortfall(stranger), (vec![(2, Shortfall::Silent)], 0));
+    assert_eq!(shortfall(unknown), (vec![(2, Shortfall::Silent)], 0));
 }
 
 #[test]
