@@ -265,8 +265,11 @@ impl Suite {
     }
 }
 
-/// A number of a suite, whatever its unit.
+/// A number of a suite, whatever its unit; what never came about has taken for ever.
 pub(crate) fn number(value: f64) -> String {
+    if value.is_infinite() {
+        return if value < 0.0 { "-∞" } else { "∞" }.to_string();
+    }
     if value.abs() >= 1_000.0 {
         let sign = if value < 0.0 { "-" } else { "" };
         return format!("{sign}{}", count(value.abs().round() as u64));
@@ -394,5 +397,17 @@ mod tests {
         let text = suite.table();
         assert!(text.contains("Paper  Simulator    Lab"), "{text}");
         assert!(text.contains("0.740      0.500  0.770"), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_as_short_as_they_say_something() {
+        for (value, want) in [
+            (0.5, "0.500"),
+            (-241_000.4, "-241,000"),
+            (f64::INFINITY, "∞"),
+            (f64::NEG_INFINITY, "-∞"),
+        ] {
+            assert_eq!(number(value), want);
+        }
     }
 }
