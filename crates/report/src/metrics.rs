@@ -231,7 +231,7 @@ impl Sink for Metrics {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
                 if record.is_senders() {
-                    flow.sender_event(record, counts, is_common);
+                    flow.sender_event(record, sender, counts, is_common);
                 }
                 if !sender {
                     flow.receiver_event(node, record, counts);
@@ -305,10 +305,13 @@ struct Flow {
 
 impl Flow {
     #[inline]
-    fn sender_event(&mut self, record: &Record, counts: bool, is_common: bool) {
+    fn sender_event(&mut self, record: &Record, is_sender: bool, counts: bool, is_common: bool) {
         if counts {
             match record.event {
-                Event::DataSent { bytes, .. } => self.sent_bytes += u64::from(bytes),
+                // What repair heads send crosses links of their own, and none that the sender's data need.
+                Event::DataSent { bytes, repair, .. } if is_sender || !repair => {
+                    self.sent_bytes += u64::from(bytes);
+                }
                 Event::AckReceived { .. } | Event::NakReceived { .. } => self.counted_feedback += 1,
                 _ => {}
             }

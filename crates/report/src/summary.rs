@@ -78,7 +78,7 @@ pub struct FlowSummary {
     #[serde(default)]
     pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
-    /// per second: what the network carries for it.
+    /// per second; not what repair heads send.
     #[serde(default)]
     pub sent_bps: f64,
     /// Positive and negative acknowledgements that reached the sender in a second of that part of

@@ -366,6 +366,8 @@ fn a_repair_tree_is_that_of_the_last_heads() {
         sender_repairs: 1,
     };
     assert_eq!(flow.tree, Some(tree));
+    // 10 bytes of the sender's in 100 s: what heads repair is nothing that it sends.
+    assert_eq!((flow.sent_bps, flow.repair_packets), (0.8, 2));
     let told: Vec<_> = flow
         .receivers
         .iter()
