@@ -17,10 +17,10 @@ use crate::congestion::{
     Bounds, Control, Feedback, ReceiverFeedback, RouterView, Scheme, SenderControl, Wire,
     bounded_control, boxed_feedback,
 };
-use crate::content::Packets;
+use crate::content::{Content, Packets};
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
-    SYMBOL_BYTES_MAX, SYMBOL_HEADER,
+    SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::element::{ElementConfig, PgmElement};
@@ -32,7 +32,7 @@ use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi, data_overhead};
 use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
-use crate::tram::{self, Tree};
+use crate::tram::{self, GivenHead, Tree};
 use crate::transport::{EndSetup, Role};
 
 /// A scheme: a protocol that a multicast flow can run.
@@ -179,7 +179,7 @@ macro_rules! tree_entry {
                     reports_max: tram::steered_reports_max,
                 },
                 answers: true,
-                end: |role, setup| tram::steered_end(&ENTRY, role, setup),
+                end: |role, setup| tree_end($name, role, setup),
             },
         }
     }};
@@ -238,7 +238,11 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         many_to_many: false,
         own_checksum: true,
         repair_heads: true,
-        ends: Ends::Alone { guarantees: tram::GUARANTEES, answers: true, end: tram::end },
+        ends: Ends::Alone {
+            guarantees: tram::GUARANTEES,
+            answers: true,
+            end: |role, setup| tree_end("tram", role, setup),
+        },
     },
     tree_entry!(Pgmcc, "tram-pgmcc", "TRAM's tree of repair heads, steered by pgmcc"),
     tree_entry!(Tfmcc, "tram-tfmcc", "TRAM's tree of repair heads, steered by TFMCC"),
@@ -543,28 +547,63 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
 
 /// One end of a transfer.
 fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let EndSetup { flow, node, start, payload, options, .. } = setup;
-    let (group, tsi) = (group(flow), session(flow, setup.source()));
     match role {
         Role::Source(content) => {
-            let symbol_bytes = symbol_bytes(payload);
-            let fec = PgmSettings::from_options(options).fec();
-            let supply = Box::new(ContentSupply::new(content, symbol_bytes));
-            let setup = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
-            let give_up = FLOW_GIVE_UP;
-            let source = scheme.object_source(ObjectSourceSetup { start, fec, give_up, ..setup });
-            Box::new(source.staying(FLOW_STAYS))
+            let fec = PgmSettings::from_options(setup.options).fec();
+            let setup = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
+            Box::new(scheme.object_source(setup).staying(FLOW_STAYS))
         }
-        Role::Receiver => {
-            let store = Box::new(InOrder::new());
-            let setup = ObjectReceiverSetup::new(node, group, tsi, store, options);
-            Box::new(scheme.object_receiver(ObjectReceiverSetup { start, ..setup }))
-        }
+        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
         Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
 
-const ONE_SOURCE: &str = "a session of PGM has one source, which receives nothing";
+/// One end of a flow over the tree of this row.
+fn tree_end(name: &str, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let Some(tree) = tree(name) else { unreachable!("{name} is no row of the tree") };
+    match (tram::delivery(setup.options), role) {
+        (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
+        (Delivery::Stream, role) => {
+            tram::end(tree, session(setup.flow, setup.source()), role, setup)
+        }
+        (Delivery::Object, Role::Source(content)) => {
+            let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
+            Box::new(source.staying(FLOW_STAYS))
+        }
+        (Delivery::Object, Role::Receiver) => {
+            let head = setup.head.map(GivenHead::Node);
+            let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
+            Box::new(TramObjectReceiver::new(receiver, setup.source(), Some(tree)))
+        }
+    }
+}
+
+/// What the source of a flow's object is made from.
+fn object_source_setup<'a>(
+    content: Box<dyn Content>,
+    setup: &EndSetup<'a>,
+) -> ObjectSourceSetup<'a> {
+    let EndSetup { flow, node, start, options, .. } = *setup;
+    let symbol_bytes = symbol_bytes(setup.payload);
+    let supply = Box::new(ContentSupply::new(content, symbol_bytes));
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
+    let object = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
+    let give_up = options.duration("give_up").unwrap_or(FLOW_GIVE_UP);
+    let wait_for = options.integer("wait_for").and_then(|count| count.try_into().ok());
+    let wait_for = wait_for.unwrap_or(object.wait_for);
+    ObjectSourceSetup { start, give_up, wait_for, ..object }
+}
+
+/// What a receiver of it is made from.
+fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
+    let EndSetup { flow, node, start, options, .. } = *setup;
+    let (group, tsi, store) =
+        (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
+    let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
+    ObjectReceiverSetup { start, ..object }
+}
+
+const ONE_SOURCE: &str = "a session has one source, which receives nothing";
 
 /// Bytes of a symbol where packets have `payload` bytes.
 fn symbol_bytes(payload: u32) -> u16 {
@@ -573,7 +612,7 @@ fn symbol_bytes(payload: u32) -> u16 {
     symbol as u16
 }
 
-/// Silence after which a receiver of a flow counts as lost, unless it has joined anew.
+/// Silence after which a receiver of a flow counts as lost, unless it has joined anew, where `give_up` does not say.
 const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 
 /// How long the source of a flow waits for receivers that may still come, where `linger` does not
@@ -584,7 +623,7 @@ fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
     Box::new(PgmElement::new(node, ElementConfig::from_options(options), ROUTER_VIEWS))
 }
 
-/// The PGM session of a flow: its source by node, its port by flow. Both ends compute the same.
+/// The session of a flow: its source by node, its port by flow. Both ends compute the same.
 fn session(flow: FlowId, source: NodeId) -> Tsi {
     let [a, b, c, d] = source.0.to_be_bytes();
     // "fc", for faircast: not the id that another implementation would make from a host name.

@@ -34,6 +34,7 @@ use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
@@ -41,7 +42,7 @@ use crate::{Destination, Machine};
 pub use receiver::TramReceiver;
 pub use settings::{OPTIONS, TREE_OPTIONS};
 pub use source::TramSource;
-pub use steering::{steered_end, steered_floor, steered_reports_max};
+pub use steering::{steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
 pub(crate) use wire::DATA_HEADER;
 pub use wire::peek;
@@ -91,6 +92,11 @@ impl Tree {
     /// Bytes before the payload of data at most.
     pub fn header_bytes(self) -> u32 {
         HEADER_BYTES + self.steering.map_or(0, steering::words_bytes)
+    }
+
+    /// The scheme at an end that is this node in its reports.
+    pub(crate) fn steering_at(self, node: NodeId) -> Option<Steering> {
+        self.steering.map(|scheme| Steering { scheme, node })
     }
 }
 
@@ -194,24 +200,26 @@ impl<'a> TramSetup<'a> {
     }
 }
 
-/// One end of a flow.
-pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    end_of(role, setup, None)
+/// How a flow with these settings goes.
+pub(crate) fn delivery(options: &Options) -> Delivery {
+    TramSettings::from_options(options).delivery
 }
 
-fn end_of(role: Role, setup: EndSetup<'_>, steering: Option<Steering>) -> Box<dyn Machine> {
-    let EndSetup { flow, to, start, payload, options, head, .. } = setup;
-    let source = setup.source();
-    // The flow and its source: both ends compute the same.
-    let session = u64::from(flow.0) << 32 | u64::from(source.0);
-    let head = head.map(GivenHead::Node);
-    let tram = TramSetup { session, source, to, start, head, name: 0, options, steering };
+/// One end of a flow that goes as a stream, in the session `tsi` over `tree`.
+///
+/// # Panics
+/// The role is both: a session has one source.
+pub fn end(tree: Tree, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let EndSetup { node, to, start, payload, options, head, .. } = setup;
+    let session = TramSetup::of(tsi, setup.source(), start, options);
+    let (head, steering) = (head.map(GivenHead::Node), tree.steering_at(node));
+    let session = TramSetup { to, head, steering, ..session };
     match role {
         Role::Source(content) => {
             let packets = ByOffset::new(content, payload);
-            Box::new(TramSource::new(&tram, Box::new(packets)))
+            Box::new(TramSource::new(&session, Box::new(packets)))
         }
-        Role::Receiver => Box::new(TramReceiver::new(&tram)),
+        Role::Receiver => Box::new(TramReceiver::new(&session)),
         Role::Both(_) => unreachable!("a session has one source, which receives nothing"),
     }
 }

@@ -3,6 +3,7 @@
 use faircast_base::{Bitrate, Duration};
 
 use crate::options::{OptionSpec, selected};
+use crate::pgm::options::Delivery;
 use crate::settings::{choices, settings};
 
 choices! {
@@ -231,6 +232,12 @@ settings! {
     pruning: Pruning = Centralised;
     /// How far behind a member is that decentralised pruning removes, in acknowledgement windows
     prune_window: f64 [1.0, 5.0] = 1.5;
+    /// Data goes as a stream, which comes in order, or as an object, of which receivers say what they lack whenever they
+    /// came
+    delivery: Delivery = Stream;
+    /// How long the source of an object stays for who may come when all have it; as long as the run where that is not
+    /// said
+    linger: Duration [0 s, 3600 s] = 0 s;
     /// Data is sent once so many receivers have joined
     wait_for: u32 [0, 1000000] = 1;
     /// Data is sent this long after the beginning at the earliest
@@ -243,9 +250,11 @@ settings! {
 pub(super) const OWN: &[&str] = &[
     "averaging_time",
     "clock",
+    "delivery",
     "gather",
     "give_up",
     "head",
+    "linger",
     "rate_increase",
     "rate_increment",
     "rate_increment_growth",

@@ -6,12 +6,10 @@ use core::fmt;
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::wire::WORDS_HEADER;
-use super::{HEADER_BYTES, end_of};
-use crate::Machine;
+use super::HEADER_BYTES;
 use crate::catalog::SchemeEntry;
 use crate::congestion::{Control, Feedback, Floor, Load};
 use crate::options::Options;
-use crate::transport::{EndSetup, Role};
 
 /// Bytes of the headers of IPv4 and UDP.
 const IP_UDP_BYTES: u32 = 28;
@@ -50,15 +48,6 @@ impl Steering {
 /// Bytes of what a scheme announces on data, at most.
 pub(super) fn words_bytes(scheme: &SchemeEntry) -> u32 {
     (WORDS_HEADER + scheme.announce_bytes_max) as u32
-}
-
-/// One end of a flow that a scheme steers.
-pub fn steered_end(
-    scheme: &'static SchemeEntry,
-    role: Role,
-    setup: EndSetup<'_>,
-) -> Box<dyn Machine> {
-    end_of(role, setup, Some(Steering { scheme, node: setup.node }))
 }
 
 /// The floor of a session that a scheme with this floor steers: a packet leaves where both permit it.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use faircast_base::{BadInput, Bitrate, Cx, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::stream::ObjectStream;
 use super::words::{Reply, Word};
@@ -16,7 +16,7 @@ use crate::object::source::members::ANSWERS_MAX;
 use crate::object::wire::Claim;
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::timers::{Reason, Timers};
-use crate::tram::{Steering, TramSetup, TramSource, Tree};
+use crate::tram::{TramSetup, TramSource, Tree};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
 /// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
@@ -52,9 +52,8 @@ impl TramObjectSource {
     /// A source as `setup` describes it, over `tree`. An object that has no layout makes one that fails at its start; there is no
     /// parity, and who is slow is removed as the options say.
     pub fn new(setup: ObjectSourceSetup<'_>, tree: Tree) -> Self {
-        let steering = tree.steering.map(|scheme| Steering { scheme, node: setup.node });
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, setup.options);
-        let session = TramSetup { steering, ..session };
+        let session = TramSetup { steering: tree.steering_at(setup.node), ..session };
         let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
         let mut timers = Timers::new();
@@ -67,6 +66,12 @@ impl TramObjectSource {
             limit: None,
             timers,
         }
+    }
+
+    /// The same, but it stays for so long after all members are done, where the options do not say.
+    pub(crate) fn staying(mut self, linger: Duration) -> Self {
+        self.course.stay(linger);
+        self
     }
 
     fn take_word(
