@@ -201,6 +201,72 @@ pub trait Machine {
     fn next_timeout(&self) -> Option<Time>;
 }
 
+/// Calls of a machine that is built around another one, which is its field `$inner`, and handles them: all that
+/// are named here. The others it has itself.
+///
+/// ```
+/// use faircast_base::{Cx, Time};
+/// use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit, passes_on};
+///
+/// /// Counts what it hears.
+/// struct Counting<M> {
+///     inner: M,
+///     heard: u64,
+/// }
+///
+/// impl<M: Machine> Machine for Counting<M> {
+///     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+///         self.heard += 1;
+///         self.inner.handle_datagram(cx, datagram);
+///     }
+///
+///     passes_on!(inner: handle_timeout, handle_close, poll_membership, poll_transmit, poll_event, next_timeout);
+/// }
+/// ```
+#[macro_export]
+macro_rules! passes_on {
+    ($inner:tt: $($call:ident),+) => { $($crate::passes_on!(@$call $inner);)+ };
+    (@handle_datagram $inner:tt) => {
+        fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>) {
+            self.$inner.handle_datagram(cx, datagram);
+        }
+    };
+    (@handle_timeout $inner:tt) => {
+        fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
+            self.$inner.handle_timeout(cx);
+        }
+    };
+    (@handle_close $inner:tt) => {
+        fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
+            self.$inner.handle_close(cx);
+        }
+    };
+    (@poll_membership $inner:tt) => {
+        fn poll_membership(&mut self) -> Option<$crate::Membership> {
+            self.$inner.poll_membership()
+        }
+    };
+    (@poll_transmit $inner:tt) => {
+        fn poll_transmit(
+            &mut self,
+            cx: &mut ::faircast_base::Cx<'_>,
+            buf: &mut Vec<u8>,
+        ) -> Option<$crate::Transmit> {
+            self.$inner.poll_transmit(cx, buf)
+        }
+    };
+    (@poll_event $inner:tt) => {
+        fn poll_event(&mut self) -> Option<$crate::AppEvent> {
+            self.$inner.poll_event()
+        }
+    };
+    (@next_timeout $inner:tt) => {
+        fn next_timeout(&self) -> Option<::faircast_base::Time> {
+            self.$inner.next_timeout()
+        }
+    };
+}
+
 /// A machine in a box is one.
 impl<M: Machine + ?Sized> Machine for Box<M> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {

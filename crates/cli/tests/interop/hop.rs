@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use faircast_base::{Cx, Duration, NodeId, Time};
 use faircast_proto::pgm::wire::{PacketType, peek};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
 
 /// What the hop does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,10 +122,6 @@ impl<M: Machine> Machine for Hop<M> {
         }
     }
 
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_close(cx);
-    }
-
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;
@@ -143,9 +139,7 @@ impl<M: Machine> Machine for Hop<M> {
         }
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.inner.poll_event()
-    }
+    passes_on!(inner: handle_close, poll_membership, poll_event);
 
     fn next_timeout(&self) -> Option<Time> {
         let arrival = self.on_the_way.front().map(|held| held.at);

@@ -330,7 +330,7 @@ impl Head {
         }
         let front = self.cache.front();
         let acknowledged = self.members.acknowledge(now, from, ack, (front, end, unheard))?;
-        for sequence in ack.missing() {
+        for sequence in ack.missing().take_while(|sequence| *sequence < end + unheard) {
             if can_repair(&self.cache, sequence) {
                 self.repairs.ask(now, sequence, from, front);
             } else if self.passes_on && sequence >= front {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use super::departures::{self, Departures, Fate};
+use super::reception::JUMP_MAX;
 use super::settings::{HeadRole, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
@@ -275,13 +276,18 @@ impl Members {
         let sent = end;
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
-        let has = ack.first_missing.saturating_sub(1);
-        let most = has / self.ack_window * self.ack_window + self.ahead_max + self.deeper_max;
-        // Nobody has more than there is, allows more than a window, or lacks what was not sent.
+        let ahead = self.ahead_max + self.deeper_max;
+        let most =
+            |missing: u64| missing.saturating_sub(1) / self.ack_window * self.ack_window + ahead;
+        // Nobody allows more than a window. Whoever was deceived by forged data speaks of packets that there are not yet;
+        // of what there is its word holds.
         let highest_missing = ack.missing().last().unwrap_or(0);
-        if ack.first_missing > end || ack.allowed > most || highest_missing >= end {
+        let absurd = ack.first_missing.max(highest_missing) > end + JUMP_MAX;
+        if absurd || ack.allowed > most(ack.first_missing) {
             return Err(BadInput::Absurd);
         }
+        let first_missing = ack.first_missing.min(end);
+        let allowed = ack.allowed.min(most(first_missing));
         // Whoever has nobody below it counts nobody there, and allows at least what it has.
         let alone = ack.members == 0;
         let below = ack.indirect.saturating_add(u32::from(ack.members));
@@ -290,11 +296,11 @@ impl Members {
             return Err(BadInput::Absurd);
         }
         (child.heard_at, child.unanswered) = (now, 0);
-        if ack.first_missing > child.first_missing || ack.first_missing >= sent {
+        if first_missing > child.first_missing || first_missing >= sent {
             child.advanced_at = now;
         }
-        child.first_missing = child.first_missing.max(ack.first_missing);
-        child.allowed = child.allowed.max(ack.allowed);
+        child.first_missing = child.first_missing.max(first_missing);
+        child.allowed = child.allowed.max(allowed);
         child.confirmed = true;
         child.rescued &= child.first_missing < front;
         child.catches_up &= child.rescued || is_behind;

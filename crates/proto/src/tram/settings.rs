@@ -360,6 +360,14 @@ impl TramSettings {
         }
     }
 
+    /// The first packet that is still repaired when this one has been sent; 0 where all are.
+    pub(super) fn forget_before(&self, sequence: u64) -> u64 {
+        match u64::from(self.obsolete_after) {
+            0 => 0,
+            packets => (sequence + 1).saturating_sub(packets),
+        }
+    }
+
     /// Packets that a head keeps at least, whatever its water marks say: what a member can lack of what
     /// its head's own window allows.
     pub(super) fn cache_floor(&self) -> usize {

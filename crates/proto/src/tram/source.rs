@@ -197,10 +197,7 @@ impl<P: Packets> TramSource<P> {
         };
         Front {
             sequence,
-            forget_before: match u64::from(self.settings.obsolete_after) {
-                0 => 0,
-                packets => (sequence + 1).saturating_sub(packets),
-            },
+            forget_before: self.settings.forget_before(sequence),
             rate: Bitrate::from_bits_per_s(self.controller.bits_per_s() as u64),
             ack_window: self.settings.ack_window as u16,
             advertise_interval,
@@ -262,7 +259,8 @@ impl<P: Packets> TramSource<P> {
         let told = self.head.on_ack(cx.now, (from, id), ack, (end, 0), can_repair)?;
         self.acknowledged_at = cx.now;
         let bytes = self.newly_acknowledged();
-        cx.emit(Event::AckReceived { seq: ack.first_missing - 1, bytes, from });
+        let seq = ack.first_missing.min(end) - 1;
+        cx.emit(Event::AckReceived { seq, bytes, from });
         let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         let progress = Progress {

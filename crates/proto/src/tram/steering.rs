@@ -5,8 +5,8 @@ use core::fmt;
 
 use faircast_base::{Duration, NodeId, Seq};
 
-use super::wire::WORDS_HEADER;
 use super::HEADER_BYTES;
+use super::wire::WORDS_HEADER;
 use crate::catalog::SchemeEntry;
 use crate::congestion::{Control, Feedback, Floor, Load};
 use crate::options::Options;

@@ -11,7 +11,7 @@ use super::{TramReceiver, TramSetup, TramSource};
 use crate::content::Packets;
 use crate::options::Options;
 use crate::pgm::wire::Tsi;
-use crate::{AppEvent, Datagram, Machine, Membership, Transmit};
+use crate::{AppEvent, Machine, passes_on};
 
 /// Packets of a stream that must be kept when they have been sent: more are never asked for again.
 pub fn stream_window(options: &Options) -> u64 {
@@ -58,26 +58,6 @@ impl TramStreamReceiver {
 }
 
 impl Machine for TramStreamReceiver {
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.tram.handle_datagram(cx, datagram);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.tram.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.tram.handle_close(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.tram.poll_membership()
-    }
-
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.tram.poll_transmit(cx, buf)
-    }
-
     fn poll_event(&mut self) -> Option<AppEvent> {
         // A receiver that came late is complete too, and what was received may still wait for the application.
         while let Some(event) = self.tram.poll_event() {
@@ -90,7 +70,5 @@ impl Machine for TramStreamReceiver {
         ends.then_some(AppEvent::Completed)
     }
 
-    fn next_timeout(&self) -> Option<Time> {
-        self.tram.next_timeout()
-    }
+    passes_on!(tram: handle_datagram, handle_timeout, handle_close, poll_membership, poll_transmit, next_timeout);
 }

@@ -1,9 +1,12 @@
 //! Packets that nobody sent: random bytes, and damage to real ones.
 
+use std::ops::Range;
+
 use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::content::Zeros;
-use faircast_proto::pgm::wire::checksum;
+use faircast_proto::pgm::wire::{Body, Encoder, Packet, checksum};
 use faircast_proto::relay::{PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::tram;
 use faircast_proto::transport::Role;
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{ProtocolEntry, Scenario};
@@ -95,13 +98,64 @@ impl<'a> Forger<'a> {
     }
 }
 
-/// Puts the checksum of PGM where it would be.
+/// Puts the checksum of PGM and of TRAM where it would be.
 pub(crate) fn seal(bytes: &mut [u8]) {
     if bytes.len() >= 16 {
         bytes[6..8].fill(0);
         let sum = checksum(bytes);
         bytes[6..8].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// Where TRAM's packets have their kind, and reports what they tell, as docs/tram.md says. What the scheme says
+/// comes last.
+const TRAM_KIND: usize = 3;
+const TRAM_REPORT: u8 = 12;
+const TRAM_TELLING: usize = 24;
+const TRAM_OPTION: usize = 25;
+const TRAM_VALUE: usize = 40;
+/// It acknowledges, or it asks for nothing.
+const ACKNOWLEDGES: u8 = 0;
+const NOTHING: u8 = 2;
+
+fn is_tram_report(bytes: &[u8]) -> bool {
+    tram::peek(bytes).is_some() && bytes.len() >= TRAM_VALUE && bytes[TRAM_KIND] == TRAM_REPORT
+}
+
+/// Where in a packet the value of the report with this option lies, whatever carries it.
+pub(crate) fn report_place(bytes: &[u8], zeros: u32, option: u8) -> Option<Range<usize>> {
+    if is_tram_report(bytes) {
+        return (bytes[TRAM_OPTION] == option).then_some(TRAM_VALUE..bytes.len());
+    }
+    let packet = Packet::decode(bytes, zeros).ok()?;
+    let value = packet.options.find(option)?.value;
+    let start = value.as_ptr() as usize - bytes.as_ptr() as usize;
+    Some(start..start + value.len())
+}
+
+/// Whether a packet is a representative's acknowledgement.
+pub(crate) fn acknowledges(bytes: &[u8], zeros: u32) -> bool {
+    let of_pgm = || Packet::decode(bytes, zeros).is_ok_and(|it| matches!(it.body, Body::Ack(_)));
+    is_tram_report(bytes) && bytes[TRAM_TELLING] == ACKNOWLEDGES || of_pgm()
+}
+
+/// A packet that asks for nothing and reports this, made from one that has a report or asks for something; `None`
+/// where none can be made of it.
+pub(crate) fn with_report(bytes: &[u8], zeros: u32, option: u8, value: &[u8]) -> Option<Vec<u8>> {
+    let mut forged = Vec::new();
+    if is_tram_report(bytes) {
+        forged.extend_from_slice(&bytes[..TRAM_VALUE]);
+        (forged[TRAM_TELLING], forged[TRAM_OPTION]) = (NOTHING, option);
+        forged.extend_from_slice(value);
+        seal(&mut forged);
+        return Some(forged);
+    }
+    let packet = Packet::decode(bytes, zeros).ok()?;
+    let (Body::Nak(nak) | Body::Nnak(nak)) = packet.body else { return None };
+    let mut encoder = Encoder::new(&mut forged, &packet.header, &Body::Nnak(nak));
+    encoder.raw_option(option, 0, value);
+    encoder.finish();
+    Some(forged)
 }
 
 /// What a machine says of what it got.

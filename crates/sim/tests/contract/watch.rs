@@ -8,7 +8,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit, passes_on};
 use faircast_scenario::{Data, Flow, Program};
 use faircast_sim::{Builtin, Protocols};
 
@@ -203,9 +203,7 @@ impl Machine for WatchedMachine {
         None
     }
 
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
-    }
+    passes_on!(inner: poll_membership, next_timeout);
 }
 
 /// A relay that must keep its law: a drain ends, it copies and releases only what it holds, and what it

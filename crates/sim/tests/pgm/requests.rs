@@ -8,7 +8,7 @@ use faircast_base::{Cx, FlowId, NodeId, Time};
 use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use faircast_proto::{Destination, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, Simulation, Unobserved, catalog};
 
@@ -19,18 +19,6 @@ struct Counted {
 }
 
 impl Machine for Counted {
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.machine.handle_datagram(cx, datagram);
-    }
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.machine.handle_timeout(cx);
-    }
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.machine.handle_close(cx);
-    }
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.machine.poll_membership()
-    }
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let transmit = self.machine.poll_transmit(cx, buf)?;
         let asks = peek(buf).is_some_and(|(kind, _)| kind == PacketType::Spmr);
@@ -39,12 +27,7 @@ impl Machine for Counted {
         }
         Some(transmit)
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.machine.poll_event()
-    }
-    fn next_timeout(&self) -> Option<Time> {
-        self.machine.next_timeout()
-    }
+    passes_on!(machine: handle_datagram, handle_timeout, handle_close, poll_membership, poll_event, next_timeout);
 }
 
 struct Counting(Rc<Cell<u32>>);

@@ -9,7 +9,7 @@ use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::Relay;
 use faircast_proto::tram::OPTIONS;
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+use faircast_proto::{Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Builtin, Protocols};
 
@@ -147,10 +147,6 @@ impl Liar {
 }
 
 impl Machine for Liar {
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.honest.handle_datagram(cx, datagram);
-    }
-
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((transmit, packet)) = self.extra.take() {
             buf.extend_from_slice(&packet);
@@ -165,5 +161,5 @@ impl Machine for Liar {
         }
     }
 
-    forwards!(honest);
+    passes_on!(honest: handle_datagram, handle_timeout, handle_close, poll_membership, poll_event, next_timeout);
 }

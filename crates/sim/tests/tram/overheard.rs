@@ -7,7 +7,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, FlowId, NodeId, Time};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+use faircast_proto::{Datagram, Machine, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::Protocols;
 
@@ -75,9 +75,5 @@ impl Machine for Heard {
         self.machine.handle_datagram(cx, datagram);
     }
 
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.machine.poll_transmit(cx, buf)
-    }
-
-    forwards!(machine);
+    passes_on!(machine: handle_timeout, handle_close, poll_membership, poll_transmit, poll_event, next_timeout);
 }

@@ -74,6 +74,8 @@ impl Log {
 
     /// The packets from `after` on, as runs: their numbers, and what the first of each holds.
     fn runs(&self, after: u64) -> impl Iterator<Item = (Range<u64>, Item)> + '_ {
+        // A receiver says it, and may say anything.
+        let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
         let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
         self.runs[from..].iter().zip(ends).filter_map(move |(run, end)| {

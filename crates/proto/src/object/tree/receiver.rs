@@ -31,7 +31,12 @@ pub struct TramObjectReceiver {
     waits: bool,
     /// What it lacks is to be said at once.
     asks: bool,
+    /// Packets that were of no object.
+    refused: u32,
 }
+
+/// Packets of no object after which a source that has announced none is taken to be another program.
+const REFUSED_MAX: u32 = 8;
 
 impl TramObjectReceiver {
     /// A receiver as `setup` describes it, of an object that comes from the node `source`. It may insist on a scheme
@@ -49,6 +54,7 @@ impl TramObjectReceiver {
             zeros: 0,
             waits: false,
             asks: false,
+            refused: 0,
         }
     }
 
@@ -124,18 +130,22 @@ impl TramObjectReceiver {
     /// Takes a packet; returns whether it must wait until the store can take it.
     fn take_packet(&mut self, cx: &mut Cx<'_>, bytes: &[u8], zeros: u32) -> ObjectResult<bool> {
         if let Some((&ANNOUNCEMENT, rest)) = bytes.split_first() {
-            let notice = Notice::decode(rest).ok_or_else(|| error(WRONG))?;
-            self.announced(cx, notice)?;
-            return Ok(false);
+            let notice = Notice::decode(rest).map(|it| (it, Layout::new(&it.announcement)));
+            let Some((notice, Some(layout))) = notice else { return self.refuse(cx) };
+            return match &self.assembly.notice {
+                Some(before) if !continues(&before.announcement, &notice.announcement) => {
+                    self.refuse(cx)
+                }
+                _ => self.announced(cx, notice, layout).map(|()| false),
+            };
         }
-        let symbol = SymbolName::decode(bytes);
-        let (name, rest) =
-            symbol.filter(|it| it.0.symbol < BLOCK_SYMBOLS).ok_or_else(|| error(WRONG))?;
+        let symbol = SymbolName::decode(bytes).filter(|it| it.0.symbol < BLOCK_SYMBOLS);
+        let Some((name, rest)) = symbol else { return self.refuse(cx) };
         let len = rest.len() as u64 + u64::from(zeros);
         match self.assembly.has_place(name, len) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
-            Err(_) => return Err(error(WRONG)),
+            Err(_) => return self.refuse(cx),
         }
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
             self.step(cx)?;
@@ -152,8 +162,15 @@ impl TramObjectReceiver {
         Ok(false)
     }
 
-    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice) -> ObjectResult<()> {
-        let layout = Layout::new(&notice.announcement).ok_or_else(|| error(WRONG))?;
+    /// What comes is of no object, or of another one. One such packet may be forged: what it stood for is asked for again.
+    fn refuse(&mut self, cx: &mut Cx<'_>) -> ObjectResult<bool> {
+        cx.emit(Event::BadInput { reason: BadInput::Malformed });
+        self.refused += 1;
+        let wrong = self.assembly.notice.is_none() && self.refused >= REFUSED_MAX;
+        if wrong { Err(error(WRONG)) } else { Ok(false) }
+    }
+
+    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult<()> {
         let before = self.assembly.notice.replace(notice);
         self.assembly.blocks.layout = layout;
         let Some(before) = before else {
@@ -162,9 +179,6 @@ impl TramObjectReceiver {
             return self.step(cx);
         };
         let (old, new) = (before.announcement, notice.announcement);
-        if !continues(&old, &new) {
-            return Err(error(WRONG));
-        }
         self.assembly.grow(cx, (&old, &new), &mut |_: &mut Cx<'_>, _: &Blocks, _| {})?;
         self.step(cx)?;
         // What has not come by now was sent before this end lacked it, or its store could not take it then.

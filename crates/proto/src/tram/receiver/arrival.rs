@@ -68,6 +68,9 @@ impl TramReceiver {
             // More than this end allowed. It is asked for when there is room.
             return Err(BadInput::OutOfWindow);
         }
+        if !front.repair && front.forget_before != self.settings.forget_before(sequence) {
+            return Err(BadInput::Absurd);
+        }
         let forgets = front.forget_before > reached.reception.first_missing() && !front.repair;
         if forgets && front.forget_before <= reached.reception.end() + JUMP_MAX {
             let end = front.forget_before;

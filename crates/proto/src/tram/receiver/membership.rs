@@ -8,7 +8,7 @@ use crate::AppEvent;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
 use crate::tram::reception::{JUMP_MAX, Reception};
-use crate::tram::settings::HeadRole;
+use crate::tram::settings::{HeadRole, LateJoin};
 use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Accept, BELOW_MAX, Departed, Hello, RejectReason};
 
@@ -31,6 +31,11 @@ impl TramReceiver {
         }
         // Levels may have changed since it advertised itself, and it may have let go what is wanted.
         let seeker = self.seeker(cx.now);
+        let has_all = from == self.source && self.settings.late_join == LateJoin::Full;
+        if has_all && accept.start > seeker.wants {
+            // Somebody else has asked for that in its name.
+            return Err(BadInput::Absurd);
+        }
         let lacks = self.parent.lacks(from, accept.start, seeker);
         if lacks || seeker.below.is_some_and(|own| accept.level >= own) {
             self.goodbyes.push_back(from);

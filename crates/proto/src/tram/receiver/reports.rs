@@ -79,6 +79,11 @@ impl Up {
     }
 }
 
+/// A packet of the source that comes so many behind the latest was not overtaken on its way: what was taken for the
+/// latest was forged, and the source, which has not sent it yet, would not take word of it. Chosen, far above what
+/// paths reorder.
+const LATE_MAX: u64 = 64;
+
 impl Reports {
     pub(super) fn new(steering: Steering, options: &Options) -> Self {
         Self {
@@ -133,7 +138,8 @@ impl Reports {
     }
 
     fn note(&mut self, sequence: u64) {
-        let (latest, bits) = self.latest.unwrap_or((sequence, 0));
+        let known = self.latest.filter(|(latest, _)| latest.saturating_sub(sequence) <= LATE_MAX);
+        let (latest, bits) = known.unwrap_or((sequence, 0));
         let ahead = sequence.saturating_sub(latest);
         let bits = if ahead < 32 { bits << ahead } else { 0 };
         let latest = latest.max(sequence);

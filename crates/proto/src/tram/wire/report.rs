@@ -56,7 +56,9 @@ impl<'a> Report<'a> {
             NOTHING => Telling::Nothing,
             _ => return None,
         };
-        let fits = sequence > 0 && value.len() <= RouterView::REPORT_BYTES_MAX;
+        // Who leaves may have nothing to report; others would have been silent.
+        let says = leaves || !value.is_empty();
+        let fits = sequence > 0 && says && value.len() <= RouterView::REPORT_BYTES_MAX;
         fits.then_some(Self { telling, sequence, leaves, option, value })
     }
 }

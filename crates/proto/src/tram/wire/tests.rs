@@ -94,7 +94,7 @@ fn every_kind_comes_back_as_it_went() {
         Body::Report(Report {
             telling: Telling::Asks,
             sequence: 7,
-            leaves: false,
+            leaves: true,
             option: 0x13,
             value: b"",
         }),
@@ -137,7 +137,8 @@ fn numbers_with_which_nothing_can_be_computed_are_refused() {
         Body::Hello(Hello::new(5, far, 2)),
         Body::Ack(Ack { first_missing: far, ..Ack::default() }),
         Body::Ack(Ack { first_missing: 1, allowed: far, ..Ack::default() }),
-        Body::Report(Report { telling, sequence: far, leaves: false, option: 0x13, value: b"" }),
+        Body::Report(Report { telling, sequence: far, leaves: true, option: 0x13, value: b"" }),
+        Body::Report(Report { telling, sequence: 7, leaves: false, option: 0x13, value: b"" }),
     ] {
         assert_eq!(Packet::decode(&encoded(&of(body))), Err(BadInput::Malformed), "{body:?}");
     }
