@@ -26,6 +26,7 @@ use super::{Disagreement, GivenHead, HEADS, TramSetup, Tree};
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
+use crate::pgm::session::reach::Reach;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
@@ -95,6 +96,8 @@ struct Own {
 #[derive(Debug)]
 struct Reached {
     reception: Reception,
+    /// How far the source can have come.
+    reach: Reach,
     window: ReceiverWindow,
     acks: AckSchedule,
     /// The packet that is delivered next.
@@ -316,6 +319,11 @@ impl TramReceiver {
                 if !front.repair && from != self.source =>
             {
                 return Err(BadInput::Foreign);
+            }
+            Body::Beacon(front) | Body::Data(Data { front, .. })
+                if !front.repair && !self.can_have_sent(cx.now, &packet.body, front.sequence) =>
+            {
+                return Err(BadInput::OutOfWindow);
             }
             Body::Beacon(front) => {
                 self.on_front(cx.now, front);

@@ -9,6 +9,6 @@ mod source;
 
 pub use receiver::SpmOrder;
 pub(crate) use receiver::{
-    ReceiverPhase, ReceiverSession, RepairLayer, crowd, dissent, naks, start_over,
+    ReceiverPhase, ReceiverSession, RepairLayer, crowd, dissent, naks, reach, start_over,
 };
 pub(crate) use source::{DataPacket, SourceSession};

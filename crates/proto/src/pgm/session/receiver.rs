@@ -7,7 +7,7 @@ mod input;
 mod losses;
 pub(crate) mod naks;
 mod output;
-mod reach;
+pub(crate) mod reach;
 mod spm;
 mod window;
 

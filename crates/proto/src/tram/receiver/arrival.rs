@@ -6,22 +6,31 @@ use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
 use super::{Kept, Timer, TramReceiver};
 use crate::congestion::Arrival;
+use crate::pgm::session::reach::Belief;
 use crate::tram::reception::{Arrived, JUMP_MAX};
 use crate::tram::settings::HeadRole;
 use crate::tram::steering::seq;
-use crate::tram::wire::{Data, Front};
+use crate::tram::wire::{Body, Data, Front};
 use crate::{AppEvent, Datagram, Destination};
 
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
 impl TramReceiver {
+    /// Whether the source can have sent what names this as its latest packet. Where it has gone on much faster than it
+    /// did, more packets than one have to say so.
+    pub(super) fn can_have_sent(&mut self, now: Time, body: &Body<'_>, sequence: u64) -> bool {
+        let Some(reached) = &mut self.reached else { return true };
+        match body {
+            Body::Data(_) => reached.reach.take(now, sequence, true) != Belief::Doubted,
+            _ => reached.reach.can_lead(now, sequence),
+        }
+    }
+
     /// What the source says of the session with each packet.
     pub(super) fn on_front(&mut self, now: Time, front: Front) {
-        // An old packet that was delayed says nothing new, and one from far ahead cannot be believed.
-        if let Some(reached) = &self.reached
-            && !(self.front.sequence..=reached.reception.end() + JUMP_MAX).contains(&front.sequence)
-        {
+        // An old packet that was delayed says nothing new.
+        if self.reached.is_some() && front.sequence < self.front.sequence {
             return;
         }
         if front.prune && !self.front.prune {

@@ -5,6 +5,7 @@ use faircast_base::{BadInput, Cx, Event, NodeId};
 use super::acks::AckSchedule;
 use super::{LEVEL_MAX, Reached, TramReceiver};
 use crate::AppEvent;
+use crate::pgm::session::reach::Reach;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
 use crate::tram::reception::{JUMP_MAX, Reception};
@@ -65,6 +66,7 @@ impl TramReceiver {
                 let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
                 self.reached = Some(Reached {
                     reception: Reception::new(start),
+                    reach: Reach::new(cx.now, self.front.sequence.max(start.saturating_sub(1))),
                     window,
                     acks,
                     deliver: start,

@@ -10,7 +10,7 @@ use super::dissent::Dissent;
 /// A number far beyond what the observed rate could have sent is not believed at once; and a newest
 /// packet after which the source goes on with lower numbers was none of its own.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     newest: u64,
     /// When that came.
     at: Time,
@@ -37,7 +37,7 @@ struct Run {
 
 /// What is made of an original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belief {
+pub(crate) enum Belief {
     /// The source can have sent it.
     Believed,
     /// It cannot, until others say so too.
@@ -49,7 +49,7 @@ pub(super) enum Belief {
 
 impl Reach {
     /// Packet `newest` was the first thing heard of.
-    pub(super) fn new(now: Time, newest: u64) -> Self {
+    pub(crate) fn new(now: Time, newest: u64) -> Self {
         Self {
             newest,
             at: now,
@@ -64,12 +64,12 @@ impl Reach {
     }
 
     /// The newest original that is believed.
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
     /// Original `index` has come; `fresh` where it has not come before, as far as is known.
-    pub(super) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
+    pub(crate) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
         if index > self.newest && self.can_be(now, index) {
             self.advance(now, index);
@@ -95,13 +95,13 @@ impl Reach {
     }
 
     /// Whether `index` is no further than the source can have come.
-    pub(super) fn can_be(&self, now: Time, index: u64) -> bool {
+    pub(crate) fn can_be(&self, now: Time, index: u64) -> bool {
         // Nearly all are as near as any can be.
         index <= self.newest + FREE_PACKETS || index <= self.newest + self.allowance(now)
     }
 
     /// The same of the lead that an SPM names, which is believed too where others say so.
-    pub(super) fn can_lead(&mut self, now: Time, lead: u64) -> bool {
+    pub(crate) fn can_lead(&mut self, now: Time, lead: u64) -> bool {
         if self.can_be(now, lead) {
             self.leads.contradict();
             return true;
