@@ -170,9 +170,14 @@ impl<P: Packets> TramSource<P> {
         allowed.min(i64::MAX as u64) as i64 - self.next as i64
     }
 
+    /// Whether all that was ever sent comes to whoever joins.
+    pub(crate) fn brings_all(&self) -> bool {
+        self.settings.late_join == LateJoin::Full
+    }
+
     /// The first packet that it repairs.
     fn low(&self) -> u64 {
-        if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front() }
+        if self.brings_all() { 1 } else { self.head.cache.front() }
     }
 
     fn known(&self) -> Known {

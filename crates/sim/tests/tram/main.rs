@@ -6,6 +6,7 @@ mod delivery;
 mod faults;
 mod liars;
 mod named;
+mod objects;
 mod overheard;
 mod scale;
 mod world;

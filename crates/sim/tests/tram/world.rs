@@ -20,6 +20,7 @@ pub(crate) struct World {
     pub(crate) sites: u32,
     /// Receivers at each site: `m1` and so on, those of the first site first.
     pub(crate) hosts: u32,
+    /// How much, or a table that names a file.
     pub(crate) data: &'static str,
     /// Keys of the links of the hosts, but for those of the first site, and of that one's.
     pub(crate) hosts_links: String,
@@ -97,10 +98,14 @@ impl World {
         };
         text + &format!(
             "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"m{{1..{}}}\"]\n\
-             packet = \"1400 B\"\ndata = \"{}\"\noptions = {{ {}{gathered} }}\n{}\n",
+             packet = \"1400 B\"\ndata = {}\noptions = {{ {}{gathered} }}\n{}\n",
             self.protocol,
             self.receivers(),
-            self.data,
+            if self.data.starts_with('{') {
+                self.data.into()
+            } else {
+                format!("\"{}\"", self.data)
+            },
             self.options,
             self.flow
         )

@@ -1,7 +1,7 @@
 //! The source of an object over TRAM.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -15,6 +15,7 @@ use crate::object::source::TICK;
 use crate::object::source::members::ANSWERS_MAX;
 use crate::object::wire::Claim;
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
+use crate::options::OptionValue;
 use crate::timers::{Reason, Timers};
 use crate::tram::{TramSetup, TramSource, Tree};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
@@ -50,9 +51,19 @@ impl Reason for Timer {
 
 impl TramObjectSource {
     /// A source as `setup` describes it, over `tree`. An object that has no layout makes one that fails at its start; there is no
-    /// parity, and who is slow is removed as the options say.
+    /// parity, and who is slow is removed as the options say. Where a scheme steers it nobody is brought what was sent before
+    /// as repairs, unless `late_join` asks for that.
     pub fn new(setup: ObjectSourceSetup<'_>, tree: Tree) -> Self {
-        let session = TramSetup::of(setup.tsi, setup.node, setup.start, setup.options);
+        let options = match tree.steering {
+            None => setup.options.clone(),
+            // What comes late goes as new packets, which the scheme measures. Of repairs nobody reports, so that it would
+            // let them go as to a group that has fallen silent.
+            Some(_) => {
+                let none = OptionValue::Text("none".to_string());
+                setup.options.under(&[("late_join".to_string(), none)], tree.options)
+            }
+        };
+        let session = TramSetup::of(setup.tsi, setup.node, setup.start, &options);
         let session = TramSetup { steering: tree.steering_at(setup.node), ..session };
         let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
@@ -92,6 +103,10 @@ impl TramObjectSource {
         members.take(cx.now, from, message)?;
         members.place(id, place);
         members.note(id, load.unwrap_or_default(), limit);
+        if claim == Claim::Joined && lacks.is_none() && !self.tram.brings_all() {
+            self.tram.packets_mut().announce_again(cx.now);
+        }
+        let members = &mut self.course.members;
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
             let stream = self.tram.packets_mut();
             // Thousands who never get any further may have been invented.

@@ -22,7 +22,7 @@ pub(super) const ANNOUNCEMENT: u8 = 2;
 /// Bytes of an announcement, with that one.
 const ANNOUNCEMENT_BYTES: u32 = 1 + 104;
 
-/// While content grows and is being sent it is announced so often.
+/// While content grows and is being sent it is announced so often, and no more often to those who come late.
 const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After how many symbols the supply is told again where content is asked for.
@@ -49,9 +49,10 @@ pub(super) struct ObjectStream {
     position: Place,
     /// Content may be sent.
     begun: bool,
-    /// Something is to be announced, and when growth last was.
+    /// Something is to be announced; when growth last was, and when it was last done for a late receiver.
     news: bool,
     growth_told: Time,
+    repeated: Time,
     /// Since it was announced that nothing was left nothing has been sent.
     told_exhausted: bool,
     /// How many symbols were sent.
@@ -88,6 +89,7 @@ impl ObjectStream {
             begun: false,
             news: true,
             growth_told: Time::ZERO,
+            repeated: Time::ZERO,
             told_exhausted: false,
             symbols: 0,
             chosen: None,
@@ -113,6 +115,13 @@ impl ObjectStream {
     /// Whether nothing is left to send but the end of what grows.
     pub(super) fn is_exhausted(&self) -> bool {
         self.told_exhausted && self.chosen.is_none()
+    }
+
+    /// A receiver has come that no earlier announcement will reach.
+    pub(super) fn announce_again(&mut self, now: Time) {
+        if now.since(self.repeated) >= GROWTH_INTERVAL {
+            (self.news, self.repeated) = (true, now);
+        }
     }
 
     /// Learns what the digests hash to, once the supply knows.
