@@ -14,7 +14,7 @@ use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
 use faircast_proto::pgm::wire::Nla;
-use faircast_proto::tram::{self, HEADS, Tree};
+use faircast_proto::tram::{self, HEADS};
 
 use crate::ends::Carrier;
 use crate::envelope::overhead;
@@ -113,16 +113,6 @@ impl Common {
         }
         let pgm = own.chain(self.options.iter().cloned()).collect();
         Ok(Speaks { named, pgm, tram: self.options.clone() })
-    }
-
-    /// Refuses a scheme that steers TRAM: streams do not have these.
-    pub(crate) fn refuse_steered(&self) -> Result<(), Error> {
-        match self.named()? {
-            Some(Carrier::Tram(Tree { steering: Some(_), name, .. })) => {
-                Err(unknown(name, &[TRAM]))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The scheme that was named.

@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use faircast_base::Shortfall;
 use faircast_net::{Live, Target};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::{Machine, ShortReceiver, tram};
+use faircast_proto::{Machine, ShortReceiver};
 
 use crate::Error;
 use crate::common::Common;
@@ -102,20 +102,12 @@ fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error
             own.push((key, OptionValue::Integer(4096)));
         }
     }
-    common.refuse_steered()?;
     let (carrier, options) = common.carrier(&[], &own)?;
     check(&options)?;
     Ok((carrier, options))
 }
 
-/// The settings of TRAM at a receiver that has these of its own.
-fn of_receiver(options: &Options) -> Result<Options, Error> {
-    let own = OF_TRAM.map(|(key, value)| (key.to_string(), OptionValue::Text(value.into())));
-    let options = options.under(&own, tram::OPTIONS);
-    check(&options)?;
-    Ok(options)
-}
-
+/// Nobody keeps what was sent long ago.
 fn check(options: &Options) -> Result<(), Error> {
     if options.text("late_join") == Some("full") { Err(Error::LateJoin) } else { Ok(()) }
 }

@@ -33,9 +33,8 @@ pub(crate) struct StreamReceiver {
 
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
-        common.refuse_steered()?;
         let speaks = common.speaks(&[])?;
-        super::of_receiver(&speaks.of_tram())?;
+        super::check(&speaks.of_tram())?;
         let group = group_of(&listen);
         let mut sockets = Sockets::receiver(listen.clone(), common.sockets.clone())?;
         add_heads(&mut sockets, multicast_of(&listen))?;
@@ -149,11 +148,14 @@ impl App<StreamReceiving> for Work {
         }
         let (carrier, options) = self.speaks.after(heard.packet)?;
         self.scheme = carrier.name();
-        let Carrier::Pgm(scheme) = carrier else {
-            // It was checked at the beginning.
-            let options = super::of_receiver(&options).ok()?;
-            let end = TramStreamReceiver::new(heard.tsi, heard.source, heard.now, &options);
-            return Some(StreamReceiving::Tram(Box::new(end)));
+        let scheme = match carrier {
+            Carrier::Pgm(scheme) => scheme,
+            Carrier::Tram(tree) => {
+                let (session, node) = ((heard.tsi, heard.source), live.node());
+                let insists = Some(tree).filter(|_| self.speaks.insists());
+                let end = TramStreamReceiver::new(session, node, heard.now, &options, insists);
+                return Some(StreamReceiving::Tram(Box::new(end)));
+            }
         };
         let config = ReceiverConfig {
             tsi: Some(heard.tsi),
@@ -193,7 +195,10 @@ impl App<StreamReceiving> for Work {
             }
             AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
             AppEvent::OtherScheme { sender, receiver, .. } => {
-                let mismatch = catalog::mismatch(sender, receiver);
+                let mismatch = match live.machine(id) {
+                    Some(StreamReceiving::Tram(_)) => catalog::tree_mismatch(sender, receiver),
+                    _ => catalog::mismatch(sender, receiver),
+                };
                 self.status.scheme_mismatch = Some(mismatch.clone());
                 self.give(Err(Error::OtherScheme(mismatch)));
                 // The sender is told first.

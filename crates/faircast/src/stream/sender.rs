@@ -43,7 +43,7 @@ impl StreamSender {
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let window = match carrier {
             Carrier::Pgm(_) => u64::from(config.window_packets),
-            Carrier::Tram(_) => tram::stream_window(&options),
+            Carrier::Tram(tree) => tram::stream_window(tree, &options),
         };
         let queue = Queue::new(payload as usize, window);
         let filled = queue.clone();
@@ -56,8 +56,9 @@ impl StreamSender {
                     let config = SourceConfig { node, data_port, start, payload, ..config };
                     StreamSending::Pgm(Box::new(scheme.stream_source(config, packets, &options)))
                 }
-                Carrier::Tram(_) => {
-                    let source = tram::stream_source(tsi, node, started, &options, packets);
+                Carrier::Tram(tree) => {
+                    let session = (tsi, node);
+                    let source = tram::stream_source(session, started, tree, &options, packets);
                     StreamSending::Tram(Box::new(source))
                 }
             };

@@ -371,6 +371,42 @@ async fn other_controllers_steer_the_tree_and_receivers_follow() {
 }
 
 #[tokio::test]
+async fn other_controllers_steer_streams_too_and_receivers_follow_or_say_what_they_insist_on() {
+    for (scheme, other) in STEERED.into_iter().zip(["tram", "tram-pgmcc", "tram-tfmcc"]) {
+        let (group, bytes) = (group(77), noise(600_001, 77));
+        let receiver = |scheme: Option<&str>| {
+            let builder = ByteReceiver::builder(at(&group));
+            let builder = match scheme {
+                Some(scheme) => builder.scheme(scheme),
+                None => builder,
+            };
+            builder.option("head", text("eager")).start().unwrap()
+        };
+        let mut receivers = [receiver(None), receiver(Some(scheme))];
+        let mut insists = receiver(Some(other));
+        let (two, one) = (OptionValue::Integer(2), OptionValue::Integer(1));
+        let builder = ByteSender::builder(to(&group)).scheme(scheme).option("wait_for", two);
+        let mut sender = builder.option("members_max", one).start().unwrap();
+        let sending = async {
+            sender.write_all(&bytes).await.unwrap();
+            sender.finish().await.unwrap()
+        };
+        let reading = async {
+            for receiver in &mut receivers {
+                let mut got = Vec::new();
+                receiver.read_to_end(&mut got).await.unwrap();
+                assert!(got == bytes, "{scheme}: {} of {} bytes", got.len(), bytes.len());
+            }
+        };
+        let (last, ()) = soon(async { tokio::join!(sending, reading) }).await;
+        assert!(last.incomplete.is_empty(), "{scheme}: {last:?}");
+        soon(insists.read_to_end(&mut Vec::new())).await.unwrap_err();
+        let told = insists.status().borrow().scheme_mismatch.clone();
+        assert_eq!(told, Some(faircast_proto::catalog::tree_mismatch(scheme, other)));
+    }
+}
+
+#[tokio::test]
 async fn who_insists_on_another_controller_of_the_tree_says_so_and_holds_up_nobody() {
     for (speaks, other) in
         [("tram-pgmcc", "tram"), ("tram", "tram-tfmcc"), (STEERED[2], STEERED[0])]
@@ -381,14 +417,10 @@ async fn who_insists_on_another_controller_of_the_tree_says_so_and_holds_up_nobo
 }
 
 #[tokio::test]
-async fn streams_and_policies_for_the_slow_are_not_steered_by_others() {
+async fn policies_for_the_slow_are_not_steered_by_others() {
     let (from, group) = (tempdir().unwrap(), group(75));
     let file = put(from.path(), "file", b"little");
     for scheme in STEERED {
-        let error = ByteSender::builder(to(&group)).scheme(scheme).start().unwrap_err();
-        assert!(matches!(error, Error::Scheme { .. }), "{error}");
-        let error = MessageReceiver::builder(at(&group)).scheme(scheme).start().unwrap_err();
-        assert!(matches!(error, Error::Scheme { .. }), "{error}");
         let floor = faircast::Bitrate::from_bits_per_s(1_000_000);
         let builder = Sender::builder(to(&group)).scheme(scheme);
         let slow = faircast::SlowPolicy::DropBelow(floor);

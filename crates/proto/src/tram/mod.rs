@@ -195,8 +195,7 @@ impl<'a> TramSetup<'a> {
 
     /// The settings that the options ask for.
     fn settings(&self) -> TramSettings {
-        let settings = TramSettings::from_options(self.options);
-        if self.steering.is_some() { settings.steered() } else { settings }
+        TramSettings::of(self.options, self.steering.is_some())
     }
 }
 

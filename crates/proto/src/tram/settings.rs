@@ -2,7 +2,7 @@
 
 use faircast_base::{Bitrate, Duration};
 
-use crate::options::{OptionSpec, selected};
+use crate::options::{OptionSpec, Options, selected};
 use crate::pgm::options::Delivery;
 use crate::settings::{choices, settings};
 
@@ -300,10 +300,16 @@ pub const TREE_OPTIONS: &[OptionSpec] =
     &selected::<{ OPTIONS.len() - CONTROL.len() }>(OPTIONS, CONTROL, false);
 
 impl TramSettings {
+    /// Those that the options ask for; `steered` where a scheme decides the rate.
+    pub(super) fn of(options: &Options, steered: bool) -> Self {
+        let settings = Self::from_options(options);
+        if steered { settings.steered() } else { settings }
+    }
+
     /// The same where a scheme decides the rate. Then windows are flow control, and say what there is room for: half
     /// of what a head keeps, so that its other half has what may still be asked for; nobody tells of congestion by
     /// them, and nobody is too slow for the least rate of TRAM's own control, which is not there.
-    pub(super) fn steered(self) -> Self {
+    fn steered(self) -> Self {
         let windows = self.cache_packets / 2 / self.ack_window;
         Self {
             // The rest of that half is for who asks late: see `cache_floor`.

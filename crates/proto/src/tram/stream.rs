@@ -7,43 +7,53 @@ use faircast_base::{Cx, NodeId, Time};
 
 use super::head::Head;
 use super::settings::{HeadRole, TramSettings};
-use super::{TramReceiver, TramSetup, TramSource};
+use super::{TramReceiver, TramSetup, TramSource, Tree};
 use crate::content::Packets;
 use crate::options::Options;
+use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::Tsi;
 use crate::{AppEvent, Machine, passes_on};
 
-/// Packets of a stream that must be kept when they have been sent: more are never asked for again.
-pub fn stream_window(options: &Options) -> u64 {
-    let settings = TramSettings::from_options(options);
+/// Packets of a stream over `tree` that must be kept when they have been sent: more are never asked for again.
+pub fn stream_window(tree: Tree, options: &Options) -> u64 {
+    let settings = TramSettings::of(options, tree.steering.is_some());
     Head::new(&settings, HeadRole::Eager, 0).cache.room_until()
 }
 
-/// The source `node` of the stream `tsi`. What `packets` has not yet is waited for, and what has left its window is
-/// gone: `late_join` must not be `full`.
+/// The source `node` of the stream `tsi` over `tree`, which tells its settings. What `packets` has not yet is waited for,
+/// and what has left its window is gone: `late_join` must not be `full`.
 pub fn stream_source(
-    tsi: Tsi,
-    node: NodeId,
+    (tsi, node): (Tsi, NodeId),
     start: Time,
+    tree: Tree,
     options: &Options,
     packets: Box<dyn Packets + Send>,
 ) -> TramSource {
-    TramSource::new(&TramSetup::of(tsi, node, start, options), packets)
+    let session = TramSetup::of(tsi, node, start, options);
+    let session = TramSetup { steering: tree.steering_at(node), ..session };
+    TramSource::telling(&session, tree, packets)
 }
 
 /// A receiver of a stream. Once all has been handed over from where it joined on it says that it is complete, and goes
 /// on while it has members that are not.
 pub struct TramStreamReceiver {
     tram: TramReceiver,
+    source: NodeId,
     /// The application knows of the end.
     told: bool,
 }
 
 impl TramStreamReceiver {
-    /// One of the stream `tsi`, which `source` sends.
-    pub fn new(tsi: Tsi, source: NodeId, start: Time, options: &Options) -> Self {
-        let tram = TramReceiver::new(&TramSetup::of(tsi, source, start, options));
-        Self { tram, told: false }
+    /// One at `node` of the stream `tsi`, which `source` sends. It follows what steers that, or insists.
+    pub fn new(
+        (tsi, source): (Tsi, NodeId),
+        node: NodeId,
+        start: Time,
+        options: &Options,
+        insists: Option<Tree>,
+    ) -> Self {
+        let session = TramSetup::of(tsi, source, start, options);
+        Self { tram: TramReceiver::following(&session, node, insists), source, told: false }
     }
 
     /// Nothing is handed over for now, or again: the source waits for it.
@@ -59,6 +69,11 @@ impl TramStreamReceiver {
 
 impl Machine for TramStreamReceiver {
     fn poll_event(&mut self) -> Option<AppEvent> {
+        if let Some(SchemeMismatch { sender, receiver, .. }) = self.tram.mismatch() {
+            let (node, sender, receiver) = (self.source, sender.clone(), receiver.clone());
+            let told = core::mem::replace(&mut self.told, true);
+            return (!told).then_some(AppEvent::OtherScheme { node, sender, receiver });
+        }
         // A receiver that came late is complete too, and what was received may still wait for the application.
         while let Some(event) = self.tram.poll_event() {
             if event != AppEvent::Completed {

@@ -13,18 +13,23 @@ use crate::pgm::negotiation::SchemeMismatch;
 use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{Agreed, GivenHead, Steering, TramSetup, Tree};
+use crate::tram::{Agreed, GivenHead, TramSetup, Tree};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that say themselves when they take what has come, and when they need nothing more.
 impl TramReceiver {
-    /// A receiver that stays until [`release`](Self::release), is `node` in reports, and may insist on something.
-    pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
+    /// A receiver that learns the settings from its source, is `node` in reports, and may insist on something.
+    pub(crate) fn following(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
         let own = Own { options: setup.options.clone(), insists, node, head: setup.head };
         let waits_for_settings = Some(Box::new(own));
         // A packet of the source is why it is there.
         let source_heard_at = setup.start;
-        Self { kept: Kept::Until, waits_for_settings, source_heard_at, ..Self::new(setup) }
+        Self { waits_for_settings, source_heard_at, ..Self::new(setup) }
+    }
+
+    /// The same, but it stays until [`release`](Self::release).
+    pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
+        Self { kept: Kept::Until, ..Self::following(setup, node, insists) }
     }
 
     /// It begins under these settings, which are agreed.
@@ -36,15 +41,14 @@ impl TramReceiver {
         head: Option<GivenHead>,
     ) {
         let Agreed { tree, options } = agreed;
-        let settings = TramSettings::from_options(options);
-        let settings = if tree.steering.is_some() { settings.steered() } else { settings };
-        let steering = tree.steering.map(|scheme| Steering { scheme, node });
+        let settings = TramSettings::of(options, tree.steering.is_some());
+        let steering = tree.steering_at(node);
         let reports = steering.map(|it| Box::new(Reports::new(it, options)));
         let spoken = Some(tree.name);
         let begun = Self::under(settings, (self.identity, self.source), now, head);
-        let Self { kept, name, phase, joined, .. } = *self;
+        let Self { kept, held, name, phase, joined, .. } = *self;
         let source_heard_at = now;
-        *self = Self { kept, name, phase, joined, source_heard_at, reports, spoken, ..begun };
+        *self = Self { kept, held, name, phase, joined, source_heard_at, reports, spoken, ..begun };
     }
 
     /// Nothing is handed over for now, or again. What has been already is.

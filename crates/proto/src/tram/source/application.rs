@@ -16,9 +16,14 @@ use crate::{Datagram, Destination, Transmit};
 impl<P: Packets> TramSource<P> {
     /// A source that goes on, whatever has been sent, until it is closed.
     pub(crate) fn kept(setup: &TramSetup<'_>, tree: Tree, packets: P) -> Self {
+        Self { kept: true, ..Self::telling(setup, tree, packets) }
+    }
+
+    /// A source that tells its receivers its settings.
+    pub(crate) fn telling(setup: &TramSetup<'_>, tree: Tree, packets: P) -> Self {
         // What is too long to be told has been refused where the settings were chosen.
         let announced = announced(tree, setup.options);
-        Self { kept: true, announced, ..Self::new(setup, packets) }
+        Self { announced, ..Self::new(setup, packets) }
     }
 
     /// What was sent until now says nothing of the path: the rate begins anew, no greater than `limit`.
