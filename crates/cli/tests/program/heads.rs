@@ -124,6 +124,39 @@ fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_all() {
+    if !is_root() {
+        return;
+    }
+    let names = names(5);
+    let hosts = hosts(&names, 0.01);
+    hosts.site.put("file", noise(4_000_000));
+    hosts.site.put("tree", "r1 sender\nr2 r1\nr3 r1\nr4 sender\nr5 r4\n");
+    let recv = |name: &String| {
+        hosts.start(name, &format!("recv --into {name} --once --name {name} --tree tree"))
+    };
+    let mut receivers: Vec<Running> = names.iter().map(recv).collect();
+    let limits = "--rate-max 2Mbit/s --give-up 4s";
+    let sender = hosts.start("sender", &format!("send file --scheme tram --wait-for 5 {limits}"));
+    receivers.iter().for_each(|receiver| receiver.until_has(1));
+    for killed in [1, 0] {
+        receivers.remove(killed).kill();
+    }
+    for (receiver, name) in receivers.into_iter().zip(&names[2..]) {
+        receiver.end_within(LIMIT_S).with(0);
+        hosts.site.assert_same(&format!("{name}/file"), "file");
+    }
+    let ended = sender.end_with(1);
+    let summary = ended.event("summary");
+    let all = summary["receivers"].as_array().unwrap();
+    for name in &names {
+        let state = &all.iter().find(|it| it["name"] == **name).unwrap()["state"];
+        let killed = ["r1", "r2"].contains(&&**name);
+        assert_eq!(state, if killed { "lost" } else { "done" }, "{name}: {summary}");
+    }
+}
+
+#[test]
 fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
     if !is_root() {
         return;
