@@ -49,13 +49,7 @@ fn the_quick_matrix_has_every_scheme_and_gives_what_it_gave() {
     for line in now.iter().filter(|line| !known.contains(&key(line))) {
         eprintln!("warning: no line of matrix.txt compares: {line}");
     }
-    // Every cell has what its case asks for; who does not tell objects from streams has none of objects.
-    let is_of_objects = |line: &&String| line.split(' ').next().unwrap().ends_with("-object");
-    let (objects, streams): (Vec<_>, Vec<_>) = now.iter().partition(is_of_objects);
-    let has_figures = |line: &&&String| line.contains('=');
-    let of_schemes = faircast_proto::catalog::SCHEMES.len() * objects.len() / schemes().len();
-    assert_eq!(objects.iter().filter(has_figures).count(), of_schemes);
-    for line in streams.iter().chain(objects.iter().filter(has_figures)) {
+    for line in &now {
         for figure in ["settled_s=", "rate_variation=", "feedback_per_s=", "repairs="] {
             assert!(line.contains(figure), "{figure} {line}");
         }
