@@ -72,13 +72,14 @@ impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S
     }
 }
 
-/// Every scheme with its protocols: over PGM, and over the tree that it steers.
+/// Every scheme with its protocols: over PGM, and over the tree, where that has a row for it.
 pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, ProtocolEntry)> {
     let protocols = protocols();
     let of = |name: &str| protocols.iter().find(|protocol| protocol.name == name).copied();
     let both = |scheme: &'static SchemeEntry| {
-        let over = [of(scheme.name), of(&format!("tram-{}", scheme.name))];
-        over.map(|it| (scheme, it.expect("schemes are protocols")))
+        let own = of(scheme.name).expect("schemes are protocols");
+        let over_tree = of(&format!("tram-{}", scheme.name));
+        [Some(own), over_tree].into_iter().flatten().map(move |protocol| (scheme, protocol))
     };
     SCHEMES.iter().flat_map(both).collect()
 }
