@@ -9,7 +9,8 @@ use crate::workspace::Crate;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("link", &["base"]),
-    ("proto", &["base"]),
+    ("relay-sdk", &[]),
+    ("proto", &["base", "relay-sdk"]),
     ("trace", &["base"]),
     ("scenario", &["base", "link", "proto"]),
     ("sim", &["base", "link", "proto", "trace", "scenario"]),
@@ -25,10 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that reach nothing outside: `no_std`, and built for a platform that has no system.
-pub(crate) const PURE: &[&str] = &["base", "link", "proto"];
+pub(crate) const PURE: &[&str] = &["base", "link", "relay-sdk", "proto"];
 
 /// Crates that are built for that platform too: pure by lints, with the standard library.
-pub(crate) const PORTABLE: &[&str] = &["base", "link", "proto", "sim"];
+pub(crate) const PORTABLE: &[&str] = &["base", "link", "relay-sdk", "proto", "sim"];
 
 /// Checks all crates. Returns what was seen, in words.
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {

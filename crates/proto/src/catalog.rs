@@ -10,6 +10,7 @@ use faircast_base::{Duration, FlowId, NodeId};
 use crate::Machine;
 use crate::cbr;
 use crate::congestion::Guarantees;
+use crate::congestion::open::Open;
 use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
@@ -18,11 +19,12 @@ use crate::congestion::{
     bounded_control, boxed_feedback,
 };
 use crate::content::{Content, Packets};
+use crate::credit;
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
     SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
 };
-use crate::options::{OptionSpec, Options};
+use crate::options::{OptionSpec, OptionValue, Options, selected};
 use crate::pgm::element::{ElementConfig, PgmElement};
 use crate::pgm::negotiation::{
     KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
@@ -179,7 +181,59 @@ macro_rules! tree_entry {
                     reports_max: tram::steered_reports_max,
                 },
                 answers: true,
-                end: |role, setup| tree_end($name, role, setup),
+                end: |role, setup| tree_end(row_tree($name), role, setup),
+            },
+        }
+    }};
+}
+
+/// TRAM's tree under credits, which are its only control.
+mod credits {
+    use super::*;
+
+    pub(super) const OPEN: SchemeEntry = crate::scheme_entry!(Open);
+    /// A session's settings do not travel: all its ends are given them.
+    const TREE: [OptionSpec; tram::TREE_OPTIONS.len() - 2] =
+        selected(tram::TREE_OPTIONS, &["delivery", "linger"], false);
+    const OWN: [OptionSpec; credit::OPTIONS.len() + pgm::options::BOUNDS.len()] =
+        joined(credit::OPTIONS, pgm::options::BOUNDS);
+    pub(super) const OPTIONS: [OptionSpec; OWN.len() + TREE.len()] = joined(&OWN, &TREE);
+
+    /// The settings of the tree, where these do not say something else. Repairs go to all, for what goes to one is
+    /// under no credits; and nobody asks for what may still wait for it on the way.
+    pub(super) fn of_tree(options: &Options) -> Options {
+        let usual = [("repair", "scope"), ("ask_interval", "1 s")];
+        let usual =
+            usual.map(|(key, value)| (key.to_string(), OptionValue::Text(value.to_string())));
+        options.under(&usual, &OPTIONS)
+    }
+}
+
+/// The row of a scheme over PGM, under credits.
+macro_rules! credit_entry {
+    ($scheme:ty, $name:literal, $about:literal) => {{
+        const ENTRY: SchemeEntry = crate::scheme_entry!($scheme);
+        const ALL: [OptionSpec; ENTRY.options.len() + credit::OPTIONS.len()] =
+            joined(ENTRY.options, credit::OPTIONS);
+        TransportEntry {
+            name: $name,
+            about: $about,
+            options: &ALL,
+            multicast: true,
+            many_to_many: false,
+            own_checksum: true,
+            repair_heads: false,
+            ends: Ends::Alone {
+                guarantees: Guarantees {
+                    floor: ENTRY.guarantees.floor,
+                    recovery: ENTRY.guarantees.recovery,
+                    reports_max: |options, load| {
+                        (ENTRY.guarantees.reports_max)(options, load)
+                            + credit::credits_max(options, load)
+                    },
+                },
+                answers: true,
+                end: |role, setup| under_credits(role, setup, |role| ENTRY.end(role, setup)),
             },
         }
     }};
@@ -241,12 +295,45 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         ends: Ends::Alone {
             guarantees: tram::GUARANTEES,
             answers: true,
-            end: |role, setup| tree_end("tram", role, setup),
+            end: |role, setup| tree_end(row_tree("tram"), role, setup),
         },
     },
     tree_entry!(Pgmcc, "tram-pgmcc", "TRAM's tree of repair heads, steered by pgmcc"),
     tree_entry!(Tfmcc, "tram-tfmcc", "TRAM's tree of repair heads, steered by TFMCC"),
     tree_entry!(Ormcc, "tram-ormcc", "TRAM's tree of repair heads, steered by ORMCC"),
+    TransportEntry {
+        name: "credit",
+        about: "credits from hop to hop, and TRAM's tree of repair heads above them",
+        options: &credits::OPTIONS,
+        multicast: true,
+        many_to_many: false,
+        own_checksum: true,
+        repair_heads: false,
+        ends: Ends::Alone {
+            guarantees: Guarantees {
+                floor: |options| tram::steered_floor(None, options),
+                recovery: tram::GUARANTEES.recovery,
+                reports_max: |options, load| {
+                    (tram::GUARANTEES.reports_max)(options, load)
+                        + credit::credits_max(options, load)
+                },
+            },
+            answers: true,
+            end: |role, setup| {
+                let tree = Tree {
+                    name: "credit",
+                    options: &credits::OPTIONS,
+                    steering: Some(&credits::OPEN),
+                };
+                let options = credits::of_tree(setup.options);
+                let inner = EndSetup { options: &options, ..setup };
+                under_credits(role, setup, |role| tree_end(tree, role, inner))
+            },
+        },
+    },
+    credit_entry!(Pgmcc, "credit-pgmcc", "pgmcc over PGM, with credits from hop to hop below it"),
+    credit_entry!(Tfmcc, "credit-tfmcc", "TFMCC over PGM, with credits from hop to hop below it"),
+    credit_entry!(Ormcc, "credit-ormcc", "ORMCC over PGM, with credits from hop to hop below it"),
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
     kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
 ];
@@ -368,12 +455,20 @@ pub fn mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> Schem
 }
 
 /// All relays.
-pub const RELAYS: &[RelayEntry] = &[RelayEntry {
-    name: "pgm-element",
-    about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
-    options: ElementConfig::OPTIONS,
-    relay: pgm_element,
-}];
+pub const RELAYS: &[RelayEntry] = &[
+    RelayEntry {
+        name: "pgm-element",
+        about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
+        options: ElementConfig::OPTIONS,
+        relay: pgm_element,
+    },
+    RelayEntry {
+        name: "credit",
+        about: "hop-by-hop credits: queues for branches, and fair turns between flows",
+        options: credit::RELAY_OPTIONS,
+        relay: credit::relay,
+    },
+];
 
 /// The protocols that bring everything to many receivers and keep to a rate by themselves, in the order of the
 /// tables: all schemes, and transports with a control of their own. With each the settings that it knows.
@@ -558,9 +653,26 @@ fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
     }
 }
 
-/// One end of a flow over the tree of this row.
-fn tree_end(name: &str, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+/// The tree of this row.
+fn row_tree(name: &str) -> Tree {
     let Some(tree) = tree(name) else { unreachable!("{name} is no row of the tree") };
+    tree
+}
+
+/// One end of a flow, which `inner` makes, under credits.
+fn under_credits(
+    role: Role,
+    setup: EndSetup<'_>,
+    inner: impl FnOnce(Role) -> Box<dyn Machine>,
+) -> Box<dyn Machine> {
+    let EndSetup { flow, node, start, options, .. } = setup;
+    let session = tram::session_of(session(flow, setup.source()));
+    let is_source = credit::is_source(&role);
+    credit::end(inner(role), is_source, session, (node, start), options)
+}
+
+/// One end of a flow over a tree.
+fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     match (tram::delivery(setup.options), role) {
         (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
         (Delivery::Stream, role) => {

@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod cbr;
 pub mod congestion;
 pub mod content;
+pub mod credit;
 mod fields;
 mod machine;
 pub mod object;

@@ -56,7 +56,8 @@ pub enum Handling {
 /// What a relay asks of its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Egress {
-    /// A copy of a packet that it holds leaves through this port.
+    /// A copy of a packet that it holds leaves through this port, with the bytes that it has written, if any, in the
+    /// place of as many at its beginning.
     Copy(PacketKey, PortId),
     /// It holds this packet no longer.
     Release(PacketKey),

@@ -137,6 +137,15 @@ impl Packets {
         self.insert(bytes, about)
     }
 
+    /// Stores the same packet with other bytes at its beginning, with one copy held by the caller.
+    pub(crate) fn insert_begun(&mut self, index: u32, beginning: &[u8]) -> u32 {
+        let Packet { bytes, about, .. } = self.get(index);
+        let (mut bytes, about) = (bytes.clone(), *about);
+        let len = beginning.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&beginning[..len]);
+        self.insert(&bytes, about)
+    }
+
     /// One copy more.
     #[inline]
     pub(crate) fn copy(&mut self, index: u32) {

@@ -189,7 +189,7 @@ impl Fabric<'_> {
                     let held = entry.held.get(&key).copied();
                     let link = self.network.topology.ports(node).get(port.0 as usize).copied();
                     if let (Some((packet, hops)), Some(link)) = (held, link) {
-                        self.send_copy(node, (packet, hops), link, sink);
+                        self.send_copy(node, (packet, hops), link, &buf, sink);
                     }
                 }
                 Egress::Release(key) => {
@@ -220,19 +220,26 @@ impl Fabric<'_> {
         }
     }
 
-    /// A copy of a packet that a relay holds leaves over one link.
+    /// A copy of a packet that a relay holds leaves over one link, with this beginning where there is one.
     fn send_copy(
         &mut self,
         node: NodeId,
         (packet, hops): (u32, u8),
         link: u32,
+        beginning: &[u8],
         sink: &mut dyn Sink,
     ) {
         if hops >= self.network.packets.get(packet).time_to_live {
             let reason = DropReason::TimeToLive;
             return self.network.drop(self.now, packet, Subject::Node(node), reason, sink);
         }
-        self.network.packets.copy(packet);
+        let packet = match beginning {
+            [] => {
+                self.network.packets.copy(packet);
+                packet
+            }
+            _ => self.network.packets.insert_begun(packet, beginning),
+        };
         self.network.send_over(self.now, link, packet, hops, sink);
     }
 

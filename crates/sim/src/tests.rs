@@ -1,7 +1,6 @@
 //! The engine driven with the plainest machines there are: a sender of numbered packets at a
 //! steady pace, and receivers that count them.
 
-mod credits;
 mod daemon;
 mod groups;
 mod many_to_many;

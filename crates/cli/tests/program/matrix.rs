@@ -49,7 +49,9 @@ fn the_quick_matrix_has_every_scheme_and_gives_what_it_gave() {
     for line in now.iter().filter(|line| !known.contains(&key(line))) {
         eprintln!("warning: no line of matrix.txt compares: {line}");
     }
-    for line in &now {
+    // Who does not tell objects from streams has none of objects.
+    let has_figures = |line: &&String| line.contains('=') || !line.contains("-object ");
+    for line in now.iter().filter(has_figures) {
         for figure in ["settled_s=", "rate_variation=", "feedback_per_s=", "repairs="] {
             assert!(line.contains(figure), "{figure} {line}");
         }

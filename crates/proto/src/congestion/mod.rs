@@ -6,6 +6,7 @@ pub mod common;
 mod control;
 mod gauge_trace;
 mod guarantees;
+pub mod open;
 pub mod ormcc;
 mod pace;
 pub mod pgmcc;

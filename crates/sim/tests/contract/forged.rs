@@ -257,15 +257,15 @@ impl std::fmt::Display for Case<'_> {
 /// Seconds until all receivers had it; `None` where one never did. And how many packets were forged.
 fn run(case: Case<'_>, attack: Attack) -> (Option<f64>, u64) {
     let Case { protocol, delivery, victims } = case;
+    let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+    let delivery_key = if tells { format!("delivery = \"{delivery}\"") } else { "ttl = 32".into() };
     // Others tell of the scheme anyway, or have a control of their own, in which nobody reports a rate.
     let announces = if scheme(protocol.name).is_some() { ", announce_scheme = true" } else { "" };
     let floor = match victims {
         Victims::Sender if protocol.name != "tram" => format!(", rate_min = \"{FLOOR}\""),
         _ => String::new(),
     };
-    let flow = format!(
-        "data = \"{OBJECT} B\"\noptions = {{ delivery = \"{delivery}\"{announces}{floor} }}\n"
-    );
+    let flow = format!("data = \"{OBJECT} B\"\noptions = {{ {delivery_key}{announces}{floor} }}\n");
     let against = |victim| if victim == victims { attack } else { Attack::Nothing };
     let leaf = plain("10 Mbit/s", 100) + "loss = 0.002\n";
     let world = World { flow, down: plain(RATE, 20), leaf, ..World::new(3, 60) };
@@ -297,7 +297,8 @@ fn each(mut check: impl FnMut(Case<'_>, f64)) {
     let mut protocols = protocols();
     protocols.retain(|it| reliable_multicast().any(|(name, _)| name == it.name));
     for protocol in protocols {
-        for delivery in ["stream", "object"] {
+        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+        for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
             for victims in [Victims::Receivers, Victims::Sender] {
                 let case = Case { protocol: &protocol, delivery, victims };
                 let (quiet, none) = run(case, Attack::Nothing);

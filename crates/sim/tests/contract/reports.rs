@@ -28,8 +28,9 @@ fn receivers_send_no_more_than_their_protocol_states() {
             assert!(load.data_packets > seconds * 10, "{name}: {load:?}");
             assert!(sent <= most, "{name}, {receivers} receivers: {sent} reports, not {most}");
             assert_eq!(sent > 0, protocol.answers, "{name}");
-            // The bound says something, though one NAK can ask for many packets at once.
-            assert!(sent * 20 >= most, "{name}, {receivers}: {most} allowed for {sent} reports");
+            // The bound says something, though one NAK can ask for many packets at once, and what repair heads send again
+            // counts as data.
+            assert!(sent * 25 >= most, "{name}, {receivers}: {most} allowed for {sent} reports");
             tried += 1;
         }
     }

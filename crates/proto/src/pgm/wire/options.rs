@@ -70,6 +70,10 @@ impl OptionType {
     pub const ORMCC_DATA: u8 = 0x17;
     /// ORMCC's congestion indication.
     pub const ORMCC_FEEDBACK: u8 = 0x18;
+    /// Of a control that has nothing to say, where transports ask for a number.
+    pub const OPEN_DATA: u8 = 0x19;
+    /// The same of its receivers.
+    pub const OPEN_FEEDBACK: u8 = 0x1a;
     /// What a transfer's source sends. faircast's own, as are the next three: docs/transfer.md.
     pub const OBJECT: u8 = 0x20;
     /// What a transfer's receiver lacks.

@@ -1,0 +1,137 @@
+//! A branch at the node above it: how many capsules were sent to it, and how many more its credits allow.
+
+use alloc::collections::BTreeMap;
+
+use faircast_base::{BadInput, Duration, Time};
+
+use super::wire::{Credit, ahead};
+
+/// After how long without news something is said again, and how long that becomes where nothing changes. Chosen: the
+/// paper lets a lost credit stop a session.
+pub(crate) const REFRESH: Duration = Duration::from_millis(100);
+pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
+
+/// Silence after which whoever sent credits is taken to be gone. Chosen: three of the longest refreshes.
+const TAG_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
+const TAGS_MAX: usize = 4096;
+
+/// What is known of one branch.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    /// TC: capsules that were sent.
+    count: u32,
+    /// The next flow-control nodes below, by their tags.
+    tags: BTreeMap<u64, Tag>,
+    /// Where nobody sends credits: up to where it may send until when.
+    free: (u32, Time),
+    buffer: u32,
+    /// Somebody below has sent credits once.
+    controlled: bool,
+    probe_at: Option<Time>,
+    probe_interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    /// B + FC: up to here capsules find room.
+    edge: u32,
+    weight: u32,
+    heard_at: Time,
+}
+
+impl Branch {
+    /// A branch to which nothing was sent. Until somebody below sends credits `buffer` capsules may be under way.
+    pub(crate) fn new(now: Time, buffer: u16) -> Self {
+        let buffer = u32::from(buffer);
+        Self {
+            count: 0,
+            tags: BTreeMap::new(),
+            free: (buffer, now + REFRESH),
+            buffer,
+            controlled: false,
+            probe_at: None,
+            probe_interval: REFRESH,
+        }
+    }
+
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Receivers below, as far as they have said so.
+    pub(crate) fn weight(&self) -> u32 {
+        self.tags.values().fold(0u32, |sum, tag| sum.saturating_add(tag.weight)).max(1)
+    }
+
+    /// A credit has come. Returns whether there is news in it.
+    ///
+    /// # Errors
+    /// It is for more than was ever sent, or of one node too many.
+    pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Result<bool, BadInput> {
+        if ahead(credit.count, self.count) > 0 {
+            return Err(BadInput::Absurd);
+        }
+        let full = self.tags.len() >= TAGS_MAX && !self.tags.contains_key(&credit.tag);
+        if full {
+            return Err(BadInput::TableFull);
+        }
+        let known = self.tags.len();
+        let edge = credit.count.wrapping_add(credit.buffer);
+        let tag = self.tags.entry(credit.tag).or_insert(Tag { edge, weight: 1, heard_at: now });
+        let moves = ahead(edge, tag.edge) > 0;
+        tag.edge = if moves { edge } else { tag.edge };
+        (tag.weight, tag.heard_at) = (credit.weight, now);
+        self.controlled = true;
+        (self.probe_at, self.probe_interval) = (None, REFRESH);
+        Ok(moves || known == 0)
+    }
+
+    /// All who sent credits are gone: nobody below waits for anything, until one is heard again.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.controlled && self.tags.is_empty()
+    }
+
+    /// Whether the next capsule has a place below.
+    pub(crate) fn may_send(&self) -> bool {
+        match self.tags.values().map(|tag| ahead(tag.edge, self.count)).min() {
+            Some(balance) => balance > 0,
+            None => !self.controlled && ahead(self.free.0, self.count) > 0,
+        }
+    }
+
+    /// A capsule leaves. Returns its count.
+    pub(crate) fn send(&mut self) -> u32 {
+        self.count = self.count.wrapping_add(1);
+        self.probe_at = None;
+        self.count
+    }
+
+    /// Something waits that may not be sent: perhaps what was sent before was lost, of which those below have to hear.
+    pub(crate) fn wait(&mut self, now: Time) {
+        self.probe_at.get_or_insert(now + self.probe_interval);
+    }
+
+    /// Takes the passing of time. Returns whether those below are to be told how many were sent.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
+        self.tags.retain(|_, tag| now.since(tag.heard_at) < TAG_TIMEOUT || tag.heard_at > now);
+        if self.tags.is_empty() && self.free.1 <= now {
+            self.free = (self.count.wrapping_add(self.buffer), now + REFRESH);
+        }
+        let probes = self.probe_at.take_if(|at| *at <= now).is_some();
+        if probes {
+            self.probe_at = Some(now + self.probe_interval);
+            self.probe_interval = (self.probe_interval * 2).min(REFRESH_MAX);
+        }
+        probes
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        // Only where it keeps something from being sent it matters who is gone.
+        let waits = self.probe_at?;
+        let expiry = self.tags.values().map(|tag| tag.heard_at + TAG_TIMEOUT).min();
+        let free = (!self.controlled).then_some(self.free.1);
+        Some(expiry.or(free).map_or(waits, |at| waits.min(at)))
+    }
+}

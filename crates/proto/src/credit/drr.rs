@@ -1,0 +1,83 @@
+//! Deficit round robin between the flows that wait at a port (src: drr).
+
+use alloc::collections::VecDeque;
+
+/// Bytes that each flow may send in its turn: a packet of the usual size.
+const QUANTUM: u32 = 1500;
+
+/// Flows that wait, those whose turn comes first in front, with what is left of their turns.
+#[derive(Debug)]
+pub(super) struct RoundRobin<K> {
+    ring: VecDeque<(K, u32)>,
+    /// The first has had its quantum.
+    begun: bool,
+}
+
+impl<K> Default for RoundRobin<K> {
+    fn default() -> Self {
+        Self { ring: VecDeque::new(), begun: false }
+    }
+}
+
+impl<K: Copy + PartialEq> RoundRobin<K> {
+    /// A flow has something to send.
+    pub(super) fn join(&mut self, flow: K) {
+        if !self.ring.iter().any(|(known, _)| *known == flow) {
+            self.ring.push_back((flow, 0));
+        }
+    }
+
+    /// The flow that sends a packet now. `bytes` says how long that would be of a flow; whoever has none leaves.
+    pub(super) fn next(&mut self, mut bytes: impl FnMut(K) -> Option<u32>) -> Option<K> {
+        while let Some((flow, left)) = self.ring.front_mut() {
+            let flow = *flow;
+            let Some(bytes) = bytes(flow) else {
+                self.ring.pop_front();
+                self.begun = false;
+                continue;
+            };
+            if !core::mem::replace(&mut self.begun, true) {
+                *left = left.saturating_add(QUANTUM);
+            }
+            if *left >= bytes {
+                *left -= bytes;
+                return Some(flow);
+            }
+            self.ring.rotate_left(1);
+            self.begun = false;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn flows_that_wait_send_as_many_bytes_whatever_their_packets_are() {
+        let mut turns = RoundRobin::default();
+        let lens = [1500, 500, 9000];
+        (0..3).for_each(|flow| turns.join(flow));
+        let mut sent = [0u32; 3];
+        for _ in 0..6000 {
+            let flow: usize = turns.next(|flow: usize| Some(lens[flow])).unwrap();
+            sent[flow] += lens[flow];
+        }
+        let [least, most] = [sent.iter().min().unwrap(), sent.iter().max().unwrap()];
+        assert!(most - least <= 9000, "{sent:?}");
+    }
+
+    #[test]
+    fn who_has_nothing_to_send_leaves() {
+        let mut turns = RoundRobin::default();
+        [1, 2, 1].into_iter().for_each(|flow| turns.join(flow));
+        let order: Vec<_> = core::iter::from_fn(|| turns.next(|flow| (flow == 2).then_some(1500)))
+            .take(3)
+            .collect();
+        assert_eq!(order, [2, 2, 2]);
+        assert_eq!(turns.next(|_| None), None);
+        assert_eq!(turns.next(|_: i32| Some(1)), None, "both have left");
+    }
+}

@@ -1,0 +1,78 @@
+//! Hop-by-hop credits: no node sends what the next one has no room for, and the branches of a tree decide together how
+//! fast that is (src: credits).
+//!
+//! Reading order: `wire` (capsules and credits), `branch` and `upstream` (what every flow-control node knows of the nodes
+//! below it and above it), `node` (a session at a relay), `relay` (a router's sessions, and its links), [`source`] and
+//! [`receiver`] (the ends, around machines that know nothing of credits).
+
+mod branch;
+mod drr;
+mod node;
+mod receiver;
+mod relay;
+mod settings;
+mod source;
+#[cfg(test)]
+mod tests;
+mod upstream;
+mod wire;
+
+use alloc::boxed::Box;
+
+use faircast_base::NodeId;
+
+use crate::Machine;
+use crate::congestion::Load;
+use crate::options::{OptionSpec, Options};
+use crate::relay::Relay;
+use crate::transport::Role;
+
+use receiver::CreditReceiver;
+use relay::CreditRelay;
+pub(crate) use settings::PolicyId;
+use settings::{CreditSettings, RelaySettings};
+use source::CreditSource;
+
+/// The settings of a session under credits.
+pub const OPTIONS: &[OptionSpec] = CreditSettings::OPTIONS;
+
+/// The settings of a relay.
+pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
+
+/// The relay of the router `node`.
+pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay> {
+    Box::new(CreditRelay::new(node, options))
+}
+
+/// The end `inner` of the session with this number, which does `role` at `node`, under credits.
+pub(crate) fn end(
+    inner: Box<dyn Machine>,
+    is_source: bool,
+    session: u64,
+    (node, start): (NodeId, faircast_base::Time),
+    options: &Options,
+) -> Box<dyn Machine> {
+    match is_source {
+        true => Box::new(CreditSource::new(inner, session, node, start, options)),
+        false => Box::new(CreditReceiver::new(inner, session, node)),
+    }
+}
+
+/// Whether this is the role of a source.
+pub(crate) const fn is_source(role: &Role) -> bool {
+    matches!(role, Role::Source(_))
+}
+
+/// The most credits of receivers under a load: one for each unit of packets, lost ones among them, and one each time that
+/// nothing comes, again and again.
+pub(crate) fn credits_max(options: &Options, load: &Load) -> u64 {
+    let settings = CreditSettings::from_options(options);
+    let unit = u64::from(settings.credit_unit.min(settings.credit_buffer));
+    let refreshed = load.lasted.as_nanos() / branch::REFRESH.as_nanos() + 1;
+    load.receivers * (load.data_packets / unit + refreshed + 1)
+}
+
+/// The tag of a node in a session: no other node has the same (spec 4.2, 8).
+const fn tag_of(node: NodeId, session: u64) -> u64 {
+    (node.0 as u64) << 32 | (session ^ session >> 32) & 0xffff_ffff
+}

@@ -1,0 +1,272 @@
+//! A session at a relay: a queue for each branch, what each may send, and what is asked for above (src: credits s3).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Duration, Time};
+use faircast_relay_sdk::{Policy, View};
+
+use super::branch::Branch;
+use super::settings::AnyPolicy;
+use super::upstream::Upstream;
+use super::wire::{Capsule, Credit};
+use crate::relay::PortId;
+
+/// A packet that waits: since when, what it is, and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<Q> {
+    since: Time,
+    pub(super) packet: Q,
+    pub(super) bytes: u32,
+}
+
+/// One branch with its queue.
+#[derive(Debug)]
+struct Queue<Q> {
+    port: PortId,
+    branch: Branch,
+    waiting: VecDeque<Waiting<Q>>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct FlowNode<Q> {
+    pub(super) upstream: Upstream,
+    policy: AnyPolicy,
+    /// What capsules to branches say, but for their counts and branches.
+    header: Capsule,
+    queues: Vec<Queue<Q>>,
+    heard_at: Time,
+    look_at: Option<Time>,
+    weight: u32,
+}
+
+/// What its policy sees: branches from which somebody is heard, or was not yet.
+struct Seen<'a, Q> {
+    upstream: &'a Upstream,
+    queues: Vec<&'a Queue<Q>>,
+    header: &'a Capsule,
+    now: Time,
+}
+
+impl<Q> Seen<'_, Q> {
+    /// FC of a branch: what has come, less what waits. So what was lost above, or found no room, counts as done with
+    /// (spec 4.2, 2).
+    fn done(&self, branch: u32) -> u32 {
+        let waits = self.queues[branch as usize].waiting.len() as u32;
+        self.upstream.received().wrapping_sub(waits)
+    }
+}
+
+impl<Q> View for Seen<'_, Q> {
+    fn branches(&self) -> u32 {
+        self.queues.len() as u32
+    }
+
+    fn forwarded(&self, branch: u32) -> i64 {
+        self.upstream.total_reported() + self.upstream.since_reported(self.done(branch))
+    }
+
+    fn reported(&self) -> i64 {
+        self.upstream.total_reported()
+    }
+
+    fn queued(&self, branch: u32) -> u32 {
+        self.queues[branch as usize].waiting.len() as u32
+    }
+
+    fn buffer(&self) -> u32 {
+        self.header.buffer.into()
+    }
+
+    fn weight(&self, branch: u32) -> u32 {
+        self.queues[branch as usize].branch.weight()
+    }
+
+    fn waited_ms(&self, branch: u32) -> u32 {
+        let first = self.queues[branch as usize].waiting.front();
+        let waited = first.map_or(Duration::ZERO, |first| self.now.since(first.since));
+        u32::try_from(waited.as_millis()).unwrap_or(u32::MAX)
+    }
+
+    fn unit(&self) -> u32 {
+        self.header.unit.into()
+    }
+}
+
+impl<Q: Copy> FlowNode<Q> {
+    /// A session of which `capsule` is the first that came. Its own capsules begin with `header`.
+    pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
+        let (queues, weight) = (Vec::new(), 1);
+        let mut node =
+            Self { upstream, policy, header, queues, heard_at: now, look_at: None, weight };
+        node.arm(now);
+        node
+    }
+
+    fn arm(&mut self, now: Time) {
+        self.look_at =
+            self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
+    }
+
+    fn seen(&self, now: Time) -> (AnyPolicy, Seen<'_, Q>) {
+        let Self { upstream, queues, header, .. } = self;
+        let queues = queues.iter().filter(|queue| !queue.branch.is_silent()).collect();
+        (self.policy, Seen { upstream, queues, header, now })
+    }
+
+    /// The places of the branches that a policy sees, in the order in which it does.
+    fn places(&self) -> Vec<usize> {
+        let heard = |place: &usize| !self.queues[*place].branch.is_silent();
+        (0..self.queues.len()).filter(heard).collect()
+    }
+
+    /// The branches are those at these ports. Returns what waited for others.
+    pub(super) fn set_ports(&mut self, now: Time, ports: &[PortId]) -> Vec<Q> {
+        let mut gone = Vec::new();
+        self.queues.retain_mut(|queue| {
+            let stays = ports.contains(&queue.port);
+            if !stays {
+                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+            }
+            stays
+        });
+        for &port in ports {
+            if !self.queues.iter().any(|queue| queue.port == port) {
+                let branch = Branch::new(now, self.header.buffer);
+                self.queues.push(Queue { port, branch, waiting: VecDeque::new() });
+            }
+        }
+        gone
+    }
+
+    /// A capsule has come with `packet`, of so many bytes. Returns at how many branches it waits.
+    pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32) -> u32 {
+        self.heard_at = now;
+        let mut waits = 0;
+        for (branch, place) in self.places().into_iter().enumerate() {
+            let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
+            let (mut policy, seen) = self.seen(now);
+            let accepts = room && policy.accepts(&seen, branch as u32, 0);
+            self.policy = policy;
+            if accepts {
+                let waiting = Waiting { since: now, packet, bytes };
+                self.queues[place].waiting.push_back(waiting);
+                waits += 1;
+            }
+        }
+        self.ask(now);
+        waits
+    }
+
+    /// The header of what was sent by a probe is news alone.
+    pub(super) fn on_probe(&mut self, now: Time) {
+        self.heard_at = now;
+        self.ask(now);
+    }
+
+    /// A credit has come from below the branch that it names. Returns the port that may send more now.
+    pub(super) fn on_credit(
+        &mut self,
+        now: Time,
+        credit: &Credit,
+    ) -> Result<Option<PortId>, BadInput> {
+        let named = |queue: &&mut Queue<Q>| queue.port.0 == credit.branch;
+        let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
+        let moves = queue.branch.on_credit(now, credit)?;
+        Ok(moves.then_some(queue.port))
+    }
+
+    /// The bytes of the packet that may leave next through a port.
+    pub(super) fn next_bytes(&mut self, now: Time, port: PortId) -> Option<u32> {
+        let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
+        let bytes = queue.waiting.front()?.bytes;
+        if queue.branch.may_send() {
+            return Some(bytes);
+        }
+        queue.branch.wait(now);
+        None
+    }
+
+    /// That packet leaves: with this header.
+    pub(super) fn send(&mut self, now: Time, port: PortId) -> Option<(Q, Capsule)> {
+        let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
+        let waiting = queue.waiting.pop_front()?;
+        let count = queue.branch.send();
+        self.ask(now);
+        Some((waiting.packet, Capsule { count, branch: port.0, ..self.header }))
+    }
+
+    /// Asks for more above where the policy finds that it is time.
+    fn ask(&mut self, now: Time) {
+        self.weight =
+            self.queues.iter().fold(0u32, |sum, it| sum.saturating_add(it.branch.weight()));
+        let (mut policy, seen) = self.seen(now);
+        if seen.queues.is_empty() {
+            return;
+        }
+        let chosen = policy.credit(&seen).filter(|branch| *branch < seen.branches());
+        let granted = chosen.map(|branch| seen.done(branch));
+        self.policy = policy;
+        if let Some(done) = granted {
+            self.upstream.grant(now, self.header.buffer, done, self.weight.max(1));
+        }
+    }
+
+    /// Takes the passing of time. Returns what is not to be sent any more, and the probes that are due.
+    pub(super) fn on_timeout(&mut self, now: Time) -> (Vec<Q>, Vec<(PortId, Capsule)>) {
+        let (mut gone, mut probes) = (Vec::new(), Vec::new());
+        for queue in &mut self.queues {
+            if queue.branch.on_timeout(now) {
+                let (count, branch) = (queue.branch.count(), queue.port.0);
+                probes.push((queue.port, Capsule { probe: true, count, branch, ..self.header }));
+            }
+            if queue.branch.is_silent() {
+                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+                // It is asked again and again whether somebody is there.
+                queue.branch.wait(now);
+            }
+        }
+        // Where nobody is left below nobody is to wait for this node.
+        let deserted =
+            !self.queues.is_empty() && self.queues.iter().all(|it| it.branch.is_silent());
+        self.upstream.on_timeout(now, !deserted);
+        if !gone.is_empty() {
+            self.ask(now);
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            for (branch, place) in self.places().into_iter().enumerate() {
+                loop {
+                    let (mut policy, seen) = self.seen(now);
+                    let discards = policy.discards(&seen, branch as u32);
+                    self.policy = policy;
+                    let waiting = &mut self.queues[place].waiting;
+                    let discards = (discards as usize).min(waiting.len());
+                    if discards == 0 {
+                        break;
+                    }
+                    gone.extend(waiting.drain(..discards).map(|waiting| waiting.packet));
+                }
+            }
+            self.arm(now);
+            self.ask(now);
+        }
+        (gone, probes)
+    }
+
+    pub(super) fn next_timeout(&self) -> Time {
+        let branches = self.queues.iter().filter_map(|queue| queue.branch.next_timeout());
+        let look = self.look_at.into_iter().chain([self.upstream.next_timeout()]);
+        branches.chain(look).min().unwrap_or(Time::MAX)
+    }
+
+    /// When a packet of the session last came.
+    pub(super) const fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    /// All ports to which it sends.
+    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.queues.iter().map(|queue| queue.port)
+    }
+}

@@ -1,0 +1,169 @@
+//! The settings of credits: those of a session, which its source tells with each capsule, and those of a relay.
+
+use faircast_base::{Duration, NodeId};
+use faircast_relay_sdk::{
+    BestPath, BoundedLag, Deadline, LayeredDrop, Policy, Quantile, View, WeightedUtility, WorstPath,
+};
+
+use super::wire::Capsule;
+use crate::settings::{choices, settings};
+
+choices! {
+    /// Which branch of the tree sets the pace (src: credits s3.2; spec 4.3).
+    pub(crate) enum PolicyName {
+        /// The slowest.
+        WorstPath = "worst-path",
+        /// The fastest.
+        BestPath = "best-path",
+        /// One of a rank.
+        Quantile = "quantile",
+        /// The slowest that is not too far behind.
+        BoundedLag = "bounded-lag",
+        /// The slowest; what is too old is not sent any more.
+        Deadline = "deadline",
+        /// The slowest; upper layers wait only where there is much room.
+        LayeredDrop = "layered-drop",
+        /// The one at which most is delivered in all.
+        WeightedUtility = "weighted-utility",
+    }
+}
+
+settings! {
+    /// The settings of a session under credits.
+    pub(crate) struct CreditSettings;
+    /// Which branch of the tree sets the pace at a relay
+    policy: PolicyName = WorstPath;
+    /// Packets that may wait for each branch of a relay, and at a receiver, B (the paper's 5)
+    credit_buffer: u32 [1, 4096] = 5;
+    /// Packets for which one credit is sent, M; no more than B (the paper's 2)
+    credit_unit: u32 [1, 4096] = 2;
+    /// With policy = "quantile": the share of branches that are no faster than the pace, in percent
+    quantile: u32 [1, 100] = 50;
+    /// With policy = "bounded-lag": packets by which a branch may be behind the foremost
+    lag: u32 [1, 4096] = 16;
+    /// With policy = "deadline": how long a packet may wait at a relay
+    deadline: Duration [1 ms, 60 s] = 1 s;
+    /// Relays that a packet may pass
+    hops_max: u32 [1, 255] = 64;
+}
+
+settings! {
+    /// The settings of the relay program `credit`.
+    pub(crate) struct RelaySettings;
+    /// Sessions that are served at the same time; more are forwarded as by any router
+    sessions_max: u32 [1, 65536] = 1024;
+    /// After how long without a packet a session is forgotten
+    session_timeout: Duration [1 s, 3600 s] = 30 s;
+    /// Packets of each other flow that wait for a link (ASSUMED in the spec: 50)
+    others_max: u32 [1, 65536] = 50;
+}
+
+/// The name of a policy in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PolicyId(pub(crate) [u8; 16]);
+
+impl PolicyName {
+    const ALL: [Self; 7] = [
+        Self::WorstPath,
+        Self::BestPath,
+        Self::Quantile,
+        Self::BoundedLag,
+        Self::Deadline,
+        Self::LayeredDrop,
+        Self::WeightedUtility,
+    ];
+
+    /// The first bytes of the digest of its name: no program that is carried has the same by chance.
+    fn id(self) -> PolicyId {
+        let digest = blake3::hash(self.written().as_bytes());
+        PolicyId(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
+    }
+}
+
+impl CreditSettings {
+    /// The header of a capsule of `node` that carries data.
+    pub(crate) fn capsule(&self, session: u64, node: NodeId) -> Capsule {
+        let parameter = match self.policy {
+            PolicyName::Quantile => self.quantile,
+            PolicyName::BoundedLag => self.lag,
+            PolicyName::Deadline => self.deadline.as_millis() as u32,
+            _ => 0,
+        };
+        // Within the bounds of the table.
+        let (buffer, unit) =
+            (self.credit_buffer as u16, self.credit_unit.min(self.credit_buffer) as u16);
+        Capsule {
+            probe: false,
+            hops: self.hops_max as u8,
+            session,
+            policy: self.policy.id(),
+            parameter,
+            buffer,
+            unit,
+            count: 0,
+            node,
+            branch: 0,
+        }
+    }
+}
+
+/// A policy by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AnyPolicy {
+    WorstPath(WorstPath),
+    BestPath(BestPath),
+    Quantile(Quantile),
+    BoundedLag(BoundedLag),
+    Deadline(Deadline),
+    LayeredDrop(LayeredDrop),
+    WeightedUtility(WeightedUtility),
+}
+
+impl AnyPolicy {
+    /// The one that a capsule names; `None` where it is not known here.
+    pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
+        let parameter = capsule.parameter;
+        let name = PolicyName::ALL.into_iter().find(|name| name.id() == capsule.policy)?;
+        Some(match name {
+            PolicyName::WorstPath => Self::WorstPath(WorstPath),
+            PolicyName::BestPath => Self::BestPath(BestPath),
+            PolicyName::Quantile => Self::Quantile(Quantile { percent: parameter.clamp(1, 100) }),
+            PolicyName::BoundedLag => Self::BoundedLag(BoundedLag { packets: parameter }),
+            PolicyName::Deadline => Self::Deadline(Deadline { ms: parameter.max(1) }),
+            PolicyName::LayeredDrop => Self::LayeredDrop(LayeredDrop),
+            PolicyName::WeightedUtility => Self::WeightedUtility(WeightedUtility),
+        })
+    }
+}
+
+macro_rules! any {
+    ($self:ident, $policy:ident => $does:expr) => {
+        match $self {
+            Self::WorstPath($policy) => $does,
+            Self::BestPath($policy) => $does,
+            Self::Quantile($policy) => $does,
+            Self::BoundedLag($policy) => $does,
+            Self::Deadline($policy) => $does,
+            Self::LayeredDrop($policy) => $does,
+            Self::WeightedUtility($policy) => $does,
+        }
+    };
+}
+
+impl Policy for AnyPolicy {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        any!(self, policy => policy.credit(view))
+    }
+
+    fn accepts(&mut self, view: &impl View, branch: u32, layer: u8) -> bool {
+        any!(self, policy => policy.accepts(view, branch, layer))
+    }
+
+    fn discards(&mut self, view: &impl View, branch: u32) -> u32 {
+        any!(self, policy => policy.discards(view, branch))
+    }
+
+    fn interval_ms(&self) -> Option<u32> {
+        any!(self, policy => policy.interval_ms())
+    }
+}

@@ -1,0 +1,117 @@
+//! The source of a session under credits: another machine, which is asked for a packet when there is a credit for it.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Event, GroupId, NodeId, Time};
+
+use super::branch::Branch;
+use super::settings::CreditSettings;
+use super::wire::{self, Capsule, Packet};
+use crate::options::Options;
+use crate::{Datagram, Destination, Machine, Transmit, passes_on};
+
+/// The source `inner` under credits. What it sends to the session's group leaves as capsules; all else, as what it sends
+/// to single nodes, leaves as it is.
+#[derive(Debug)]
+pub(crate) struct CreditSource<M> {
+    inner: M,
+    header: Capsule,
+    branch: Branch,
+    probes: bool,
+    /// A packet with payload may leave though nobody is heard.
+    chance: bool,
+    /// When it was last told that time had passed.
+    woken_at: Time,
+    packet: Vec<u8>,
+}
+
+impl<M: Machine> CreditSource<M> {
+    /// The source of the session with this number at `node`.
+    pub(crate) fn new(
+        inner: M,
+        session: u64,
+        node: NodeId,
+        start: Time,
+        options: &Options,
+    ) -> Self {
+        let header = CreditSettings::from_options(options).capsule(session, node);
+        let branch = Branch::new(start, header.buffer);
+        Self {
+            inner,
+            header,
+            branch,
+            probes: false,
+            chance: false,
+            woken_at: Time::ZERO,
+            packet: Vec::new(),
+        }
+    }
+}
+
+impl<M: Machine> Machine for CreditSource<M> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if !wire::is_ours(datagram.bytes) {
+            return self.inner.handle_datagram(cx, datagram);
+        }
+        let outcome = match wire::decode(datagram.bytes) {
+            Ok(Packet::Credit(credit)) if credit.session == self.header.session => {
+                self.branch.on_credit(cx.now, &credit).map(|_| ())
+            }
+            Ok(_) => Err(faircast_base::BadInput::Foreign),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.woken_at = cx.now;
+        self.probes |= self.branch.on_timeout(cx.now);
+        self.inner.handle_timeout(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let probes = core::mem::take(&mut self.probes);
+        // Where nobody is heard any more a packet goes in the place of each probe: perhaps somebody is there.
+        self.chance = self.branch.is_silent() && (self.chance || probes);
+        let may = self.branch.may_send() || self.chance;
+        let sent = if may { self.poll_inner(cx, buf) } else { None };
+        // With what has no payload it is not used up.
+        self.chance &= sent.is_some_and(|transmit| transmit.payload_len == 0);
+        if sent.is_some() {
+            return sent;
+        }
+        if !may {
+            self.branch.wait(cx.now);
+        }
+        probes.then(|| {
+            let probe = Capsule { probe: true, count: self.branch.count(), ..self.header };
+            probe.encode(buf);
+            Transmit::control(Destination::Group(GroupId::SESSION))
+        })
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        // What it has to send waits for a credit, and not for time.
+        let waits = |at: &Time| self.branch.may_send() || *at > self.woken_at;
+        self.inner.next_timeout().filter(waits).into_iter().chain(self.branch.next_timeout()).min()
+    }
+
+    passes_on!(inner: handle_close, poll_membership, poll_event);
+}
+
+impl<M: Machine> CreditSource<M> {
+    fn poll_inner(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.packet.clear();
+        let transmit = self.inner.poll_transmit(cx, &mut self.packet)?;
+        if transmit.to == Destination::Group(GroupId::SESSION) {
+            Capsule { count: self.branch.send(), ..self.header }.encode(buf);
+            if self.branch.is_silent() {
+                self.branch.wait(cx.now);
+            }
+        }
+        buf.extend_from_slice(&self.packet);
+        Some(transmit)
+    }
+}

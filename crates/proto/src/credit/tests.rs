@@ -1,0 +1,266 @@
+//! Tests of credits between nodes: what is sent has room, nothing that is lost stops a session, and each policy has its
+//! own branch set the pace.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, NodeId};
+use proptest::prelude::*;
+
+use super::branch::Branch;
+use super::node::FlowNode;
+use super::settings::{AnyPolicy, CreditSettings};
+use super::upstream::Upstream;
+use super::wire::{self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, Packet};
+use super::{OPTIONS, tag_of};
+use crate::relay::PortId;
+use crate::world::{at, options};
+
+fn header(raw: &[(&str, &str)]) -> Capsule {
+    CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1))
+}
+
+fn credit(tag: u64, count: u32) -> Credit {
+    Credit { session: 7, tag, branch: 0, buffer: 5, count, weight: 1 }
+}
+
+fn encoded(packet: &Packet) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match packet {
+        Packet::Capsule(capsule) => capsule.encode(&mut bytes),
+        Packet::Credit(credit) => credit.encode(&mut bytes),
+    }
+    bytes
+}
+
+#[test]
+fn packets_come_back_as_they_went_and_damage_is_found() {
+    let capsule = Capsule { count: u32::MAX, branch: 3, ..header(&[("policy", "quantile")]) };
+    let probe = Capsule { probe: true, ..capsule };
+    for packet in [Packet::Capsule(capsule), Packet::Capsule(probe), Packet::Credit(credit(9, 4))] {
+        let mut bytes = encoded(&packet);
+        assert!(wire::is_ours(&bytes));
+        assert_eq!(wire::decode(&bytes), Ok(packet));
+        let len = if matches!(packet, Packet::Credit(_)) { CREDIT_BYTES } else { CAPSULE_BYTES };
+        assert_eq!(bytes.len(), len);
+        assert_eq!(wire::decode(&bytes[..len - 1]), Err(BadInput::Malformed));
+        bytes[len - 1] ^= 1;
+        assert_eq!(wire::decode(&bytes), Err(BadInput::Checksum));
+    }
+    let absurd = Capsule { unit: 9, buffer: 5, ..capsule };
+    assert_eq!(wire::decode(&encoded(&Packet::Capsule(absurd))), Err(BadInput::Malformed));
+    let none = Credit { weight: 0, ..credit(9, 4) };
+    assert_eq!(wire::decode(&encoded(&Packet::Credit(none))), Err(BadInput::Malformed));
+}
+
+#[test]
+fn a_branch_sends_what_all_below_have_room_for() {
+    let mut branch = Branch::new(at(0), 5);
+    assert!((0..5).all(|_| branch.may_send() && branch.send() > 0));
+    assert!(!branch.may_send(), "until somebody sends credits");
+    assert_eq!(branch.on_credit(at(1), &credit(1, 6)), Err(BadInput::Absurd), "it sent five");
+    // One below has forwarded two, the other three.
+    branch.on_credit(at(1), &credit(1, 2)).unwrap();
+    branch.on_credit(at(1), &credit(2, 3)).unwrap();
+    assert!((0..2).all(|_| branch.may_send() && branch.send() > 0) && !branch.may_send());
+    // An old credit takes nothing back, and a repeated one gives nothing.
+    assert_eq!(branch.on_credit(at(2), &credit(1, 1)), Ok(false));
+    assert_eq!(branch.on_credit(at(2), &credit(1, 4)), Ok(true));
+    assert!(branch.may_send() && branch.send() == 8 && !branch.may_send(), "the other has 8");
+    // Who is heard no more is no longer waited for; when nobody is left nothing is sent.
+    branch.wait(at(2));
+    branch.on_credit(at(2500), &credit(1, 8)).unwrap();
+    branch.on_timeout(at(3500));
+    assert!(branch.may_send() && !branch.is_silent());
+    branch.on_timeout(at(6000));
+    assert!(branch.is_silent() && !branch.may_send());
+    assert_eq!(branch.on_credit(at(6001), &credit(1, 8)), Ok(true), "it is there again");
+    assert!(!branch.is_silent() && branch.may_send());
+}
+
+#[test]
+fn a_credit_is_said_again_and_more_and_more_rarely() {
+    let capsule = Capsule { count: 1, ..header(&[]) };
+    let mut upstream = Upstream::new(at(0), 9, &capsule, PortId(0));
+    let mut said = Vec::new();
+    for ms in 0..4000 {
+        upstream.on_timeout(at(ms), true);
+        let mut bytes = Vec::new();
+        if upstream.poll(&mut bytes) {
+            said.push(ms);
+            let want = Credit { count: 0, ..credit(9, 0) };
+            assert_eq!(wire::decode(&bytes), Ok(Packet::Credit(want)));
+        }
+    }
+    assert_eq!(said, [0, 100, 300, 700, 1500, 2500, 3500]);
+    // What was lost above counts as done with.
+    upstream.on_capsule(at(4000), &Capsule { count: 6, ..capsule }, PortId(0));
+    assert_eq!((upstream.received(), upstream.since_reported(6)), (6, 6));
+}
+
+/// A source above a relay whose branches each take a packet in so many steps of a millisecond; some packets are lost.
+struct Relay {
+    node: FlowNode<u32>,
+    source: Branch,
+    below: Vec<Option<Upstream>>,
+    every: Vec<u64>,
+    arrived: Vec<u64>,
+    weights: Vec<u32>,
+    credited: bool,
+    header: Capsule,
+}
+
+impl Relay {
+    fn new(every: &[u64], raw: &[(&str, &str)], parameter: u32) -> Self {
+        let header = Capsule { parameter, ..header(raw) };
+        let policy = AnyPolicy::of(&header).unwrap();
+        let first = Capsule { count: 1, ..header };
+        let upstream = Upstream::new(at(0), tag_of(NodeId(2), 7), &first, PortId(99));
+        let mut node =
+            FlowNode::new(at(0), upstream, policy, Capsule { node: NodeId(2), ..header });
+        let ports: Vec<PortId> = (0..every.len() as u32).map(PortId).collect();
+        node.set_ports(at(0), &ports);
+        let mut source = Branch::new(at(0), header.buffer);
+        source.send();
+        node.on_data(at(0), 0, 500);
+        let below = every.iter().map(|_| None).collect();
+        let arrived = vec![0; every.len()];
+        Self {
+            node,
+            source,
+            below,
+            every: every.to_vec(),
+            arrived,
+            weights: vec![1; every.len()],
+            credited: false,
+            header,
+        }
+    }
+
+    /// A millisecond passes; `loses` says of each packet whether it is lost.
+    fn step(&mut self, ms: u64, mut loses: impl FnMut() -> bool) {
+        let now = at(ms);
+        let probes = self.source.on_timeout(now);
+        if probes && !loses() {
+            let probe = Capsule { probe: true, count: self.source.count(), ..self.header };
+            self.node.upstream.on_capsule(now, &probe, PortId(99));
+            self.node.on_probe(now);
+        }
+        if self.source.may_send() {
+            let count = self.source.send();
+            if !loses() {
+                let capsule = Capsule { count, ..self.header };
+                self.node.upstream.on_capsule(now, &capsule, PortId(99));
+                let waits = self.node.on_data(now, count, 500);
+                let worst = matches!(AnyPolicy::of(&self.header), Some(AnyPolicy::WorstPath(_)));
+                // Until its first credit nobody tells the source how much that is.
+                assert!(
+                    !worst || !self.credited || waits as usize == self.every.len(),
+                    "all had room"
+                );
+            }
+        } else {
+            self.source.wait(now);
+        }
+        let (_, probes) = self.node.on_timeout(now);
+        let mut came: Vec<(PortId, Capsule)> = probes;
+        for (port, every) in self.every.iter().enumerate() {
+            let port = PortId(port as u32);
+            if ms.is_multiple_of(*every) && self.node.next_bytes(now, port).is_some() {
+                came.extend(self.node.send(now, port).map(|(_, capsule)| (port, capsule)));
+            }
+        }
+        for (port, capsule) in came.into_iter().filter(|_| !loses()) {
+            let tag = tag_of(NodeId(10 + port.0), 7);
+            let place = &mut self.below[port.0 as usize];
+            match place {
+                Some(upstream) => _ = upstream.on_capsule(now, &capsule, PortId(0)),
+                None => *place = Some(Upstream::new(now, tag, &capsule, PortId(0))),
+            }
+            let upstream = place.as_mut().unwrap();
+            self.arrived[port.0 as usize] += u64::from(!capsule.probe);
+            if upstream.since_reported(upstream.received()) >= i64::from(capsule.unit) {
+                let weight = self.weights[port.0 as usize];
+                upstream.grant(now, capsule.buffer, upstream.received(), weight);
+            }
+        }
+        for upstream in self.below.iter_mut().flatten() {
+            upstream.on_timeout(now, true);
+            let mut bytes = Vec::new();
+            if upstream.poll(&mut bytes)
+                && !loses()
+                && let Ok(Packet::Credit(credit)) = wire::decode(&bytes)
+            {
+                self.node.on_credit(now, &credit).unwrap();
+            }
+        }
+        let mut bytes = Vec::new();
+        if self.node.upstream.poll(&mut bytes)
+            && !loses()
+            && let Ok(Packet::Credit(credit)) = wire::decode(&bytes)
+        {
+            self.source.on_credit(now, &credit).unwrap();
+            self.credited = true;
+        }
+    }
+}
+
+#[test]
+fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take() {
+    // Branches that take a packet in 2, 4 and 10 ms, for ten seconds.
+    let every = [2, 4, 10];
+    for (policy, parameter, weights, want) in [
+        ("worst-path", 0, [1, 1, 1], [1000, 1000, 1000]),
+        ("best-path", 0, [1, 1, 1], [5000, 2500, 1000]),
+        ("quantile", 50, [1, 1, 1], [2500, 2500, 1000]),
+        ("quantile", 1, [1, 1, 1], [1000, 1000, 1000]),
+        // Who is further behind than that no longer counts.
+        ("bounded-lag", 2, [1, 1, 1], [5000, 2500, 1000]),
+        ("bounded-lag", 4096, [1, 1, 1], [1000, 1000, 1000]),
+        // What is too old is not sent, so that its place is free.
+        ("deadline", 20, [1, 1, 1], [2500, 2000, 1000]),
+        ("layered-drop", 0, [1, 1, 1], [1000, 1000, 1000]),
+        ("weighted-utility", 0, [1, 1, 1], [2500, 2500, 1000]),
+        ("weighted-utility", 0, [1, 1, 100], [1000, 1000, 1000]),
+    ] {
+        let mut relay = Relay::new(&every, &[("policy", policy)], parameter);
+        relay.weights = weights.to_vec();
+        (1..=10_000).for_each(|ms| relay.step(ms, || false));
+        let near = |(got, want): (&u64, &u64)| got.abs_diff(*want) <= want / 5 + 20;
+        let all_near = relay.arrived.iter().zip(&want).all(near);
+        assert!(all_near, "{policy}, {parameter}, {weights:?}: {:?}", relay.arrived);
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_lost_for_a_while_a_session_goes_on(
+        lost in prop::collection::vec(any::<bool>(), 1..400),
+        every in prop::collection::vec(1..20u64, 1..5),
+    ) {
+        let mut relay = Relay::new(&every, &[], 0);
+        let mut lost = lost.into_iter();
+        (1..2000).for_each(|ms| relay.step(ms, || lost.next().unwrap_or(false)));
+        // Longer than anything is waited for.
+        let before = relay.arrived.clone();
+        (2000..9000).for_each(|ms| relay.step(ms, || false));
+        for (now, before) in relay.arrived.iter().zip(before) {
+            prop_assert!(*now > before + 100, "{now} after {before}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        let _ = wire::decode(&bytes);
+        if bytes.len() >= CAPSULE_BYTES {
+            bytes[..3].copy_from_slice(b"fr\x01");
+            let _ = wire::decode(&bytes);
+        }
+    }
+}
+
+#[test]
+fn a_tag_is_of_one_node() {
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(2), 7));
+    assert_ne!(tag_of(NodeId(1), 7), tag_of(NodeId(1), 8));
+}

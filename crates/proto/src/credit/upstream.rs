@@ -1,0 +1,116 @@
+//! The way up from a flow-control node: how many capsules have come from the node above, and the credits for them.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::branch::{REFRESH, REFRESH_MAX};
+use super::wire::{Capsule, Credit, ahead};
+use crate::relay::PortId;
+
+/// What is known of the node above, and what it has been told.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    session: u64,
+    tag: u64,
+    /// The node above, its name for this branch, and the port to it.
+    pub(crate) node: NodeId,
+    branch: u32,
+    pub(crate) port: PortId,
+    /// Capsules that the node above has sent to this branch, as far as is known.
+    received: u32,
+    /// FC of the last credit, and how many packets that were since the first.
+    reported: u32,
+    total_reported: i64,
+    /// The last credit: B and FC, and the receivers below.
+    last: (u32, u32, u32),
+    due: bool,
+    refresh_at: Time,
+    interval: Duration,
+}
+
+impl Upstream {
+    /// A node that has had its first capsule, whose tag is `tag`. It owes nothing for those before.
+    pub(crate) fn new(now: Time, tag: u64, capsule: &Capsule, port: PortId) -> Self {
+        // A probe is no packet that came: all before it may have been lost on the way.
+        let before = if capsule.probe { capsule.count } else { capsule.count.wrapping_sub(1) };
+        Self {
+            session: capsule.session,
+            tag,
+            node: capsule.node,
+            branch: capsule.branch,
+            port,
+            received: capsule.count,
+            reported: before,
+            total_reported: 0,
+            last: (capsule.buffer.into(), before, 1),
+            due: true,
+            refresh_at: now + REFRESH,
+            interval: REFRESH,
+        }
+    }
+
+    /// A capsule has come. Returns whether it is from another branch than before: then counts begin anew.
+    pub(crate) fn on_capsule(&mut self, now: Time, capsule: &Capsule, port: PortId) -> bool {
+        let other = (self.node, self.branch) != (capsule.node, capsule.branch);
+        if other {
+            *self = Self::new(now, self.tag, capsule, port);
+        } else {
+            if ahead(capsule.count, self.received) > 0 {
+                self.received = capsule.count;
+            }
+            // Whoever asks has not heard the last credit.
+            self.due |= capsule.probe;
+            (self.refresh_at, self.interval) = (now + REFRESH, REFRESH);
+        }
+        other
+    }
+
+    /// Capsules that have come or were lost on the way.
+    pub(crate) const fn received(&self) -> u32 {
+        self.received
+    }
+
+    /// Of so many that are done with here, how many since the last credit.
+    pub(crate) const fn since_reported(&self, done: u32) -> i64 {
+        ahead(done, self.reported)
+    }
+
+    /// Packets up to the last credit since the first that came.
+    pub(crate) const fn total_reported(&self) -> i64 {
+        self.total_reported
+    }
+
+    /// A credit is to be sent: what may wait, up to where all is done with, and how many receivers are below.
+    pub(crate) fn grant(&mut self, now: Time, buffer: u16, count: u32, weight: u32) {
+        self.total_reported += self.since_reported(count);
+        (self.reported, self.last) = (count, (buffer.into(), count, weight));
+        (self.due, self.refresh_at, self.interval) = (true, now + REFRESH, REFRESH);
+    }
+
+    /// Takes the passing of time: the last credit may have been lost. It is said again where somebody is `there` to take
+    /// more.
+    pub(crate) fn on_timeout(&mut self, now: Time, there: bool) {
+        self.due &= there;
+        if self.refresh_at <= now {
+            self.due = there;
+            self.interval = (self.interval * 2).min(REFRESH_MAX);
+            self.refresh_at = now + self.interval;
+        }
+    }
+
+    pub(crate) const fn next_timeout(&self) -> Time {
+        self.refresh_at
+    }
+
+    /// Writes the credit that is due.
+    pub(crate) fn poll(&mut self, buf: &mut Vec<u8>) -> bool {
+        let due = core::mem::take(&mut self.due);
+        if due {
+            let (buffer, count, weight) = self.last;
+            let Self { session, tag, branch, .. } = *self;
+            Credit { session, tag, branch, buffer, count, weight }.encode(buf);
+        }
+        due
+    }
+}

@@ -1,0 +1,156 @@
+//! Packets of credits on the wire: capsules, which carry a session's data from hop to hop, and credits, which come
+//! back for them. Described in `docs/credits.md`.
+
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, NodeId};
+
+use super::PolicyId;
+use crate::fields::Fields;
+use crate::pgm::wire::checksum;
+
+const MAGIC: [u8; 2] = *b"fr";
+const VERSION: u8 = 1;
+const DATA: u8 = 1;
+const PROBE: u8 = 2;
+const CREDIT: u8 = 3;
+const CHECKSUM: core::ops::Range<usize> = 6..8;
+
+/// Bytes before what a capsule carries.
+pub(crate) const CAPSULE_BYTES: usize = 52;
+/// Bytes of a credit.
+pub(crate) const CREDIT_BYTES: usize = 40;
+
+/// Packets that may wait for a branch at most: more is no buffer.
+pub(crate) const BUFFER_MAX: u16 = 4096;
+
+/// The header of a capsule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capsule {
+    /// It carries nothing, and only says how many were sent.
+    pub(crate) probe: bool,
+    /// Nodes that may still handle it as a capsule.
+    pub(crate) hops: u8,
+    pub(crate) session: u64,
+    pub(crate) policy: PolicyId,
+    /// What the policy is given.
+    pub(crate) parameter: u32,
+    /// Packets that may wait for each branch, B: 1 to [`BUFFER_MAX`].
+    pub(crate) buffer: u16,
+    /// Packets for one credit, M: 1 to B.
+    pub(crate) unit: u16,
+    /// Capsules that were sent to this branch with this one, TC.
+    pub(crate) count: u32,
+    /// The last node that handled it, and what that calls this branch.
+    pub(crate) node: NodeId,
+    pub(crate) branch: u32,
+}
+
+/// How far a node below has come, and what may wait there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Credit {
+    pub(crate) session: u64,
+    /// Whose credit it is.
+    pub(crate) tag: u64,
+    /// The branch at the node above that it is for, as capsules named it.
+    pub(crate) branch: u32,
+    /// B_k.
+    pub(crate) buffer: u32,
+    /// FC_k, in the numbering of that branch.
+    pub(crate) count: u32,
+    /// Receivers below.
+    pub(crate) weight: u32,
+}
+
+/// A packet of credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    Capsule(Capsule),
+    Credit(Credit),
+}
+
+/// Whether a packet is one of these at all, sound or not.
+pub(crate) fn is_ours(bytes: &[u8]) -> bool {
+    bytes.get(..3) == Some(&[MAGIC[0], MAGIC[1], VERSION])
+}
+
+impl Capsule {
+    /// Writes the header.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin(out, if self.probe { PROBE } else { DATA }, self.hops, self.session);
+        out.extend_from_slice(&self.policy.0);
+        out.extend_from_slice(&self.parameter.to_be_bytes());
+        out.extend_from_slice(&self.buffer.to_be_bytes());
+        out.extend_from_slice(&self.unit.to_be_bytes());
+        for word in [self.count, self.node.0, self.branch] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        seal(&mut out[start..]);
+    }
+}
+
+impl Credit {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin(out, CREDIT, 0, self.session);
+        out.extend_from_slice(&self.tag.to_be_bytes());
+        for word in [self.branch, self.buffer, self.count, self.weight] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        seal(&mut out[start..]);
+    }
+}
+
+fn begin(out: &mut Vec<u8>, kind: u8, hops: u8, session: u64) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, hops, 0, 0, 0]);
+    out.extend_from_slice(&session.to_be_bytes());
+    start
+}
+
+fn seal(header: &mut [u8]) {
+    let sum = checksum(header);
+    header[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Reads a packet, of which [`is_ours`] holds. What a capsule carries follows its [`CAPSULE_BYTES`].
+///
+/// # Errors
+/// Its header was damaged, or makes no sense.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Packet, BadInput> {
+    let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
+    let len = if kind == CREDIT { CREDIT_BYTES } else { CAPSULE_BYTES };
+    let header = bytes.get(..len).ok_or(BadInput::Malformed)?;
+    if checksum(header) != 0 {
+        return Err(BadInput::Checksum);
+    }
+    read(kind, header).filter(|_| kind == DATA || bytes.len() == len).ok_or(BadInput::Malformed)
+}
+
+fn read(kind: u8, header: &[u8]) -> Option<Packet> {
+    let mut fields = Fields(header);
+    let [_, _, _, _, hops, ..]: [u8; 8] = fields.array()?;
+    let session = fields.u64()?;
+    if kind == CREDIT {
+        let tag = fields.u64()?;
+        let (branch, buffer) = (fields.u32()?, fields.u32()?);
+        let (count, weight) = (fields.u32()?, fields.u32()?);
+        let credit = Credit { session, tag, branch, buffer, count, weight };
+        let fits = buffer <= u32::from(BUFFER_MAX) && weight > 0;
+        return fits.then_some(Packet::Credit(credit));
+    }
+    let (policy, parameter) = (PolicyId(fields.array()?), fields.u32()?);
+    let (buffer, unit) = (fields.u16()?, fields.u16()?);
+    let (count, node, branch) = (fields.u32()?, NodeId(fields.u32()?), fields.u32()?);
+    let probe = kind == PROBE;
+    let fits = (probe || kind == DATA)
+        && (1..=BUFFER_MAX).contains(&buffer)
+        && (1..=buffer).contains(&unit);
+    let capsule =
+        Capsule { probe, hops, session, policy, parameter, buffer, unit, count, node, branch };
+    fits.then_some(Packet::Capsule(capsule))
+}
+
+/// By how much a count is ahead of another, in serial arithmetic.
+pub(crate) const fn ahead(count: u32, of: u32) -> i64 {
+    count.wrapping_sub(of).cast_signed() as i64
+}

@@ -1,0 +1,120 @@
+//! The seven policies.
+
+use crate::{Policy, View, least, once_due};
+
+/// The slowest branch sets the pace: nothing is ever lost for want of room (src: credits s3.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorstPath;
+
+impl Policy for WorstPath {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        once_due(view, least(view, 0..view.branches(), |view, branch| view.forwarded(branch)))
+    }
+}
+
+/// The fastest branch sets the pace; others do without what finds no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BestPath;
+
+impl Policy for BestPath {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        once_due(view, least(view, 0..view.branches(), |view, branch| -view.forwarded(branch)))
+    }
+}
+
+/// The branch sets the pace than which this share of all, in percent and rounded up, are not faster: 50 is the median.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantile {
+    /// 1 to 100.
+    pub percent: u32,
+}
+
+impl Policy for Quantile {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        let branches = view.branches();
+        let rank = (u64::from(self.percent) * u64::from(branches)).div_ceil(100).max(1);
+        // Few branches: a pass for each costs less than a list.
+        let place = |branch: u32| {
+            let own = (view.forwarded(branch), branch);
+            (0..branches).filter(|other| (view.forwarded(*other), *other) <= own).count() as u64
+        };
+        once_due(view, (0..branches).find(|branch| place(*branch) == rank.min(branches.into())))
+    }
+}
+
+/// As [`WorstPath`], but a branch that is further behind the foremost than this does without until its queue is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundedLag {
+    /// In packets.
+    pub packets: u32,
+}
+
+impl BoundedLag {
+    fn is_near(&self, view: &impl View, branch: u32) -> bool {
+        let foremost = (0..view.branches()).map(|it| view.forwarded(it)).max().unwrap_or(0);
+        foremost - view.forwarded(branch) <= i64::from(self.packets)
+    }
+}
+
+impl Policy for BoundedLag {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        let near = (0..view.branches()).filter(|branch| self.is_near(view, *branch));
+        once_due(view, least(view, near, |view, branch| view.forwarded(branch)))
+    }
+
+    fn accepts(&mut self, view: &impl View, branch: u32, _layer: u8) -> bool {
+        view.queued(branch) == 0 || self.is_near(view, branch)
+    }
+}
+
+/// As [`WorstPath`], but what has waited for so long is not sent any more: nobody's packets are older.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    /// In milliseconds, 1 at least.
+    pub ms: u32,
+}
+
+impl Policy for Deadline {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        WorstPath.credit(view)
+    }
+
+    fn discards(&mut self, view: &impl View, branch: u32) -> u32 {
+        u32::from(view.waited_ms(branch) >= self.ms)
+    }
+
+    fn interval_ms(&self) -> Option<u32> {
+        Some((self.ms / 4).max(1))
+    }
+}
+
+/// As [`WorstPath`], but packets of upper layers wait only where half of a branch's room is free.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LayeredDrop;
+
+impl Policy for LayeredDrop {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        WorstPath.credit(view)
+    }
+
+    fn accepts(&mut self, view: &impl View, branch: u32, layer: u8) -> bool {
+        layer == 0 || view.queued(branch) <= view.buffer() / 2
+    }
+}
+
+/// The branch sets the pace at which most is delivered in all: up to where it has room, from the last credit on, times the
+/// receivers behind branches that have as much or more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WeightedUtility;
+
+impl Policy for WeightedUtility {
+    fn credit(&mut self, view: &impl View) -> Option<u32> {
+        let gain = |branch: u32| {
+            let own = view.forwarded(branch);
+            let as_far = (0..view.branches()).filter(|it| view.forwarded(*it) >= own);
+            let receivers: i64 = as_far.map(|it| i64::from(view.weight(it))).sum();
+            receivers * (own - view.reported() + i64::from(view.buffer())).max(0)
+        };
+        once_due(view, least(view, 0..view.branches(), |_, branch| -gain(branch)))
+    }
+}

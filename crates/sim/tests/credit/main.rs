@@ -1,0 +1,170 @@
+//! Sessions under hop-by-hop credits in the simulator: nothing is lost for want of room, no loss stops a session, and the
+//! slowest branch that a policy counts sets the pace.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+
+use faircast_base::{DropReason, Duration, Event, Time};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::{SimOutcome, Simulation, Unobserved, catalog};
+use faircast_trace::{Record, Sink};
+
+/// A source above two relays, one below the other, with a receiver at the first and two at the second; the slowest is
+/// behind 1 Mbit/s.
+struct World {
+    protocol: &'static str,
+    seconds: u32,
+    data: &'static str,
+    options: &'static str,
+    /// Keys of the links downward and upward, of all between nodes, and of the one to the slowest receiver besides.
+    down: String,
+    up: String,
+    slowest: String,
+    /// Further parts.
+    more: &'static str,
+}
+
+impl World {
+    fn new() -> Self {
+        let (down, up, slowest) = (String::new(), String::new(), String::new());
+        let (protocol, options) = ("credit", "");
+        Self { protocol, seconds: 60, data: "1 MB", options, down, up, slowest, more: "" }
+    }
+
+    fn text(&self) -> String {
+        let mut text =
+            format!("title = \"Does everything find room?\"\nduration = \"{} s\"\n", self.seconds);
+        for (from, to, rate) in
+            [("s", "a", 10), ("a", "b", 10), ("a", "m1", 10), ("b", "m2", 10), ("b", "m3", 1)]
+        {
+            let slowest = if to == "m3" { &self.slowest } else { "" };
+            let keys = |keys: &str| format!("{keys}\n{slowest}");
+            for (from, to, keys) in [(from, to, keys(&self.down)), (to, from, keys(&self.up))] {
+                text += &format!(
+                    "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"{rate} Mbit/s\"\n\
+                     delay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 20 }}\n{keys}\n"
+                );
+            }
+        }
+        for relay in ["a", "b"] {
+            text += &format!("[[node]]\nname = \"{relay}\"\nprogram = \"credit\"\n");
+        }
+        text + &format!(
+            "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"m{{1..3}}\"]\n\
+             packet = \"512 B\"\ndata = \"{}\"\noptions = {{ {} }}\n{}",
+            self.protocol, self.data, self.options, self.more
+        )
+    }
+
+    #[track_caller]
+    fn run(&self) -> Run {
+        let text = self.text();
+        let scenario =
+            Scenario::parse(Path::new("test.toml"), &text, &Overrides::default(), &catalog())
+                .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut heard = Heard::default();
+        let simulation = Simulation::new(&scenario, &faircast_sim::Builtin, &mut heard).unwrap();
+        let outcome = simulation.run(&mut Unobserved);
+        Run { outcome, full: heard.full }
+    }
+}
+
+/// What is heard of a run.
+#[derive(Default)]
+struct Heard {
+    /// Packets that found no room in a queue.
+    full: u64,
+}
+
+impl Sink for Heard {
+    fn record(&mut self, record: &Record) {
+        if let Event::PacketDropped { reason: DropReason::QueueFull, .. } = record.event {
+            self.full += 1;
+        }
+    }
+}
+
+struct Run {
+    outcome: SimOutcome,
+    full: u64,
+}
+
+impl Run {
+    /// When the last had it all.
+    #[track_caller]
+    fn completed(&self, case: &str) -> Time {
+        for (delivery, intact) in &self.outcome.deliveries[0] {
+            assert!(*intact && delivery.completed.is_some(), "{case}: {delivery:?}");
+        }
+        self.outcome.deliveries[0].iter().filter_map(|(it, _)| it.completed).max().unwrap()
+    }
+}
+
+const ROWS: [&str; 4] = ["credit", "credit-pgmcc", "credit-tfmcc", "credit-ormcc"];
+
+#[test]
+fn nothing_is_lost_for_want_of_room() {
+    for protocol in ROWS {
+        let run = World { protocol, ..World::new() }.run();
+        let done = run.completed(protocol);
+        assert_eq!(run.full, 0, "{protocol}");
+        // 1 MB in packets of 512 bytes takes 10 s over 1 Mbit/s, with all headers.
+        assert!(done < Time::ZERO + Duration::from_secs(25), "{protocol}: {done}");
+    }
+}
+
+#[test]
+fn any_credit_may_be_lost() {
+    let usual = World { data: "40 kB", ..World::new() }.run().completed("nothing lost");
+    for place in 1..=60 {
+        let up = format!("drop_list = [{place}]");
+        let run = World { data: "40 kB", up, ..World::new() }.run();
+        let case = format!("packet {place} of each link upward");
+        assert!(run.completed(&case) < usual + Duration::from_secs(8), "{case}");
+    }
+}
+
+#[test]
+fn everything_arrives_whatever_is_lost() {
+    for protocol in ROWS {
+        for (case, down, up) in [
+            ("10 % of all that goes upward", "", "loss = 0.1"),
+            ("5 % of all that goes downward", "loss = 0.05", ""),
+            ("both", "loss = 0.05", "loss = 0.1"),
+            ("nothing goes for 5 s", "outages = [ { from = \"3 s\", to = \"8 s\" } ]", ""),
+            ("no credit comes for 5 s", "", "outages = [ { from = \"3 s\", to = \"8 s\" } ]"),
+        ] {
+            let (down, up) = (down.into(), up.into());
+            let run = World { protocol, seconds: 600, down, up, ..World::new() }.run();
+            run.completed(&format!("{protocol}, {case}"));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_cut_off_holds_others_up_for_no_longer_than_its_tag() {
+    let slowest = "outages = [ { from = \"3 s\", to = \"1000 s\" } ]";
+    let cut = World { seconds: 60, slowest: slowest.into(), ..World::new() }.run();
+    let others = &cut.outcome.deliveries[0][..2];
+    // It is heard of no more after 3 s, and given up by the tree after some hellos.
+    for (delivery, intact) in others {
+        let done = delivery.completed.unwrap_or_else(|| panic!("{delivery:?}"));
+        assert!(*intact && done < Time::ZERO + Duration::from_secs(30), "{done}");
+    }
+}
+
+#[test]
+fn a_session_under_credits_shares_a_link_with_tcp() {
+    let more = "[[link]]\nbetween = [\"t\", \"a\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+                [[link]]\nbetween = [\"b\", \"c\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+                [[flow]]\nname = \"t\"\nprotocol = \"tcp-sack\"\nfrom = \"t\"\nto = [\"m3\"]\n\
+                packet = \"512 B\"\n";
+    for protocol in ["credit", "credit-pgmcc"] {
+        let world = World { protocol, seconds: 40, data: "unlimited", more, ..World::new() };
+        let outcome = world.run().outcome;
+        let bytes = |flow: usize| outcome.deliveries[flow].last().unwrap().0.bytes as f64;
+        let ratio = bytes(0) / bytes(1);
+        // Deficit round robin shares bytes with headers, of which a session under credits has more.
+        assert!((0.65..1.2).contains(&ratio), "{protocol}: {ratio}");
+    }
+}
