@@ -51,6 +51,7 @@ const USUAL: Example = Example { file: "", set: "--set 'duration=100 s'", busies
 
 const EXAMPLES: &[Example] = &[
     Example { file: "changing-bandwidth.toml", set: "", busiest_min: 0.95 },
+    Example { file: "credit-beside-tcp.toml", set: "", busiest_min: 0.9 },
     Example { file: "demo.toml", set: "--set 'duration=20 s'", busiest_min: 0.9 },
     // The worst of its paths limits this one.
     Example { file: "faults.toml", set: "", busiest_min: 0.05 },
@@ -90,7 +91,7 @@ fn every_example_runs_and_gives_sane_numbers() {
         assert!(number(&summary, "jain_index") <= 1.0 + 1e-9, "{file}");
         assert_eq!(summary["interrupted"], false, "{file}");
         // Rings of advertisements end where their time to live does.
-        let rings = file == "tram-tree.toml";
+        let rings = ["tram-tree.toml", "credit-beside-tcp.toml"].contains(&&**file);
         let dropped = number(&summary["routers"], "dropped_packets");
         assert_eq!(dropped > 0.0, rings, "{file}: a packet has no way to go");
 
