@@ -2,8 +2,8 @@
 //! fast that is (src: credits).
 //!
 //! Reading order: `wire` (capsules and credits), `branch` and `upstream` (what every flow-control node knows of the nodes
-//! below it and above it), `node` (a session at a relay), `relay` (a router's sessions, and its links), [`source`] and
-//! [`receiver`] (the ends, around machines that know nothing of credits).
+//! below it and above it), `node` (a session at a relay), `relay` (a router's sessions, and its links), `source` and
+//! `receiver` (the ends, around machines that know nothing of credits).
 
 mod branch;
 mod drr;
