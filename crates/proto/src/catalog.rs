@@ -228,8 +228,10 @@ macro_rules! credit_entry {
                     floor: ENTRY.guarantees.floor,
                     recovery: ENTRY.guarantees.recovery,
                     reports_max: |options, load| {
+                        // Each request for a packet is confirmed to all.
+                        let capsules = load.data_packets + load.losses;
                         (ENTRY.guarantees.reports_max)(options, load)
-                            + credit::credits_max(options, load)
+                            + credit::credits_max(options, load, capsules)
                     },
                 },
                 answers: true,
@@ -315,7 +317,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
                 recovery: tram::GUARANTEES.recovery,
                 reports_max: |options, load| {
                     (tram::GUARANTEES.reports_max)(options, load)
-                        + credit::credits_max(options, load)
+                        + credit::credits_max(options, load, load.data_packets)
                 },
             },
             answers: true,

@@ -63,13 +63,14 @@ pub(crate) const fn is_source(role: &Role) -> bool {
     matches!(role, Role::Source(_))
 }
 
-/// The most credits of receivers under a load: one for each unit of packets, lost ones among them, and one each time that
-/// nothing comes, again and again.
-pub(crate) fn credits_max(options: &Options, load: &Load) -> u64 {
+/// The most credits of receivers under a load, of which so many `capsules` come: one for each unit of these, and one each
+/// time that nothing comes, again and again.
+pub(crate) fn credits_max(options: &Options, load: &Load, capsules: u64) -> u64 {
     let settings = CreditSettings::from_options(options);
     let unit = u64::from(settings.credit_unit.min(settings.credit_buffer));
     let refreshed = load.lasted.as_nanos() / branch::REFRESH.as_nanos() + 1;
-    load.receivers * (load.data_packets / unit + refreshed + 1)
+    // Asked with a probe they answer, as often as they would say it again by themselves.
+    load.receivers * (capsules / unit + 2 * refreshed + 1)
 }
 
 /// The tag of a node in a session: no other node has the same (spec 4.2, 8).

@@ -25,7 +25,8 @@ fn receivers_send_no_more_than_their_protocol_states() {
                 (reports(&watched), (protocol.guarantees.reports_max)(&Default::default(), &load));
             let name = protocol.name;
             println!("{name}, {receivers} receivers: {sent} reports, at most {most}; {load:?}");
-            assert!(load.data_packets > seconds * 10, "{name}: {load:?}");
+            // Under credits without a relay a thousand receivers are waited for one by one.
+            assert!(load.data_packets > seconds * 5, "{name}: {load:?}");
             assert!(sent <= most, "{name}, {receivers} receivers: {sent} reports, not {most}");
             assert_eq!(sent > 0, protocol.answers, "{name}");
             // The bound says something, though one NAK can ask for many packets at once, and what repair heads send again
