@@ -1,5 +1,6 @@
 //! `faircast schemes`: what a scenario may name.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
@@ -22,23 +23,26 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {
         None => all.iter().collect(),
-        Some(wanted) => match all.iter().find(|entry| entry.name == wanted) {
-            Some(entry) => vec![entry],
-            None => {
-                let names: Vec<_> = all.iter().map(|entry| entry.name).collect();
-                return Err(Failure::Usage(format!(
-                    "no protocol or router program is called \"{wanted}\"; there are {}",
-                    names.join(", ")
-                )));
-            }
-        },
+        // A protocol and the program that routers run for it may have one name.
+        Some(wanted) => all.iter().filter(|entry| entry.name == wanted).collect(),
     };
+    if chosen.is_empty() {
+        let names: BTreeSet<_> = all.iter().map(|entry| entry.name).collect();
+        return Err(Failure::Usage(format!(
+            "no protocol or router program is called \"{}\"; there are {}",
+            args.name.as_deref().unwrap_or_default(),
+            names.into_iter().collect::<Vec<_>>().join(", ")
+        )));
+    }
     if args.json {
         let rows: Vec<_> = chosen.iter().map(|entry| json(entry)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }
-    print(&if args.name.is_some() { details(chosen[0]) } else { overview(&chosen) })
+    print(&match args.name {
+        Some(_) => chosen.into_iter().map(details).collect::<Vec<_>>().join("\n"),
+        None => overview(&chosen),
+    })
 }
 
 fn entries(catalog: &Catalog) -> Vec<Entry> {
