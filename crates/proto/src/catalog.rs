@@ -1,41 +1,35 @@
 //! Tables of all that a scenario can name: transports, schemes and relays. Adding a scheme is its
 //! folder, its page and its row here.
 
+mod ends;
+
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
-use faircast_base::{Duration, FlowId, NodeId};
+use faircast_base::NodeId;
 
 use crate::Machine;
 use crate::cbr;
-use crate::congestion::Guarantees;
 use crate::congestion::open::Open;
 use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
 use crate::congestion::{
-    Bounds, Control, Feedback, ReceiverFeedback, RouterView, Scheme, SenderControl, Wire,
-    bounded_control, boxed_feedback,
+    Bounds, Control, Feedback, Guarantees, ReceiverFeedback, RouterView, Scheme, SenderControl,
+    Wire, bounded_control, boxed_feedback,
 };
-use crate::content::{Content, Packets};
 use crate::credit;
-use crate::object::{
-    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
-    SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
-};
 use crate::options::{OptionSpec, OptionValue, Options, selected};
-use crate::pgm::element::{ElementConfig, PgmElement};
-use crate::pgm::negotiation::{
-    KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
-};
-use crate::pgm::options::{Delivery, PgmSettings};
-use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi, data_overhead};
-use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::pgm;
+use crate::pgm::element::ElementConfig;
+use crate::pgm::negotiation::{KnownScheme, SchemeAnnouncement, SchemeMismatch, scheme_on};
+use crate::pgm::wire::{OptionType, Packet};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
-use crate::tram::{self, GivenHead, Tree};
+use crate::tram::{self, Tree};
 use crate::transport::{EndSetup, Role};
+
+use ends::{object_end, pgm_element, row_tree, stream_end, tree_end, under_credits};
 
 /// A scheme: a protocol that a multicast flow can run.
 #[derive(Clone, Copy, Debug)]
@@ -164,26 +158,14 @@ macro_rules! tree_entry {
         const OWN: [OptionSpec; ENTRY.own_options.len() + BOUNDS.len()] =
             joined(ENTRY.own_options, BOUNDS);
         const ALL: [OptionSpec; OWN.len() + TREE.len()] = joined(&OWN, TREE);
-        TransportEntry {
-            name: $name,
-            about: $about,
-            options: &ALL,
-            multicast: true,
-            many_to_many: false,
-            own_checksum: true,
-            repair_heads: true,
-            ends: Ends::Alone {
-                guarantees: Guarantees {
-                    floor: |options| {
-                        tram::steered_floor((ENTRY.guarantees.floor)(options), options)
-                    },
-                    recovery: tram::GUARANTEES.recovery,
-                    reports_max: tram::steered_reports_max,
-                },
-                answers: true,
-                end: |role, setup| tree_end(row_tree($name), role, setup),
-            },
-        }
+        let guarantees = Guarantees {
+            floor: |options| tram::steered_floor((ENTRY.guarantees.floor)(options), options),
+            recovery: tram::GUARANTEES.recovery,
+            reports_max: tram::steered_reports_max,
+        };
+        let end: EndOf = |role, setup| tree_end(row_tree($name), role, setup);
+        let ends = Ends::Alone { guarantees, answers: true, end };
+        TransportEntry { repair_heads: true, ..reliable($name, $about, &ALL, ends) }
     }};
 }
 
@@ -191,7 +173,7 @@ macro_rules! tree_entry {
 mod credits {
     use super::*;
 
-    pub(super) const OPEN: SchemeEntry = crate::scheme_entry!(Open);
+    const OPEN: SchemeEntry = crate::scheme_entry!(Open);
     /// A session's settings do not travel: all its ends are given them.
     const TREE: [OptionSpec; tram::TREE_OPTIONS.len() - 2] =
         selected(tram::TREE_OPTIONS, &["delivery", "linger"], false);
@@ -199,9 +181,25 @@ mod credits {
         joined(credit::OPTIONS, pgm::options::BOUNDS);
     pub(super) const OPTIONS: [OptionSpec; OWN.len() + TREE.len()] = joined(&OWN, &TREE);
 
+    pub(super) const GUARANTEES: Guarantees = Guarantees {
+        floor: |options| tram::steered_floor(None, options),
+        recovery: tram::GUARANTEES.recovery,
+        reports_max: |options, load| {
+            (tram::GUARANTEES.reports_max)(options, load)
+                + credit::credits_max(options, load, load.data_packets)
+        },
+    };
+
+    pub(super) fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+        let tree = Tree { name: "credit", options: &OPTIONS, steering: Some(&OPEN) };
+        let options = of_tree(setup.options);
+        let inner = EndSetup { options: &options, ..setup };
+        under_credits(role, setup, |role| tree_end(tree, role, inner))
+    }
+
     /// The settings of the tree, where these do not say something else. Repairs go to all, for what goes to one is
     /// under no credits; and nobody asks for what may still wait for it on the way.
-    pub(super) fn of_tree(options: &Options) -> Options {
+    fn of_tree(options: &Options) -> Options {
         let usual = [("repair", "scope"), ("ask_interval", "1 s")];
         let usual =
             usual.map(|(key, value)| (key.to_string(), OptionValue::Text(value.to_string())));
@@ -215,54 +213,34 @@ macro_rules! credit_entry {
         const ENTRY: SchemeEntry = crate::scheme_entry!($scheme);
         const ALL: [OptionSpec; ENTRY.options.len() + credit::OPTIONS.len()] =
             joined(ENTRY.options, credit::OPTIONS);
-        TransportEntry {
-            name: $name,
-            about: $about,
-            options: &ALL,
-            multicast: true,
-            many_to_many: false,
-            own_checksum: true,
-            repair_heads: false,
-            ends: Ends::Alone {
-                guarantees: Guarantees {
-                    floor: ENTRY.guarantees.floor,
-                    recovery: ENTRY.guarantees.recovery,
-                    reports_max: |options, load| {
-                        // Each request for a packet is confirmed to all.
-                        let capsules = load.data_packets + load.losses;
-                        (ENTRY.guarantees.reports_max)(options, load)
-                            + credit::credits_max(options, load, capsules)
-                    },
-                },
-                answers: true,
-                end: |role, setup| under_credits(role, setup, |role| ENTRY.end(role, setup)),
+        let guarantees = Guarantees {
+            reports_max: |options, load| {
+                // Each request for a packet is confirmed to all.
+                let capsules = load.data_packets + load.losses;
+                (ENTRY.guarantees.reports_max)(options, load)
+                    + credit::credits_max(options, load, capsules)
             },
-        }
+            ..ENTRY.guarantees
+        };
+        let end: EndOf = |role, setup| under_credits(role, setup, |role| ENTRY.end(role, setup));
+        reliable($name, $about, &ALL, Ends::Alone { guarantees, answers: true, end })
     }};
 }
 
 /// All transports.
 pub const TRANSPORTS: &[TransportEntry] = &[
-    TransportEntry {
-        name: "pgm-stream",
-        about: "PGM with repair by NAK, delivered in order",
-        options: pgm::OPTIONS,
-        multicast: true,
-        many_to_many: false,
-        own_checksum: true,
-        repair_heads: false,
-        ends: Ends::Steered(stream_end),
-    },
-    TransportEntry {
-        name: "pgm-object",
-        about: "an object over PGM, repaired by what receivers ask for",
-        options: pgm::OPTIONS,
-        multicast: true,
-        many_to_many: false,
-        own_checksum: true,
-        repair_heads: false,
-        ends: Ends::Steered(object_end),
-    },
+    reliable(
+        "pgm-stream",
+        "PGM with repair by NAK, delivered in order",
+        pgm::OPTIONS,
+        Ends::Steered(stream_end),
+    ),
+    reliable(
+        "pgm-object",
+        "an object over PGM, repaired by what receivers ask for",
+        pgm::OPTIONS,
+        Ends::Steered(object_end),
+    ),
     tcp(
         "tcp-reno",
         "TCP Reno: fast recovery ends with the first new acknowledgement",
@@ -287,52 +265,27 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
     },
     TransportEntry {
-        name: "tram",
-        about: "a tree of repair heads, windows that receivers keep, and a paced source",
-        options: tram::OPTIONS,
-        multicast: true,
-        many_to_many: false,
-        own_checksum: true,
         repair_heads: true,
-        ends: Ends::Alone {
-            guarantees: tram::GUARANTEES,
-            answers: true,
-            end: |role, setup| tree_end(row_tree("tram"), role, setup),
-        },
+        ..reliable(
+            "tram",
+            "a tree of repair heads, windows that receivers keep, and a paced source",
+            tram::OPTIONS,
+            Ends::Alone {
+                guarantees: tram::GUARANTEES,
+                answers: true,
+                end: |role, setup| tree_end(row_tree("tram"), role, setup),
+            },
+        )
     },
     tree_entry!(Pgmcc, "tram-pgmcc", "TRAM's tree of repair heads, steered by pgmcc"),
     tree_entry!(Tfmcc, "tram-tfmcc", "TRAM's tree of repair heads, steered by TFMCC"),
     tree_entry!(Ormcc, "tram-ormcc", "TRAM's tree of repair heads, steered by ORMCC"),
-    TransportEntry {
-        name: "credit",
-        about: "credits from hop to hop, and TRAM's tree of repair heads above them",
-        options: &credits::OPTIONS,
-        multicast: true,
-        many_to_many: false,
-        own_checksum: true,
-        repair_heads: false,
-        ends: Ends::Alone {
-            guarantees: Guarantees {
-                floor: |options| tram::steered_floor(None, options),
-                recovery: tram::GUARANTEES.recovery,
-                reports_max: |options, load| {
-                    (tram::GUARANTEES.reports_max)(options, load)
-                        + credit::credits_max(options, load, load.data_packets)
-                },
-            },
-            answers: true,
-            end: |role, setup| {
-                let tree = Tree {
-                    name: "credit",
-                    options: &credits::OPTIONS,
-                    steering: Some(&credits::OPEN),
-                };
-                let options = credits::of_tree(setup.options);
-                let inner = EndSetup { options: &options, ..setup };
-                under_credits(role, setup, |role| tree_end(tree, role, inner))
-            },
-        },
-    },
+    reliable(
+        "credit",
+        "credits from hop to hop, and TRAM's tree of repair heads above them",
+        &credits::OPTIONS,
+        Ends::Alone { guarantees: credits::GUARANTEES, answers: true, end: credits::end },
+    ),
     credit_entry!(Pgmcc, "credit-pgmcc", "pgmcc over PGM, with credits from hop to hop below it"),
     credit_entry!(Tfmcc, "credit-tfmcc", "TFMCC over PGM, with credits from hop to hop below it"),
     credit_entry!(Ormcc, "credit-ormcc", "ORMCC over PGM, with credits from hop to hop below it"),
@@ -340,11 +293,29 @@ pub const TRANSPORTS: &[TransportEntry] = &[
     kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
 ];
 
-const fn tcp(
+/// How an end is made.
+type EndOf = fn(Role, EndSetup<'_>) -> Box<dyn Machine>;
+
+/// A transport that brings everything to many receivers of one source.
+const fn reliable(
     name: &'static str,
     about: &'static str,
-    end: fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
+    options: &'static [OptionSpec],
+    ends: Ends,
 ) -> TransportEntry {
+    TransportEntry {
+        name,
+        about,
+        options,
+        multicast: true,
+        many_to_many: false,
+        own_checksum: true,
+        repair_heads: false,
+        ends,
+    }
+}
+
+const fn tcp(name: &'static str, about: &'static str, end: EndOf) -> TransportEntry {
     let ends = Ends::Alone { guarantees: tcp::GUARANTEES, answers: true, end };
     TransportEntry {
         name,
@@ -550,207 +521,5 @@ pub const fn joined<const N: usize>(
     all
 }
 
-impl SchemeEntry {
-    /// One end of a flow, over the transport that the settings ask for.
-    ///
-    /// # Panics
-    /// The role is both: PGM's sessions have one source.
-    pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-        match PgmSettings::from_options(setup.options).delivery {
-            Delivery::Object => object_end(self, role, setup),
-            Delivery::Stream => stream_end(self, role, setup),
-        }
-    }
-
-    /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
-    pub fn stream_source(
-        &self,
-        config: SourceConfig,
-        packets: Box<dyn Packets + Send>,
-        options: &Options,
-    ) -> PgmSource {
-        let source = PgmSource::of_packets(config, packets, self.pgm_control(options));
-        source.speaking(self.name, self.announced(options))
-    }
-
-    /// A receiving end of a stream at `node`, which is who it is in the scheme's reports; `config` has
-    /// the settings of PGM that `options` ask for.
-    pub fn stream_receiver(
-        &self,
-        node: NodeId,
-        config: ReceiverConfig,
-        options: &Options,
-    ) -> PgmReceiver {
-        PgmReceiver::speaking(config, self.negotiation(options, node))
-    }
-
-    /// The sending end of a transfer.
-    pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
-        let (control, announced) = (self.pgm_control(setup.options), self.announced(setup.options));
-        ObjectSource::new(setup, control).speaking(self.name, announced)
-    }
-
-    /// A receiving end of a transfer.
-    pub fn object_receiver(&self, setup: ObjectReceiverSetup<'_>) -> ObjectReceiver {
-        let negotiation = self.negotiation(setup.options, setup.node);
-        ObjectReceiver::new(setup, negotiation)
-    }
-
-    /// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
-    /// given them by hand anyway, as in a scenario, need not be told.
-    fn announced(&self, options: &Options) -> Option<SchemeAnnouncement> {
-        if !PgmSettings::from_options(options).announce_scheme {
-            return None;
-        }
-        let name = SchemeAnnouncement { scheme: self.name.to_string(), settings: Vec::new() };
-        let all = SchemeAnnouncement { settings: options.of(self.own_options), ..name.clone() };
-        Some(if all.encode().is_some() { all } else { name })
-    }
-
-    /// The sender's half over PGM.
-    fn pgm_control(&self, options: &Options) -> Box<dyn Control + Send> {
-        (self.control)(options, data_overhead(self.announce_bytes_max))
-    }
-
-    /// What a receiver of the scheme speaks: its own settings go before those that are announced.
-    fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
-        let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
-        let header = data_overhead(self.announce_bytes_max);
-        let make =
-            Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node, header));
-        Negotiation::of(self.name, KNOWN_SCHEMES, make)
-    }
-}
-
-/// One end of a stream.
-fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let EndSetup { flow, node, start, payload, options, .. } = setup;
-    let (group, tsi) = (group(flow), session(flow, setup.source()));
-    match role {
-        Role::Source(content) => {
-            let config = SourceConfig::from_options(node, group, tsi, options);
-            let config = SourceConfig { start, payload, ..config };
-            let source = PgmSource::new(config, content, scheme.pgm_control(options));
-            Box::new(source.speaking(scheme.name, scheme.announced(options)))
-        }
-        Role::Receiver => {
-            let config = ReceiverConfig::from_options(group, options);
-            let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
-            Box::new(scheme.stream_receiver(node, config, options))
-        }
-        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
-    }
-}
-
-/// One end of a transfer.
-fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    match role {
-        Role::Source(content) => {
-            let fec = PgmSettings::from_options(setup.options).fec();
-            let setup = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
-            Box::new(scheme.object_source(setup).staying(FLOW_STAYS))
-        }
-        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
-        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
-    }
-}
-
-/// The tree of this row.
-fn row_tree(name: &str) -> Tree {
-    let Some(tree) = tree(name) else { unreachable!("{name} is no row of the tree") };
-    tree
-}
-
-/// One end of a flow, which `inner` makes, under credits.
-fn under_credits(
-    role: Role,
-    setup: EndSetup<'_>,
-    inner: impl FnOnce(Role) -> Box<dyn Machine>,
-) -> Box<dyn Machine> {
-    let EndSetup { flow, node, start, options, .. } = setup;
-    let session = tram::session_of(session(flow, setup.source()));
-    let is_source = credit::is_source(&role);
-    credit::end(inner(role), is_source, session, (node, start), options)
-}
-
-/// One end of a flow over a tree.
-fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    match (tram::delivery(setup.options), role) {
-        (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
-        (Delivery::Stream, role) => {
-            tram::end(tree, session(setup.flow, setup.source()), role, setup)
-        }
-        (Delivery::Object, Role::Source(content)) => {
-            let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
-            Box::new(source.staying(FLOW_STAYS))
-        }
-        (Delivery::Object, Role::Receiver) => {
-            let head = setup.head.map(GivenHead::Node);
-            let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
-            Box::new(TramObjectReceiver::new(receiver, setup.source(), Some(tree)))
-        }
-    }
-}
-
-/// What the source of a flow's object is made from.
-fn object_source_setup<'a>(
-    content: Box<dyn Content>,
-    setup: &EndSetup<'a>,
-) -> ObjectSourceSetup<'a> {
-    let EndSetup { flow, node, start, options, .. } = *setup;
-    let symbol_bytes = symbol_bytes(setup.payload);
-    let supply = Box::new(ContentSupply::new(content, symbol_bytes));
-    let (group, tsi) = (group(flow), session(flow, setup.source()));
-    let object = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
-    let give_up = options.duration("give_up").unwrap_or(FLOW_GIVE_UP);
-    let wait_for = options.integer("wait_for").and_then(|count| count.try_into().ok());
-    let wait_for = wait_for.unwrap_or(object.wait_for);
-    ObjectSourceSetup { start, give_up, wait_for, ..object }
-}
-
-/// What a receiver of it is made from.
-fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
-    let EndSetup { flow, node, start, options, .. } = *setup;
-    let (group, tsi, store) =
-        (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
-    let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
-    ObjectReceiverSetup { start, ..object }
-}
-
-const ONE_SOURCE: &str = "a session has one source, which receives nothing";
-
-/// Bytes of a symbol where packets have `payload` bytes.
-fn symbol_bytes(payload: u32) -> u16 {
-    // Even, and within what fits: a payload has at most 65535 bytes.
-    let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
-    symbol as u16
-}
-
-/// Silence after which a receiver of a flow counts as lost, unless it has joined anew, where `give_up` does not say.
-const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
-
-/// How long the source of a flow waits for receivers that may still come, where `linger` does not
-/// say: as long as any run.
-const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
-
-fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
-    Box::new(PgmElement::new(node, ElementConfig::from_options(options), ROUTER_VIEWS))
-}
-
-/// The session of a flow: its source by node, its port by flow. Both ends compute the same.
-fn session(flow: FlowId, source: NodeId) -> Tsi {
-    let [a, b, c, d] = source.0.to_be_bytes();
-    // "fc", for faircast: not the id that another implementation would make from a host name.
-    let gsi = Gsi([b'f', b'c', a, b, c, d]);
-    // The upper half of the port numbers, so that none is the data-destination port.
-    Tsi { gsi, port: 0x8000 | (flow.0 & 0x7fff) as u16 }
-}
-
-/// The group of a flow, in the organisation-local block 239.192.0.0/14 of RFC 2365.
-fn group(flow: FlowId) -> Nla {
-    Nla::V4((0xefc0_0001 + (flow.0 & 0x1_ffff)).to_be_bytes())
-}
-
 #[cfg(test)]
-#[path = "catalog_tests.rs"]
 mod tests;

@@ -19,13 +19,12 @@ mod wire;
 
 use alloc::boxed::Box;
 
-use faircast_base::NodeId;
+use faircast_base::{NodeId, Time};
 
 use crate::Machine;
 use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
-use crate::transport::Role;
 
 use receiver::CreditReceiver;
 use relay::CreditRelay;
@@ -44,23 +43,19 @@ pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay> {
     Box::new(CreditRelay::new(node, options))
 }
 
-/// The end `inner` of the session with this number, which does `role` at `node`, under credits.
-pub(crate) fn end(
+/// The source `inner` of the session with this number, at `node` from `start` on, under credits.
+pub(crate) fn source(
     inner: Box<dyn Machine>,
-    is_source: bool,
     session: u64,
-    (node, start): (NodeId, faircast_base::Time),
+    (node, start): (NodeId, Time),
     options: &Options,
 ) -> Box<dyn Machine> {
-    match is_source {
-        true => Box::new(CreditSource::new(inner, session, node, start, options)),
-        false => Box::new(CreditReceiver::new(inner, session, node)),
-    }
+    Box::new(CreditSource::new(inner, session, node, start, options))
 }
 
-/// Whether this is the role of a source.
-pub(crate) const fn is_source(role: &Role) -> bool {
-    matches!(role, Role::Source(_))
+/// A receiver `inner` of it at `node`.
+pub(crate) fn receiver(inner: Box<dyn Machine>, session: u64, node: NodeId) -> Box<dyn Machine> {
+    Box::new(CreditReceiver::new(inner, session, node))
 }
 
 /// The most credits of receivers under a load, of which so many `capsules` come: one for each unit of these, and one each
@@ -73,7 +68,7 @@ pub(crate) fn credits_max(options: &Options, load: &Load, capsules: u64) -> u64 
     load.receivers * (capsules / unit + 2 * refreshed + 1)
 }
 
-/// The tag of a node in a session: no other node has the same (spec 4.2, 8).
+/// The tag of a node in a session: no other node has the same.
 const fn tag_of(node: NodeId, session: u64) -> u64 {
     (node.0 as u64) << 32 | (session ^ session >> 32) & 0xffff_ffff
 }

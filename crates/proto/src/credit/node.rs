@@ -36,31 +36,35 @@ pub(super) struct FlowNode<Q> {
     /// What capsules to branches say, but for their counts and branches.
     header: Capsule,
     queues: Vec<Queue<Q>>,
+    /// Places of the branches below which somebody is heard, or was not yet: those that the policy sees.
+    heard: Vec<usize>,
     heard_at: Time,
     look_at: Option<Time>,
-    weight: u32,
 }
 
-/// What its policy sees: branches from which somebody is heard, or was not yet.
+/// What its policy sees.
 struct Seen<'a, Q> {
     upstream: &'a Upstream,
-    queues: Vec<&'a Queue<Q>>,
+    queues: &'a [Queue<Q>],
+    heard: &'a [usize],
     header: &'a Capsule,
     now: Time,
 }
 
 impl<Q> Seen<'_, Q> {
-    /// FC of a branch: what has come, less what waits. So what was lost above, or found no room, counts as done with
-    /// (spec 4.2, 2).
+    fn queue(&self, branch: u32) -> &Queue<Q> {
+        &self.queues[self.heard[branch as usize]]
+    }
+
+    /// FC of a branch: what has come, less what waits. So what was lost above, or found no room, counts as done with.
     fn done(&self, branch: u32) -> u32 {
-        let waits = self.queues[branch as usize].waiting.len() as u32;
-        self.upstream.received().wrapping_sub(waits)
+        self.upstream.received().wrapping_sub(self.queue(branch).waiting.len() as u32)
     }
 }
 
 impl<Q> View for Seen<'_, Q> {
     fn branches(&self) -> u32 {
-        self.queues.len() as u32
+        self.heard.len() as u32
     }
 
     fn forwarded(&self, branch: u32) -> i64 {
@@ -72,7 +76,7 @@ impl<Q> View for Seen<'_, Q> {
     }
 
     fn queued(&self, branch: u32) -> u32 {
-        self.queues[branch as usize].waiting.len() as u32
+        self.queue(branch).waiting.len() as u32
     }
 
     fn buffer(&self) -> u32 {
@@ -80,11 +84,11 @@ impl<Q> View for Seen<'_, Q> {
     }
 
     fn weight(&self, branch: u32) -> u32 {
-        self.queues[branch as usize].branch.weight()
+        self.queue(branch).branch.weight()
     }
 
     fn waited_ms(&self, branch: u32) -> u32 {
-        let first = self.queues[branch as usize].waiting.front();
+        let first = self.queue(branch).waiting.front();
         let waited = first.map_or(Duration::ZERO, |first| self.now.since(first.since));
         u32::try_from(waited.as_millis()).unwrap_or(u32::MAX)
     }
@@ -97,9 +101,9 @@ impl<Q> View for Seen<'_, Q> {
 impl<Q: Copy> FlowNode<Q> {
     /// A session of which `capsule` is the first that came. Its own capsules begin with `header`.
     pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
-        let (queues, weight) = (Vec::new(), 1);
+        let (queues, heard) = (Vec::new(), Vec::new());
         let mut node =
-            Self { upstream, policy, header, queues, heard_at: now, look_at: None, weight };
+            Self { upstream, policy, header, queues, heard, heard_at: now, look_at: None };
         node.arm(now);
         node
     }
@@ -109,16 +113,17 @@ impl<Q: Copy> FlowNode<Q> {
             self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
     }
 
-    fn seen(&self, now: Time) -> (AnyPolicy, Seen<'_, Q>) {
-        let Self { upstream, queues, header, .. } = self;
-        let queues = queues.iter().filter(|queue| !queue.branch.is_silent()).collect();
-        (self.policy, Seen { upstream, queues, header, now })
+    /// The policy, and what it sees.
+    fn judge(&mut self, now: Time) -> (&mut AnyPolicy, Seen<'_, Q>) {
+        let Self { policy, upstream, queues, heard, header, .. } = self;
+        (policy, Seen { upstream, queues, heard, header, now })
     }
 
-    /// The places of the branches that a policy sees, in the order in which it does.
-    fn places(&self) -> Vec<usize> {
-        let heard = |place: &usize| !self.queues[*place].branch.is_silent();
-        (0..self.queues.len()).filter(heard).collect()
+    /// Who is heard may have changed.
+    fn listen(&mut self) {
+        let Self { queues, heard, .. } = self;
+        heard.clear();
+        heard.extend((0..queues.len()).filter(|place| !queues[*place].branch.is_silent()));
     }
 
     /// The branches are those at these ports. Returns what waited for others.
@@ -137,6 +142,7 @@ impl<Q: Copy> FlowNode<Q> {
                 self.queues.push(Queue { port, branch, waiting: VecDeque::new() });
             }
         }
+        self.listen();
         gone
     }
 
@@ -144,12 +150,11 @@ impl<Q: Copy> FlowNode<Q> {
     pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32) -> u32 {
         self.heard_at = now;
         let mut waits = 0;
-        for (branch, place) in self.places().into_iter().enumerate() {
+        for branch in 0..self.heard.len() {
+            let place = self.heard[branch];
             let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
-            let (mut policy, seen) = self.seen(now);
-            let accepts = room && policy.accepts(&seen, branch as u32, 0);
-            self.policy = policy;
-            if accepts {
+            let (policy, seen) = self.judge(now);
+            if room && policy.accepts(&seen, branch as u32, 0) {
                 let waiting = Waiting { since: now, packet, bytes };
                 self.queues[place].waiting.push_back(waiting);
                 waits += 1;
@@ -159,7 +164,7 @@ impl<Q: Copy> FlowNode<Q> {
         waits
     }
 
-    /// The header of what was sent by a probe is news alone.
+    /// A probe has come: perhaps more is done with than was known.
     pub(super) fn on_probe(&mut self, now: Time) {
         self.heard_at = now;
         self.ask(now);
@@ -174,7 +179,9 @@ impl<Q: Copy> FlowNode<Q> {
         let named = |queue: &&mut Queue<Q>| queue.port.0 == credit.branch;
         let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
         let moves = queue.branch.on_credit(now, credit)?;
-        Ok(moves.then_some(queue.port))
+        let port = queue.port;
+        self.listen();
+        Ok(moves.then_some(port))
     }
 
     /// The bytes of the packet that may leave next through a port.
@@ -199,17 +206,16 @@ impl<Q: Copy> FlowNode<Q> {
 
     /// Asks for more above where the policy finds that it is time.
     fn ask(&mut self, now: Time) {
-        self.weight =
-            self.queues.iter().fold(0u32, |sum, it| sum.saturating_add(it.branch.weight()));
-        let (mut policy, seen) = self.seen(now);
-        if seen.queues.is_empty() {
+        let (policy, seen) = self.judge(now);
+        let branches = seen.branches();
+        if branches == 0 {
             return;
         }
-        let chosen = policy.credit(&seen).filter(|branch| *branch < seen.branches());
-        let granted = chosen.map(|branch| seen.done(branch));
-        self.policy = policy;
-        if let Some(done) = granted {
-            self.upstream.grant(now, self.header.buffer, done, self.weight.max(1));
+        let chosen = policy.credit(&seen).filter(|branch| *branch < branches);
+        let weights = (0..branches).map(|branch| seen.weight(branch));
+        let weight = weights.fold(0u32, u32::saturating_add);
+        if let Some(done) = chosen.map(|branch| seen.done(branch)) {
+            self.upstream.grant(now, self.header.buffer, done, weight);
         }
     }
 
@@ -227,21 +233,20 @@ impl<Q: Copy> FlowNode<Q> {
                 queue.branch.wait(now);
             }
         }
+        self.listen();
         // Where nobody is left below nobody is to wait for this node.
-        let deserted =
-            !self.queues.is_empty() && self.queues.iter().all(|it| it.branch.is_silent());
+        let deserted = !self.queues.is_empty() && self.heard.is_empty();
         self.upstream.on_timeout(now, !deserted);
         if !gone.is_empty() {
             self.ask(now);
         }
         if self.look_at.is_some_and(|at| at <= now) {
-            for (branch, place) in self.places().into_iter().enumerate() {
+            for branch in 0..self.heard.len() {
                 loop {
-                    let (mut policy, seen) = self.seen(now);
-                    let discards = policy.discards(&seen, branch as u32);
-                    self.policy = policy;
-                    let waiting = &mut self.queues[place].waiting;
-                    let discards = (discards as usize).min(waiting.len());
+                    let (policy, seen) = self.judge(now);
+                    let discards = policy.discards(&seen, branch as u32) as usize;
+                    let waiting = &mut self.queues[self.heard[branch]].waiting;
+                    let discards = discards.min(waiting.len());
                     if discards == 0 {
                         break;
                     }

@@ -10,7 +10,8 @@ use super::wire::{self, CAPSULE_BYTES, Capsule, Packet};
 use crate::relay::PortId;
 use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 
-/// The receiver `inner` under credits: the lowest flow-control node (spec 4.2, 10).
+/// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come: what
+/// an application does not take is for `inner` to hold back.
 #[derive(Debug)]
 pub(crate) struct CreditReceiver<M> {
     inner: M,

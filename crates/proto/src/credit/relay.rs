@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Cx, Event, FlowId, GroupId, NodeId, Time};
 
 use super::drr::RoundRobin;
 use super::node::FlowNode;
@@ -120,7 +120,7 @@ impl CreditRelay {
         Ok(())
     }
 
-    /// What this session has at its branches may leave, and what it says upward is said.
+    /// Packets of a session may have become free to leave, and a credit may be due.
     fn serve_session(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(session) = self.sessions.get(&id) else { return };
         let ports: Vec<PortId> = session.node.ports().collect();
@@ -137,16 +137,8 @@ impl CreditRelay {
         let mut bytes = Vec::new();
         if session.node.upstream.poll(&mut bytes) {
             let upstream = &session.node.upstream;
-            let transmit = RelayTransmit {
-                flow: session.flow,
-                port: Some(upstream.port),
-                to: Destination::Node(upstream.node),
-                from: self.node,
-                zeros: 0,
-                payload_len: 0,
-                time_to_live: 255,
-                router_alert: false,
-            };
+            let to = Destination::Node(upstream.node);
+            let transmit = control(session.flow, upstream.port, to, self.node);
             self.out.push_back((Egress::Send(transmit), bytes));
         }
     }
@@ -223,6 +215,20 @@ impl CreditRelay {
     }
 }
 
+/// A packet of the relay's own without payload.
+const fn control(flow: FlowId, port: PortId, to: Destination, from: NodeId) -> RelayTransmit {
+    RelayTransmit {
+        flow,
+        port: Some(port),
+        to,
+        from,
+        zeros: 0,
+        payload_len: 0,
+        time_to_live: 255,
+        router_alert: false,
+    }
+}
+
 impl Relay for CreditRelay {
     fn interest(&self) -> Interest {
         Interest::Everything
@@ -236,6 +242,7 @@ impl Relay for CreditRelay {
     ) -> Handling {
         let bytes = packet.datagram.bytes;
         if !wire::is_ours(bytes) {
+            // What is for this router goes nowhere.
             return match packet.ports_out {
                 [] => Handling::Forward,
                 _ => self.queue_other(cx, packet),
@@ -281,16 +288,7 @@ impl Relay for CreditRelay {
             for (port, probe) in probes {
                 let mut bytes = Vec::new();
                 probe.encode(&mut bytes);
-                let transmit = RelayTransmit {
-                    flow,
-                    port: Some(port),
-                    to: Destination::Group(faircast_base::GroupId::SESSION),
-                    from,
-                    zeros: 0,
-                    payload_len: 0,
-                    time_to_live: 255,
-                    router_alert: false,
-                };
+                let transmit = control(flow, port, Destination::Group(GroupId::SESSION), from);
                 self.out.push_back((Egress::Send(transmit), bytes));
             }
             gone.into_iter().for_each(|key| self.let_go(key));

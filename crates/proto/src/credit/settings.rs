@@ -9,7 +9,7 @@ use super::wire::Capsule;
 use crate::settings::{choices, settings};
 
 choices! {
-    /// Which branch of the tree sets the pace (src: credits s3.2; spec 4.3).
+    /// Which branch of the tree sets the pace: the paper's is the slowest (src: credits s3.2), the others are ours.
     pub(crate) enum PolicyName {
         /// The slowest.
         WorstPath = "worst-path",
@@ -54,7 +54,7 @@ settings! {
     sessions_max: u32 [1, 65536] = 1024;
     /// After how long without a packet a session is forgotten
     session_timeout: Duration [1 s, 3600 s] = 30 s;
-    /// Packets of each other flow that wait for a link (ASSUMED in the spec: 50)
+    /// Packets of each other flow that wait for a link (chosen: the paper does not say)
     others_max: u32 [1, 65536] = 50;
 }
 

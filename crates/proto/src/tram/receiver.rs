@@ -314,17 +314,17 @@ impl TramReceiver {
             self.answer_after_end(cx, (from, packet.sender), &packet.body);
             return Ok(());
         }
-        match packet.body {
-            Body::Beacon(front) | Body::Data(Data { front, .. })
-                if !front.repair && from != self.source =>
-            {
+        if let Body::Beacon(front) | Body::Data(Data { front, .. }) = &packet.body
+            && !front.repair
+        {
+            if from != self.source {
                 return Err(BadInput::Foreign);
             }
-            Body::Beacon(front) | Body::Data(Data { front, .. })
-                if !front.repair && !self.can_have_sent(cx.now, &packet.body, front.sequence) =>
-            {
+            if !self.can_have_sent(cx.now, &packet.body, front.sequence) {
                 return Err(BadInput::OutOfWindow);
             }
+        }
+        match packet.body {
             Body::Beacon(front) => {
                 self.on_front(cx.now, front);
                 self.parent.on_heard(cx.now, from, None);

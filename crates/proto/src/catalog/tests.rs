@@ -1,10 +1,12 @@
 //! Tests of the catalog: unique names and keys, defaults, checked settings, session identifiers.
 
+use super::ends::{group, session};
 use super::*;
 use crate::content::Zeros;
 use crate::options::{OptionKind, OptionValue};
 use crate::pgm::negotiation::SCHEME_NAME_MAX;
-use faircast_base::Time;
+use crate::pgm::wire::Nla;
+use faircast_base::{Duration, FlowId, Time};
 
 #[test]
 fn names_and_keys_are_unique_and_every_row_builds() {

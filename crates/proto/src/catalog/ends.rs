@@ -1,0 +1,238 @@
+//! The ends of flows, as the rows of the catalog make them: streams and objects, over PGM and over the tree, with
+//! credits and without.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, FlowId, NodeId};
+
+use super::{KNOWN_SCHEMES, ROUTER_VIEWS, SchemeEntry, tree};
+use crate::Machine;
+use crate::congestion::Control;
+use crate::content::{Content, Packets};
+use crate::credit;
+use crate::object::{
+    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
+    SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
+};
+use crate::options::Options;
+use crate::pgm::element::{ElementConfig, PgmElement};
+use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement};
+use crate::pgm::options::{Delivery, PgmSettings};
+use crate::pgm::wire::{Gsi, Nla, Tsi, data_overhead};
+use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::relay::Relay;
+use crate::tram::{self, GivenHead, Tree};
+use crate::transport::{EndSetup, Role};
+
+impl SchemeEntry {
+    /// One end of a flow, over the transport that the settings ask for.
+    ///
+    /// # Panics
+    /// The role is both: PGM's sessions have one source.
+    pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+        match PgmSettings::from_options(setup.options).delivery {
+            Delivery::Object => object_end(self, role, setup),
+            Delivery::Stream => stream_end(self, role, setup),
+        }
+    }
+
+    /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
+    pub fn stream_source(
+        &self,
+        config: SourceConfig,
+        packets: Box<dyn Packets + Send>,
+        options: &Options,
+    ) -> PgmSource {
+        let source = PgmSource::of_packets(config, packets, self.pgm_control(options));
+        source.speaking(self.name, self.announced(options))
+    }
+
+    /// A receiving end of a stream at `node`, which is who it is in the scheme's reports; `config` has
+    /// the settings of PGM that `options` ask for.
+    pub fn stream_receiver(
+        &self,
+        node: NodeId,
+        config: ReceiverConfig,
+        options: &Options,
+    ) -> PgmReceiver {
+        PgmReceiver::speaking(config, self.negotiation(options, node))
+    }
+
+    /// The sending end of a transfer.
+    pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
+        let (control, announced) = (self.pgm_control(setup.options), self.announced(setup.options));
+        ObjectSource::new(setup, control).speaking(self.name, announced)
+    }
+
+    /// A receiving end of a transfer.
+    pub fn object_receiver(&self, setup: ObjectReceiverSetup<'_>) -> ObjectReceiver {
+        let negotiation = self.negotiation(setup.options, setup.node);
+        ObjectReceiver::new(setup, negotiation)
+    }
+
+    /// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
+    /// given them by hand anyway, as in a scenario, need not be told.
+    fn announced(&self, options: &Options) -> Option<SchemeAnnouncement> {
+        if !PgmSettings::from_options(options).announce_scheme {
+            return None;
+        }
+        let name = SchemeAnnouncement { scheme: self.name.to_string(), settings: Vec::new() };
+        let all = SchemeAnnouncement { settings: options.of(self.own_options), ..name.clone() };
+        Some(if all.encode().is_some() { all } else { name })
+    }
+
+    /// The sender's half over PGM.
+    fn pgm_control(&self, options: &Options) -> Box<dyn Control + Send> {
+        (self.control)(options, data_overhead(self.announce_bytes_max))
+    }
+
+    /// What a receiver of the scheme speaks: its own settings go before those that are announced.
+    fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
+        let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
+        let header = data_overhead(self.announce_bytes_max);
+        let make =
+            Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node, header));
+        Negotiation::of(self.name, KNOWN_SCHEMES, make)
+    }
+}
+
+/// One end of a stream.
+pub(super) fn stream_end(
+    scheme: &SchemeEntry,
+    role: Role,
+    setup: EndSetup<'_>,
+) -> Box<dyn Machine> {
+    let EndSetup { flow, node, start, payload, options, .. } = setup;
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
+    match role {
+        Role::Source(content) => {
+            let config = SourceConfig::from_options(node, group, tsi, options);
+            let config = SourceConfig { start, payload, ..config };
+            let source = PgmSource::new(config, content, scheme.pgm_control(options));
+            Box::new(source.speaking(scheme.name, scheme.announced(options)))
+        }
+        Role::Receiver => {
+            let config = ReceiverConfig::from_options(group, options);
+            let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
+            Box::new(scheme.stream_receiver(node, config, options))
+        }
+        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
+    }
+}
+
+/// One end of a transfer.
+pub(super) fn object_end(
+    scheme: &SchemeEntry,
+    role: Role,
+    setup: EndSetup<'_>,
+) -> Box<dyn Machine> {
+    match role {
+        Role::Source(content) => {
+            let fec = PgmSettings::from_options(setup.options).fec();
+            let setup = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
+            Box::new(scheme.object_source(setup).staying(FLOW_STAYS))
+        }
+        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
+        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
+    }
+}
+
+/// The tree of this row.
+pub(super) fn row_tree(name: &str) -> Tree {
+    let Some(tree) = tree(name) else { unreachable!("{name} is no row of the tree") };
+    tree
+}
+
+/// One end of a flow, which `inner` makes, under credits.
+pub(super) fn under_credits(
+    role: Role,
+    setup: EndSetup<'_>,
+    inner: impl FnOnce(Role) -> Box<dyn Machine>,
+) -> Box<dyn Machine> {
+    let EndSetup { flow, node, start, options, .. } = setup;
+    let session = tram::session_of(session(flow, setup.source()));
+    match role {
+        Role::Source(_) => credit::source(inner(role), session, (node, start), options),
+        _ => credit::receiver(inner(role), session, node),
+    }
+}
+
+/// One end of a flow over a tree.
+pub(super) fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    match (tram::delivery(setup.options), role) {
+        (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
+        (Delivery::Stream, role) => {
+            tram::end(tree, session(setup.flow, setup.source()), role, setup)
+        }
+        (Delivery::Object, Role::Source(content)) => {
+            let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
+            Box::new(source.staying(FLOW_STAYS))
+        }
+        (Delivery::Object, Role::Receiver) => {
+            let head = setup.head.map(GivenHead::Node);
+            let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
+            Box::new(TramObjectReceiver::new(receiver, setup.source(), Some(tree)))
+        }
+    }
+}
+
+/// What the source of a flow's object is made from.
+fn object_source_setup<'a>(
+    content: Box<dyn Content>,
+    setup: &EndSetup<'a>,
+) -> ObjectSourceSetup<'a> {
+    let EndSetup { flow, node, start, options, .. } = *setup;
+    let symbol_bytes = symbol_bytes(setup.payload);
+    let supply = Box::new(ContentSupply::new(content, symbol_bytes));
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
+    let object = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
+    let give_up = options.duration("give_up").unwrap_or(FLOW_GIVE_UP);
+    let wait_for = options.integer("wait_for").and_then(|count| count.try_into().ok());
+    let wait_for = wait_for.unwrap_or(object.wait_for);
+    ObjectSourceSetup { start, give_up, wait_for, ..object }
+}
+
+/// What a receiver of it is made from.
+fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
+    let EndSetup { flow, node, start, options, .. } = *setup;
+    let (group, tsi, store) =
+        (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
+    let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
+    ObjectReceiverSetup { start, ..object }
+}
+
+const ONE_SOURCE: &str = "a session has one source, which receives nothing";
+
+/// Bytes of a symbol where packets have `payload` bytes.
+fn symbol_bytes(payload: u32) -> u16 {
+    // Even, and within what fits: a payload has at most 65535 bytes.
+    let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
+    symbol as u16
+}
+
+/// Silence after which a receiver of a flow counts as lost, unless it has joined anew, where `give_up` does not say.
+const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
+
+/// How long the source of a flow waits for receivers that may still come, where `linger` does not
+/// say: as long as any run.
+const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
+
+pub(super) fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
+    Box::new(PgmElement::new(node, ElementConfig::from_options(options), ROUTER_VIEWS))
+}
+
+/// The session of a flow: its source by node, its port by flow. Both ends compute the same.
+pub(super) fn session(flow: FlowId, source: NodeId) -> Tsi {
+    let [a, b, c, d] = source.0.to_be_bytes();
+    // "fc", for faircast: not the id that another implementation would make from a host name.
+    let gsi = Gsi([b'f', b'c', a, b, c, d]);
+    // The upper half of the port numbers, so that none is the data-destination port.
+    Tsi { gsi, port: 0x8000 | (flow.0 & 0x7fff) as u16 }
+}
+
+/// The group of a flow, in the organisation-local block 239.192.0.0/14 of RFC 2365.
+pub(super) fn group(flow: FlowId) -> Nla {
+    Nla::V4((0xefc0_0001 + (flow.0 & 0x1_ffff)).to_be_bytes())
+}
