@@ -172,8 +172,8 @@ Examples:
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, tram-scale, speed, wire, attack, matrix,
-    /// sim-vs-lab, or the path of a suite file; the first six where none is given
+    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire, attack,
+    /// matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite

@@ -144,7 +144,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         ("sweep good.toml --out a-file/out", "cannot be made"),
         (
             "bench nosuch",
-            "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, tram, tram-scale, speed",
+            "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed",
         ),
         ("bench none.toml", "none.toml: cannot be read"),
         // Not after the minutes of the suite before it.

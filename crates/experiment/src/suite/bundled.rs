@@ -3,7 +3,7 @@
 use super::file::Bundled;
 
 /// Suites that run where none is named, in their order.
-pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc", "tram"];
+pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc", "tram", "credit"];
 
 /// A file in a folder of `scenarios`, and scenarios that it names by their paths from there.
 macro_rules! bundled {
@@ -45,6 +45,9 @@ static SUITES: &[(&str, Bundled)] = &[
     suite!("tram", "tram", "scaling" "limited" "fairness" "pruning"),
     // Large groups, lossy ones, and branches: what repair heads are for.
     suite!("tram-scale", "tram-scale", "crowd" "independent" "branches" "ethernets"),
+    // The experiments of Lee & Kim 2001, and their open questions.
+    suite!("credit", "credit",
+        "fairness" "two-levels" "levels" "prototype" "policies"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "tcp-alone" "transfer"

@@ -108,6 +108,17 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
         let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
         goodputs.fold(f64::INFINITY, f64::min)
     }),
+    ("goodput_max_bps", |flow| {
+        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
+        goodputs.fold(0.0, f64::max)
+    }),
+    ("goodput_mean_bps", |flow| {
+        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
+        goodputs.sum::<f64>() / flow.summary.receivers.len() as f64
+    }),
+    ("slowed_s", |flow| flow.probe.slowed_s()),
+    ("first_receiver_slowed_s", |flow| flow.probe.first_receiver_slowed_s()),
+    ("latency_ms", |flow| flow.probe.latency.mean_ms()),
 ];
 
 const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[

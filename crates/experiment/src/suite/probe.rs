@@ -1,6 +1,8 @@
 //! Figures that rows of a suite need beyond the summary: windows over time, and counts within the
 //! counted time only.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use faircast_base::{Event, NodeId, SwitchReason, Time};
 use faircast_report::Rates;
 use faircast_trace::{FlowHeader, Header, Record, Sink, Subject};
@@ -38,6 +40,28 @@ pub(crate) struct FlowProbe {
     /// Seconds in which this flow's window was above the first flow's, and in which both had one.
     above_s: f64,
     both_s: f64,
+    pace: Pace,
+    /// That of packets that applications got, for as many receivers as a figure shows.
+    paces: BTreeMap<NodeId, Pace>,
+    pub(crate) latency: Latency,
+}
+
+/// When packets first came further apart.
+#[derive(Default)]
+struct Pace {
+    first: Option<Time>,
+    last: Option<Time>,
+    gaps: u32,
+    slowed: Option<Time>,
+}
+
+/// How long packets took from the sender to applications.
+#[derive(Default)]
+pub(crate) struct Latency {
+    /// When each of the last packets was sent first, by its number.
+    sent: VecDeque<(u64, Time)>,
+    sum_s: f64,
+    count: u64,
 }
 
 /// A window over time.
@@ -111,8 +135,14 @@ impl Probe {
 impl Sink for Probe {
     fn record(&mut self, record: &Record) {
         self.rates.record(record);
-        let Subject::Endpoint { flow, sender: true, .. } = record.subject else { return };
+        let Subject::Endpoint { flow, node, sender } = record.subject else { return };
         let (index, at) = (flow.index(), record.at);
+        if let Event::Delivered { seq, .. } = record.event {
+            self.flows[index].delivered(at, node, seq, at >= self.from);
+        }
+        if !sender {
+            return;
+        }
         match record.event {
             Event::Window { window_milli, .. } => self.set_window(index, at, window_milli),
             Event::Cut { window_milli, .. } => {
@@ -123,6 +153,11 @@ impl Sink for Probe {
                     self.flows[index].cuts += 1;
                     self.flows[index].pairs.cut(at);
                 }
+            }
+            Event::DataSent { seq, repair: false, .. } => {
+                let flow = &mut self.flows[index];
+                flow.pace.came(at);
+                flow.latency.sent(at, seq);
             }
             Event::Timeout { .. } if at >= self.from => self.flows[index].timeouts += 1,
             Event::Representative { node, reason } => {
@@ -164,9 +199,82 @@ impl FlowProbe {
         self.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
     }
 
+    fn delivered(&mut self, at: Time, node: NodeId, seq: u64, counts: bool) {
+        self.latency.delivered(at, seq, counts);
+        if self.paces.len() < PACES_MAX || self.paces.contains_key(&node) {
+            self.paces.entry(node).or_default().came(at);
+        }
+    }
+
+    /// Seconds from the sender's first packet until the one after which packets came a third later than before in the
+    /// mean; infinite where none did.
+    pub(crate) fn slowed_s(&self) -> f64 {
+        self.since_first_s(self.pace.slowed)
+    }
+
+    /// The same of what applications got, where that was first.
+    pub(crate) fn first_receiver_slowed_s(&self) -> f64 {
+        self.since_first_s(self.paces.values().filter_map(|pace| pace.slowed).min())
+    }
+
+    fn since_first_s(&self, slowed: Option<Time>) -> f64 {
+        let since = slowed.zip(self.pace.first).map(|(at, first)| at.since(first).as_secs_f64());
+        since.unwrap_or(f64::INFINITY)
+    }
+
     /// Share of the time in which this flow's window was above the first flow's.
     pub(crate) fn above_first_share(&self) -> f64 {
         self.above_s / self.both_s
+    }
+}
+
+/// Receivers whose paces are kept.
+const PACES_MAX: usize = 64;
+/// How many gaps must have been alike before one that is longer counts.
+const PACE_GAPS_MIN: u32 = 3;
+/// By how much longer it is.
+const PACE_FACTOR: f64 = 1.3;
+
+impl Pace {
+    fn came(&mut self, at: Time) {
+        let first = *self.first.get_or_insert(at);
+        if let Some(last) = self.last.replace(at)
+            && self.slowed.is_none()
+        {
+            let mean_s = last.since(first).as_secs_f64() / f64::from(self.gaps);
+            if self.gaps >= PACE_GAPS_MIN && at.since(last).as_secs_f64() > PACE_FACTOR * mean_s {
+                self.slowed = Some(last);
+            }
+            self.gaps += 1;
+        }
+    }
+}
+
+/// Packets on their way of which it is known when they were sent.
+const ON_THE_WAY_MAX: usize = 1 << 16;
+
+impl Latency {
+    fn sent(&mut self, at: Time, seq: u64) {
+        if self.sent.back().is_none_or(|(last, _)| *last < seq) {
+            self.sent.push_back((seq, at));
+            if self.sent.len() > ON_THE_WAY_MAX {
+                self.sent.pop_front();
+            }
+        }
+    }
+
+    fn delivered(&mut self, at: Time, seq: u64, counts: bool) {
+        if let Ok(place) = self.sent.binary_search_by_key(&seq, |(seq, _)| *seq)
+            && counts
+        {
+            self.sum_s += at.since(self.sent[place].1).as_secs_f64();
+            self.count += 1;
+        }
+    }
+
+    /// In the mean over packets and receivers, in milliseconds.
+    pub(crate) fn mean_ms(&self) -> f64 {
+        1e3 * self.sum_s / self.count as f64
     }
 }
 
@@ -296,6 +404,37 @@ mod tests {
         }
         assert_eq!(probe.throughput_bps(0, 10, 20), 1600.0);
         assert_eq!(probe.throughput_bps(0, 30, 90), 0.0);
+    }
+
+    #[test]
+    fn a_sender_slows_where_a_gap_is_longer_than_those_before() {
+        let mut probe = Probe::new(&header());
+        for (seq, at) in [0.0, 0.05, 0.1, 0.15, 0.2, 0.28, 0.36].into_iter().enumerate() {
+            let seq = seq as u64;
+            feed(&mut probe, 0, 7.0 + at, Event::DataSent { seq, bytes: 1, repair: false });
+            let got = if at > 0.1 { at * 2.0 } else { at };
+            let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
+            let (at, event) = (Time::from_secs_f64(7.0 + got), Event::Delivered { seq, bytes: 1 });
+            probe.record(&Record { at, subject, event });
+        }
+        assert!((probe.flows[0].slowed_s() - 0.2).abs() < 1e-9);
+        let first = probe.flows[0].first_receiver_slowed_s();
+        assert!((first - 0.4).abs() < 1e-9, "{first}");
+        assert_eq!(probe.flows[1].slowed_s(), f64::INFINITY);
+    }
+
+    #[test]
+    fn latency_is_from_the_first_time_that_a_packet_was_sent() {
+        let mut probe = Probe::new(&header());
+        for (at, seq, repair) in [(20.0, 7, false), (20.5, 8, false), (21.0, 7, true)] {
+            feed(&mut probe, 0, at, Event::DataSent { seq, bytes: 1, repair });
+        }
+        let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
+        for (at, seq) in [(21.5, 7), (21.0, 8), (22.0, 9)] {
+            let (at, event) = (Time::from_secs_f64(at), Event::Delivered { seq, bytes: 1 });
+            probe.record(&Record { at, subject, event });
+        }
+        assert_eq!(probe.flows[0].latency.mean_ms(), 1000.0);
     }
 
     #[test]

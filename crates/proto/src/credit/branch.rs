@@ -4,12 +4,8 @@ use alloc::collections::BTreeMap;
 
 use faircast_base::{BadInput, Duration, Time};
 
+use super::refresh::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
-
-/// After how long without news something is said again, and how long that becomes where nothing changes. Chosen: the
-/// paper lets a lost credit stop a session.
-pub(crate) const REFRESH: Duration = Duration::from_millis(100);
-pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
 
 /// Silence after which whoever sent credits is taken to be gone. Chosen: three of the longest refreshes.
 const TAG_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,7 +26,8 @@ pub(crate) struct Branch {
     /// Somebody below has sent credits once.
     controlled: bool,
     probe_at: Option<Time>,
-    probe_interval: Duration,
+    /// After how long it asks, once it waits for credits.
+    refresh: Refresh,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +49,7 @@ impl Branch {
             buffer,
             controlled: false,
             probe_at: None,
-            probe_interval: REFRESH,
+            refresh: Refresh::default(),
         }
     }
 
@@ -84,7 +81,8 @@ impl Branch {
         tag.edge = if moves { edge } else { tag.edge };
         (tag.weight, tag.heard_at) = (credit.weight, now);
         self.controlled = true;
-        (self.probe_at, self.probe_interval) = (None, REFRESH);
+        self.probe_at = None;
+        self.refresh.on_news(now);
         Ok(moves || known == 0)
     }
 
@@ -110,7 +108,7 @@ impl Branch {
 
     /// Something waits that may not be sent: perhaps what was sent before was lost, of which those below have to hear.
     pub(crate) fn wait(&mut self, now: Time) {
-        self.probe_at.get_or_insert(now + self.probe_interval);
+        self.probe_at.get_or_insert(now + self.refresh.interval());
     }
 
     /// Takes the passing of time. Returns whether those below are to be told how many were sent.
@@ -121,8 +119,8 @@ impl Branch {
         }
         let probes = self.probe_at.take_if(|at| *at <= now).is_some();
         if probes {
-            self.probe_at = Some(now + self.probe_interval);
-            self.probe_interval = (self.probe_interval * 2).min(REFRESH_MAX);
+            self.probe_at = Some(now + self.refresh.interval());
+            self.refresh.back_off();
         }
         probes
     }

@@ -9,6 +9,7 @@ mod branch;
 mod drr;
 mod node;
 mod receiver;
+mod refresh;
 mod relay;
 mod settings;
 mod source;
@@ -63,7 +64,7 @@ pub(crate) fn receiver(inner: Box<dyn Machine>, session: u64, node: NodeId) -> B
 pub(crate) fn credits_max(options: &Options, load: &Load, capsules: u64) -> u64 {
     let settings = CreditSettings::from_options(options);
     let unit = u64::from(settings.credit_unit.min(settings.credit_buffer));
-    let refreshed = load.lasted.as_nanos() / branch::REFRESH.as_nanos() + 1;
+    let refreshed = load.lasted.as_nanos() / refresh::REFRESH.as_nanos() + 1;
     // Asked with a probe they answer, as often as they would say it again by themselves.
     load.receivers * (capsules / unit + 2 * refreshed + 1)
 }

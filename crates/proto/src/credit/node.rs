@@ -18,6 +18,7 @@ pub(super) struct Waiting<Q> {
     since: Time,
     pub(super) packet: Q,
     pub(super) bytes: u32,
+    layer: u8,
 }
 
 /// One branch with its queue.
@@ -146,16 +147,16 @@ impl<Q: Copy> FlowNode<Q> {
         gone
     }
 
-    /// A capsule has come with `packet`, of so many bytes. Returns at how many branches it waits.
-    pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32) -> u32 {
+    /// A capsule of this layer has come with `packet`, of so many bytes. Returns at how many branches it waits.
+    pub(super) fn on_data(&mut self, now: Time, packet: Q, bytes: u32, layer: u8) -> u32 {
         self.heard_at = now;
         let mut waits = 0;
         for branch in 0..self.heard.len() {
             let place = self.heard[branch];
             let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
             let (policy, seen) = self.judge(now);
-            if room && policy.accepts(&seen, branch as u32, 0) {
-                let waiting = Waiting { since: now, packet, bytes };
+            if room && policy.accepts(&seen, branch as u32, layer) {
+                let waiting = Waiting { since: now, packet, bytes, layer };
                 self.queues[place].waiting.push_back(waiting);
                 waits += 1;
             }
@@ -201,7 +202,8 @@ impl<Q: Copy> FlowNode<Q> {
         let waiting = queue.waiting.pop_front()?;
         let count = queue.branch.send();
         self.ask(now);
-        Some((waiting.packet, Capsule { count, branch: port.0, ..self.header }))
+        let layer = waiting.layer;
+        Some((waiting.packet, Capsule { count, layer, branch: port.0, ..self.header }))
     }
 
     /// Asks for more above where the policy finds that it is time.

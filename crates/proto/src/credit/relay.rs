@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event, FlowId, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
 
 use super::drr::RoundRobin;
 use super::node::FlowNode;
@@ -34,8 +34,20 @@ struct Port {
     /// Something was sent, and the link has not said yet that it is free.
     busy: bool,
     turns: RoundRobin<Turn>,
+    /// What a slow host has to do before more leaves, once nothing leaves, and until when it does that.
+    work: Duration,
+    works_until: Option<Time>,
     /// Packets of flows that are not under credits.
     others: BTreeMap<FlowId, VecDeque<(PacketKey, u32)>>,
+}
+
+impl Port {
+    fn begin_work(&mut self, now: Time) {
+        if !self.busy && self.work > Duration::ZERO {
+            let begins = self.works_until.map_or(now, |at| at.max(now));
+            self.works_until = Some(begins + core::mem::take(&mut self.work));
+        }
+    }
 }
 
 /// The relay. See the module's documentation.
@@ -70,6 +82,21 @@ impl CreditRelay {
         }
     }
 
+    /// A packet of credits costs a slow host its time: before more leaves at `port`, or at all. While a packet leaves there
+    /// nothing is done for that port: the paper's throughputs, which lie below that of the slowest link, are those of such
+    /// hosts.
+    fn works(&mut self, now: Time, port: Option<PortId>) {
+        let time = self.settings.capsule_time;
+        if time > Duration::ZERO {
+            for (_, state) in
+                self.ports.iter_mut().filter(|(id, _)| port.is_none_or(|it| it == **id))
+            {
+                state.work += time;
+                state.begin_work(now);
+            }
+        }
+    }
+
     fn take_capsule(
         &mut self,
         cx: &mut Cx<'_>,
@@ -98,7 +125,7 @@ impl CreditRelay {
             Handling::Drop
         } else {
             let bytes = packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES;
-            let waits = session.node.on_data(now, packet.key, bytes);
+            let waits = session.node.on_data(now, packet.key, bytes, capsule.layer);
             if waits > 0 {
                 self.held.insert(packet.key, waits);
                 Handling::Hold
@@ -128,11 +155,11 @@ impl CreditRelay {
             self.ports.entry(port).or_default().turns.join(Turn::Session(id));
             self.serve(cx, port);
         }
-        self.tell(id);
+        self.tell(cx.now, id);
     }
 
     /// Sends the credit that is due, if there is one. Credits go before everything else.
-    fn tell(&mut self, id: u64) {
+    fn tell(&mut self, now: Time, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut bytes = Vec::new();
         if session.node.upstream.poll(&mut bytes) {
@@ -140,6 +167,7 @@ impl CreditRelay {
             let to = Destination::Node(upstream.node);
             let transmit = control(session.flow, upstream.port, to, self.node);
             self.out.push_back((Egress::Send(transmit), bytes));
+            self.works(now, None);
         }
     }
 
@@ -147,6 +175,10 @@ impl CreditRelay {
     fn serve(&mut self, cx: &mut Cx<'_>, port: PortId) {
         let Self { ports, sessions, out, .. } = self;
         let Some(state) = ports.get_mut(&port).filter(|port| !port.busy) else { return };
+        if state.works_until.is_some_and(|until| cx.now < until) {
+            return;
+        }
+        state.works_until = None;
         let others = &state.others;
         let turn = state.turns.next(|turn| match turn {
             Turn::Session(id) => sessions.get_mut(&id)?.node.next_bytes(cx.now, port),
@@ -159,6 +191,7 @@ impl CreditRelay {
                 let first = waiting.and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let Some((key, _)) = first else { return };
+                state.busy = true;
                 out.push_back((Egress::Copy(key, port), Vec::new()));
                 key
             }
@@ -168,17 +201,16 @@ impl CreditRelay {
                 else {
                     return;
                 };
+                state.busy = true;
                 let mut bytes = Vec::new();
                 header.encode(&mut bytes);
                 out.push_back((Egress::Copy(key, port), bytes));
-                self.tell(id);
+                self.works(cx.now, Some(port));
+                self.tell(cx.now, id);
                 key
             }
         };
         self.out.push_back((Egress::Await(port), Vec::new()));
-        if let Some(state) = self.ports.get_mut(&port) {
-            state.busy = true;
-        }
         self.let_go(key);
     }
 
@@ -250,8 +282,12 @@ impl Relay for CreditRelay {
         }
         let outcome = match wire::decode(bytes) {
             Err(reason) => Err(reason),
-            Ok(Packet::Capsule(capsule)) => self.take_capsule(cx, packet, capsule),
+            Ok(Packet::Capsule(capsule)) => {
+                self.works(cx.now, None);
+                self.take_capsule(cx, packet, capsule)
+            }
             Ok(Packet::Credit(credit)) if packet.datagram.to == Destination::Node(self.node) => {
+                self.works(cx.now, Some(packet.port));
                 self.take_credit(cx, &credit).map(|()| Handling::Drop)
             }
             // It is for another node further up, and waits for nothing.
@@ -266,6 +302,7 @@ impl Relay for CreditRelay {
     fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
         if let Some(state) = self.ports.get_mut(&port) {
             state.busy = false;
+            state.begin_work(cx.now);
         }
         self.serve(cx, port);
     }
@@ -294,6 +331,10 @@ impl Relay for CreditRelay {
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
         }
+        let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);
+        let done: Vec<PortId> =
+            self.ports.iter().filter(|(_, port)| done(port)).map(|(id, _)| *id).collect();
+        done.into_iter().for_each(|port| self.serve(cx, port));
     }
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
@@ -303,6 +344,7 @@ impl Relay for CreditRelay {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.sessions.values().map(|session| session.node.next_timeout()).min()
+        let sessions = self.sessions.values().map(|session| session.node.next_timeout());
+        sessions.chain(self.ports.values().filter_map(|port| port.works_until)).min()
     }
 }

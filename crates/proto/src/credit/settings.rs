@@ -39,10 +39,13 @@ settings! {
     credit_unit: u32 [1, 4096] = 2;
     /// With policy = "quantile": the share of branches that are no faster than the pace, in percent
     quantile: u32 [1, 100] = 50;
-    /// With policy = "bounded-lag": packets by which a branch may be behind the foremost
-    lag: u32 [1, 4096] = 16;
+    /// With policy = "bounded-lag": packets by which a branch may be behind the foremost; no more than B - 1, which is as far
+    /// as any can be
+    lag: u32 [1, 4096] = 4;
     /// With policy = "deadline": how long a packet may wait at a relay
     deadline: Duration [1 ms, 60 s] = 1 s;
+    /// Layers in which packets are sent in turn, the first of them the base: what policy = "layered-drop" tells apart
+    layers: u32 [1, 8] = 1;
     /// Relays that a packet may pass
     hops_max: u32 [1, 255] = 64;
 }
@@ -56,6 +59,8 @@ settings! {
     session_timeout: Duration [1 s, 3600 s] = 30 s;
     /// Packets of each other flow that wait for a link (chosen: the paper does not say)
     others_max: u32 [1, 65536] = 50;
+    /// What each packet of credits that it takes or sends costs a slow host, which cannot send and work at the same time
+    capsule_time: Duration [0 s, 1 s] = 0 s;
 }
 
 /// The name of a policy in packets.
@@ -85,7 +90,7 @@ impl CreditSettings {
     pub(crate) fn capsule(&self, session: u64, node: NodeId) -> Capsule {
         let parameter = match self.policy {
             PolicyName::Quantile => self.quantile,
-            PolicyName::BoundedLag => self.lag,
+            PolicyName::BoundedLag => self.lag.min(self.credit_buffer - 1).max(1),
             PolicyName::Deadline => self.deadline.as_millis() as u32,
             _ => 0,
         };
@@ -95,6 +100,7 @@ impl CreditSettings {
         Capsule {
             probe: false,
             hops: self.hops_max as u8,
+            layer: 0,
             session,
             policy: self.policy.id(),
             parameter,

@@ -16,6 +16,7 @@ use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 pub(crate) struct CreditSource<M> {
     inner: M,
     header: Capsule,
+    layers: u32,
     branch: Branch,
     probes: bool,
     /// A packet with payload may leave though nobody is heard.
@@ -34,11 +35,13 @@ impl<M: Machine> CreditSource<M> {
         start: Time,
         options: &Options,
     ) -> Self {
-        let header = CreditSettings::from_options(options).capsule(session, node);
+        let settings = CreditSettings::from_options(options);
+        let (header, layers) = (settings.capsule(session, node), settings.layers);
         let branch = Branch::new(start, header.buffer);
         Self {
             inner,
             header,
+            layers,
             branch,
             probes: false,
             chance: false,
@@ -106,7 +109,9 @@ impl<M: Machine> CreditSource<M> {
         self.packet.clear();
         let transmit = self.inner.poll_transmit(cx, &mut self.packet)?;
         if transmit.to == Destination::Group(GroupId::SESSION) {
-            Capsule { count: self.branch.send(), ..self.header }.encode(buf);
+            let count = self.branch.send();
+            let layer = (count % self.layers) as u8;
+            Capsule { count, layer, ..self.header }.encode(buf);
             if self.branch.is_silent() {
                 self.branch.wait(cx.now);
             }

@@ -122,7 +122,7 @@ impl Relay {
         node.set_ports(at(0), &ports);
         let mut source = Branch::new(at(0), header.buffer);
         source.send();
-        node.on_data(at(0), 0, 500);
+        node.on_data(at(0), 0, 500, 0);
         let below = every.iter().map(|_| None).collect();
         let arrived = vec![0; every.len()];
         Self {
@@ -151,7 +151,7 @@ impl Relay {
             if !loses() {
                 let capsule = Capsule { count, ..self.header };
                 self.node.upstream.on_capsule(now, &capsule, PortId(99));
-                let waits = self.node.on_data(now, count, 500);
+                let waits = self.node.on_data(now, count, 500, 0);
                 let worst = matches!(AnyPolicy::of(&self.header), Some(AnyPolicy::WorstPath(_)));
                 // Until its first credit nobody tells the source how much that is.
                 assert!(

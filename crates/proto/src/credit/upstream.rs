@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{NodeId, Time};
 
-use super::branch::{REFRESH, REFRESH_MAX};
+use super::refresh::Refresh;
 use super::wire::{Capsule, Credit, ahead};
 use crate::relay::PortId;
 
@@ -26,7 +26,7 @@ pub(crate) struct Upstream {
     last: (u32, u32, u32),
     due: bool,
     refresh_at: Time,
-    interval: Duration,
+    refresh: Refresh,
 }
 
 impl Upstream {
@@ -45,8 +45,8 @@ impl Upstream {
             total_reported: 0,
             last: (capsule.buffer.into(), before, 1),
             due: true,
-            refresh_at: now + REFRESH,
-            interval: REFRESH,
+            refresh_at: now + Refresh::default().interval(),
+            refresh: Refresh::default(),
         }
     }
 
@@ -61,7 +61,8 @@ impl Upstream {
             }
             // Whoever asks has not heard the last credit.
             self.due |= capsule.probe;
-            (self.refresh_at, self.interval) = (now + REFRESH, REFRESH);
+            self.refresh.on_news(now);
+            self.refresh_at = now + self.refresh.interval();
         }
         other
     }
@@ -85,7 +86,7 @@ impl Upstream {
     pub(crate) fn grant(&mut self, now: Time, buffer: u16, count: u32, weight: u32) {
         self.total_reported += self.since_reported(count);
         (self.reported, self.last) = (count, (buffer.into(), count, weight));
-        (self.due, self.refresh_at, self.interval) = (true, now + REFRESH, REFRESH);
+        (self.due, self.refresh_at) = (true, now + self.refresh.interval());
     }
 
     /// Takes the passing of time: the last credit may have been lost. It is said again where somebody is `there` to take
@@ -94,8 +95,8 @@ impl Upstream {
         self.due &= there;
         if self.refresh_at <= now {
             self.due = there;
-            self.interval = (self.interval * 2).min(REFRESH_MAX);
-            self.refresh_at = now + self.interval;
+            self.refresh.back_off();
+            self.refresh_at = now + self.refresh.interval();
         }
     }
 

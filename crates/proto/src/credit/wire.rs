@@ -31,6 +31,8 @@ pub(crate) struct Capsule {
     pub(crate) probe: bool,
     /// Nodes that may still handle it as a capsule.
     pub(crate) hops: u8,
+    /// 0 for the base.
+    pub(crate) layer: u8,
     pub(crate) session: u64,
     pub(crate) policy: PolicyId,
     /// What the policy is given.
@@ -77,7 +79,8 @@ pub(crate) fn is_ours(bytes: &[u8]) -> bool {
 impl Capsule {
     /// Writes the header.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let start = begin(out, if self.probe { PROBE } else { DATA }, self.hops, self.session);
+        let kind = if self.probe { PROBE } else { DATA };
+        let start = begin(out, [kind, self.hops, self.layer], self.session);
         out.extend_from_slice(&self.policy.0);
         out.extend_from_slice(&self.parameter.to_be_bytes());
         out.extend_from_slice(&self.buffer.to_be_bytes());
@@ -91,7 +94,7 @@ impl Capsule {
 
 impl Credit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let start = begin(out, CREDIT, 0, self.session);
+        let start = begin(out, [CREDIT, 0, 0], self.session);
         out.extend_from_slice(&self.tag.to_be_bytes());
         for word in [self.branch, self.buffer, self.count, self.weight] {
             out.extend_from_slice(&word.to_be_bytes());
@@ -100,9 +103,9 @@ impl Credit {
     }
 }
 
-fn begin(out: &mut Vec<u8>, kind: u8, hops: u8, session: u64) -> usize {
+fn begin(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, hops, 0, 0, 0]);
+    out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, hops, layer, 0, 0]);
     out.extend_from_slice(&session.to_be_bytes());
     start
 }
@@ -128,7 +131,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Packet, BadInput> {
 
 fn read(kind: u8, header: &[u8]) -> Option<Packet> {
     let mut fields = Fields(header);
-    let [_, _, _, _, hops, ..]: [u8; 8] = fields.array()?;
+    let [_, _, _, _, hops, layer, ..]: [u8; 8] = fields.array()?;
     let session = fields.u64()?;
     if kind == CREDIT {
         let tag = fields.u64()?;
@@ -145,8 +148,19 @@ fn read(kind: u8, header: &[u8]) -> Option<Packet> {
     let fits = (probe || kind == DATA)
         && (1..=BUFFER_MAX).contains(&buffer)
         && (1..=buffer).contains(&unit);
-    let capsule =
-        Capsule { probe, hops, session, policy, parameter, buffer, unit, count, node, branch };
+    let capsule = Capsule {
+        probe,
+        hops,
+        layer,
+        session,
+        policy,
+        parameter,
+        buffer,
+        unit,
+        count,
+        node,
+        branch,
+    };
     fits.then_some(Packet::Capsule(capsule))
 }
 

@@ -1,0 +1,63 @@
+//! After how long without news something is said again, since what was said before may have been lost.
+
+use faircast_base::{Duration, Time};
+
+/// How long that is at least, and how long it becomes where nothing changes. Chosen: the paper lets a lost credit stop a
+/// session.
+pub(crate) const REFRESH: Duration = Duration::from_millis(100);
+pub(crate) const REFRESH_MAX: Duration = Duration::from_secs(1);
+
+/// How long that is. Where packets are rare it is twice what lies between them, or each would be followed by a reminder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refresh {
+    heard_at: Option<Time>,
+    /// Between one news and the next, in the mean over some.
+    gap: Duration,
+    interval: Duration,
+}
+
+impl Default for Refresh {
+    fn default() -> Self {
+        Self { heard_at: None, gap: REFRESH / 2, interval: REFRESH }
+    }
+}
+
+impl Refresh {
+    pub(super) fn on_news(&mut self, now: Time) {
+        if let Some(heard_at) = self.heard_at.replace(now) {
+            let gap = now.since(heard_at).min(REFRESH_MAX / 2);
+            self.gap = (self.gap * 3 + gap) / 4;
+        }
+        self.interval = (self.gap * 2).clamp(REFRESH, REFRESH_MAX);
+    }
+
+    pub(super) const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// It was said again, and nothing has changed so far.
+    pub(super) fn back_off(&mut self) {
+        self.interval = (self.interval * 2).min(REFRESH_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_packets_are_rare_nothing_is_said_again_between_them() {
+        for (gap_ms, want_ms) in
+            [(1, 100..=100), (90, 170..=180), (400, 700..=800), (5000, 900..=1000)]
+        {
+            let mut refresh = Refresh::default();
+            for i in 0..20 {
+                refresh.on_news(Time::ZERO + Duration::from_millis(gap_ms) * i);
+            }
+            let interval_ms = refresh.interval().as_millis();
+            assert!(want_ms.contains(&interval_ms), "{gap_ms} ms: {interval_ms} ms");
+            (0..9).for_each(|_| refresh.back_off());
+            assert_eq!(refresh.interval(), REFRESH_MAX);
+        }
+    }
+}
