@@ -439,7 +439,7 @@ pub const RELAYS: &[RelayEntry] = &[
         name: "credit",
         about: "hop-by-hop credits: queues for branches, and fair turns between flows",
         options: credit::RELAY_OPTIONS,
-        relay: credit::relay,
+        relay: |node, options| credit::relay(node, options),
     },
 ];
 

@@ -40,7 +40,7 @@ pub const OPTIONS: &[OptionSpec] = CreditSettings::OPTIONS;
 pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
 
 /// The relay of the router `node`.
-pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay> {
+pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay + Send> {
     Box::new(CreditRelay::new(node, options))
 }
 

@@ -1,0 +1,187 @@
+//! How a host or a relay holds on to a relay above it: it asks again and again, takes the next relay of its list where one is
+//! silent, and knows whether there are receivers of its groups elsewhere.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
+use super::guard::Guard;
+
+/// How often it says that it is there.
+const REFRESH: Duration = Duration::from_secs(2);
+/// How soon it asks again where nothing is answered.
+const RETRY: Duration = Duration::from_millis(500);
+/// After how long a relay that does not answer is left for the next.
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// Why a relay takes nobody.
+pub(super) const REFUSED_LOOP: u8 = 1;
+pub(super) const REFUSED_FULL: u8 = 2;
+
+/// Whether there is a relay above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// Not yet, or no longer: it is asked.
+    Asking,
+    /// There is one.
+    Attached,
+    /// It refuses: this node is itself above it.
+    Loop,
+    /// It refuses: it has too many neighbours.
+    Full,
+}
+
+/// One of the groups for which it asks.
+#[derive(Clone, Copy, Debug)]
+struct Membership {
+    receivers: u32,
+    join_at: Time,
+    /// Receivers elsewhere, as the relay last said.
+    elsewhere: u32,
+    accepted: bool,
+}
+
+/// Holds on to one of several relays.
+#[derive(Debug)]
+pub struct Attach {
+    relays: Vec<SocketAddr>,
+    place: usize,
+    is_relay: bool,
+    cookie: [u8; COOKIE_BYTES],
+    /// When the present relay was heard, or asked first.
+    heard_at: Option<Time>,
+    state: Attachment,
+    groups: BTreeMap<u64, Membership>,
+    path: Vec<NodeId>,
+}
+
+impl Attach {
+    /// That of a host, or of a relay, which asks these relays in turn: one at least.
+    pub fn new(relays: Vec<SocketAddr>, is_relay: bool) -> Self {
+        Self {
+            relays,
+            place: 0,
+            is_relay,
+            cookie: [0; COOKIE_BYTES],
+            heard_at: None,
+            state: Attachment::Asking,
+            groups: BTreeMap::new(),
+            path: Vec::new(),
+        }
+    }
+
+    /// The relay that is above, or that is asked.
+    pub fn relay(&self) -> SocketAddr {
+        self.relays[self.place]
+    }
+
+    /// Whether there is one.
+    pub const fn state(&self) -> Attachment {
+        self.state
+    }
+
+    /// The relay that is above, and those above it.
+    pub fn path(&self) -> &[NodeId] {
+        &self.path
+    }
+
+    /// Receivers of a group elsewhere.
+    pub fn elsewhere(&self, group: u64) -> u32 {
+        self.groups.get(&group).map_or(0, |of| of.elsewhere)
+    }
+
+    /// So many receivers of a group are here, or behind; it is said at once. `None`: the group is not wanted any more.
+    pub fn set(&mut self, now: Time, group: u64, receivers: Option<u32>) {
+        match (receivers, self.groups.get_mut(&group)) {
+            (None, _) => _ = self.groups.remove(&group),
+            (Some(receivers), Some(known)) if known.receivers == receivers => {}
+            (Some(receivers), Some(known)) => (known.receivers, known.join_at) = (receivers, now),
+            (Some(receivers), None) => {
+                let new = Membership { receivers, join_at: now, elsewhere: 0, accepted: false };
+                self.groups.insert(group, new);
+            }
+        }
+    }
+
+    /// Takes a frame from the relay that is above, or that is asked.
+    pub fn handle(&mut self, now: Time, frame: &Frame<'_>) {
+        match frame.kind {
+            Kind::Challenge => {
+                let Ok(cookie) = <[u8; COOKIE_BYTES]>::try_from(frame.body) else { return };
+                // Asked the same again it would not know better.
+                if cookie != self.cookie {
+                    self.cookie = cookie;
+                    self.groups.values_mut().for_each(|of| of.join_at = now);
+                }
+            }
+            Kind::Accept => {
+                let known = self.groups.get_mut(&frame.group);
+                let (Some(accept), Some(known)) = (Accept::decode(frame.body), known) else { return };
+                (known.accepted, known.elsewhere) = (true, accept.elsewhere);
+                self.path = accept.path;
+                (self.state, self.heard_at) = (Attachment::Attached, Some(now));
+            }
+            Kind::Refuse => {
+                self.state = match frame.body {
+                    [REFUSED_LOOP] => Attachment::Loop,
+                    [REFUSED_FULL] => Attachment::Full,
+                    _ => return,
+                };
+                self.path.clear();
+                if self.relays.len() > 1 {
+                    self.turn(now);
+                }
+            }
+            Kind::Data | Kind::Join | Kind::Leave => {}
+        }
+    }
+
+    /// The next relay of the list is asked.
+    fn turn(&mut self, now: Time) {
+        self.place = (self.place + 1) % self.relays.len();
+        (self.cookie, self.heard_at) = ([0; COOKIE_BYTES], Some(now));
+        self.path.clear();
+        for of in self.groups.values_mut() {
+            (of.join_at, of.accepted, of.elsewhere) = (now + RETRY, false, 0);
+        }
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let heard_at = *self.heard_at.get_or_insert(now);
+        if now.since(heard_at) >= SILENCE && !self.groups.is_empty() {
+            self.state = Attachment::Asking;
+            self.turn(now);
+        }
+    }
+
+    /// Writes the frame that is due.
+    pub fn poll(&mut self, now: Time, guard: &mut Guard, out: &mut Vec<u8>) -> bool {
+        let due = self.groups.iter_mut().find(|(_, of)| of.join_at <= now);
+        let Some((group, of)) = due else { return false };
+        of.join_at = now + if of.accepted { REFRESH } else { RETRY };
+        // Until that is answered.
+        of.accepted = false;
+        let join = Join { cookie: self.cookie, relay: self.is_relay, receivers: of.receivers };
+        guard.write(&Frame::control(Kind::Join, *group, &[]), out, |out| join.encode(out));
+        true
+    }
+
+    /// Writes the frames by which it leaves.
+    pub fn leave(&mut self, guard: &mut Guard, mut each: impl FnMut(Vec<u8>)) {
+        for group in core::mem::take(&mut self.groups).into_keys() {
+            let mut out = Vec::new();
+            guard.write(&Frame::control(Kind::Leave, group, &[]), &mut out, |_| {});
+            each(out);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) and [`poll`](Self::poll) have something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let joins = self.groups.values().map(|of| of.join_at);
+        joins.chain(self.heard_at.map(|at| at + SILENCE)).min().filter(|_| !self.groups.is_empty())
+    }
+}

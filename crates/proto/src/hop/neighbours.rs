@@ -1,0 +1,157 @@
+//! The neighbours of a relay: who is attached to it, and with receivers of which groups.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::guard::Window;
+use crate::relay::PortId;
+
+/// After how long without a word a neighbour is gone, and its membership of a group is over.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// The port to the relay above.
+pub(super) const PARENT: PortId = PortId(0);
+
+/// A neighbour below.
+#[derive(Debug)]
+pub(super) struct Neighbour {
+    pub(super) address: SocketAddr,
+    pub(super) node: NodeId,
+    pub(super) is_relay: bool,
+    pub(super) window: Window,
+    pub(super) groups: BTreeMap<u64, Member>,
+}
+
+/// Its membership of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) receivers: u32,
+    heard_at: Time,
+}
+
+/// All neighbours below, by their ports.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    by_port: BTreeMap<PortId, Neighbour>,
+    ports: BTreeMap<SocketAddr, PortId>,
+    at_host: BTreeMap<IpAddr, u32>,
+    last_port: u32,
+}
+
+/// How many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) neighbours: usize,
+    pub(super) at_host: u32,
+    pub(super) groups: usize,
+}
+
+impl Neighbours {
+    pub(super) fn port(&self, address: SocketAddr) -> Option<PortId> {
+        self.ports.get(&address).copied()
+    }
+
+    pub(super) fn get(&self, port: PortId) -> Option<&Neighbour> {
+        self.by_port.get(&port)
+    }
+
+    pub(super) fn get_mut(&mut self, port: PortId) -> Option<&mut Neighbour> {
+        self.by_port.get_mut(&port)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PortId, &Neighbour)> {
+        self.by_port.iter().map(|(port, of)| (*port, of))
+    }
+
+    /// Somebody that is where it says wants to be, or to stay, a member of a group. `None` where there is no room.
+    pub(super) fn join(
+        &mut self,
+        now: Time,
+        (address, node, is_relay): (SocketAddr, NodeId, bool),
+        (group, receivers): (u64, u32),
+        limits: Limits,
+    ) -> Option<PortId> {
+        let port = match self.port(address) {
+            Some(port) => port,
+            None => {
+                let at_host = self.at_host.get(&address.ip()).copied().unwrap_or(0);
+                if self.by_port.len() >= limits.neighbours || at_host >= limits.at_host {
+                    return None;
+                }
+                self.last_port += 1;
+                let port = PortId(self.last_port);
+                let (window, groups) = (Window::new(), BTreeMap::new());
+                self.by_port.insert(port, Neighbour { address, node, is_relay, window, groups });
+                self.ports.insert(address, port);
+                *self.at_host.entry(address.ip()).or_default() += 1;
+                port
+            }
+        };
+        let of = self.by_port.get_mut(&port)?;
+        if of.node != node {
+            // Another program at the same address.
+            (of.node, of.window) = (node, Window::new());
+            of.groups.clear();
+        }
+        of.is_relay = is_relay;
+        if of.groups.len() >= limits.groups && !of.groups.contains_key(&group) {
+            return None;
+        }
+        of.groups.insert(group, Member { receivers, heard_at: now });
+        Some(port)
+    }
+
+    /// It is no member any more.
+    pub(super) fn leave(&mut self, port: PortId, group: u64) {
+        if let Some(of) = self.by_port.get_mut(&port) {
+            of.groups.remove(&group);
+        }
+        self.tidy();
+    }
+
+    /// Lets go of those that are silent. Returns whether there were any.
+    pub(super) fn expire(&mut self, now: Time) -> bool {
+        let mut gone = false;
+        for of in self.by_port.values_mut() {
+            let before = of.groups.len();
+            of.groups.retain(|_, member| now.since(member.heard_at) < SILENCE);
+            gone |= of.groups.len() < before;
+        }
+        self.tidy();
+        gone
+    }
+
+    fn tidy(&mut self) {
+        let Self { by_port, ports, at_host, .. } = self;
+        by_port.retain(|_, of| {
+            let stays = !of.groups.is_empty();
+            if !stays {
+                ports.remove(&of.address);
+                if let Some(count) = at_host.get_mut(&of.address.ip()) {
+                    *count -= 1;
+                }
+            }
+            stays
+        });
+        at_host.retain(|_, count| *count > 0);
+    }
+
+    /// Receivers of a group behind all ports but one.
+    pub(super) fn receivers(&self, group: u64, but: PortId) -> u32 {
+        let members = self.iter().filter(|(port, _)| *port != but);
+        let members = members.filter_map(|(_, of)| of.groups.get(&group));
+        members.fold(0, |sum, member| sum.saturating_add(member.receivers))
+    }
+
+    /// All groups that anybody is a member of.
+    pub(super) fn groups(&self) -> Vec<u64> {
+        let mut all: Vec<u64> =
+            self.by_port.values().flat_map(|of| of.groups.keys().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}

@@ -1,0 +1,573 @@
+//! A relay: takes frames from its neighbours, finds where they go, and lets a router's program hold and share what it
+//! forwards, as in the simulator (src: credits s3.1).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use faircast_base::{BadInput, Cx, Duration, FlowId, NodeId, Time};
+
+use super::attach::{Attach, Attachment, REFUSED_FULL, REFUSED_LOOP};
+use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
+use super::guard::{Guard, Window};
+use super::held::{Held, Packets};
+use super::neighbours::{Limits, Neighbours, PARENT};
+use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
+use crate::{Datagram, Destination};
+
+/// How often memberships are looked through.
+const SWEEP: Duration = Duration::from_secs(1);
+/// For how long a node is where it was heard, though somebody else says to be it.
+const ROUTE_STAYS: Duration = Duration::from_secs(3);
+/// After how long without a word it is forgotten where a node is.
+const ROUTE_KEPT: Duration = Duration::from_secs(60);
+/// Nodes of which it is known where they are.
+const ROUTES_MAX: usize = 1 << 16;
+/// Relays that a frame may pass.
+const HOPS_MAX: u8 = 64;
+
+/// Where frames are put that leave.
+pub trait Sends {
+    /// Whether more may leave now.
+    fn has_room(&self) -> bool;
+
+    /// A frame leaves for this neighbour, which `write` appends.
+    fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>));
+}
+
+/// How many of everything a relay takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopSettings {
+    /// Hosts and relays that may be attached to it. Default 4096.
+    pub neighbours_max: usize,
+    /// Of them at one address. Default 256.
+    pub at_host_max: u32,
+    /// Groups of each. Default 256.
+    pub groups_max: usize,
+}
+
+impl Default for HopSettings {
+    fn default() -> Self {
+        Self { neighbours_max: 4096, at_host_max: 256, groups_max: 256 }
+    }
+}
+
+/// Frames that were not taken, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// They make no sense.
+    pub malformed: u64,
+    /// They are not authentic: of somebody without the key.
+    pub forged: u64,
+    /// They came before.
+    pub repeated: u64,
+    /// They are of somebody who is not attached, or not to this group.
+    pub strangers: u64,
+    /// There was no room for who wanted to be attached.
+    pub full: u64,
+    /// Somebody wanted to be attached that is above this relay.
+    pub loops: u64,
+    /// They say to be of a node that is elsewhere.
+    pub misplaced: u64,
+    /// Nobody knows where they should go, or they have passed too many relays.
+    pub lost: u64,
+}
+
+/// How a relay stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopStatus {
+    /// The node that it is.
+    pub node: NodeId,
+    /// The relay above, and whether it is attached there.
+    pub parent: Option<(SocketAddr, Attachment)>,
+    /// Who is attached to it.
+    pub neighbours: Vec<NeighbourStatus>,
+    /// Frames with packets of sessions that came, and that left.
+    pub received: u64,
+    /// Those that left.
+    pub sent: u64,
+    /// Their bytes that left.
+    pub sent_bytes: u64,
+    /// Packets that wait here now.
+    pub held: usize,
+    /// What was not taken.
+    pub refused: Refused,
+}
+
+/// Somebody who is attached to a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighbourStatus {
+    /// Where.
+    pub address: SocketAddr,
+    /// Whether it is a relay.
+    pub is_relay: bool,
+    /// Groups that it is a member of.
+    pub groups: usize,
+    /// Receivers at it or behind it, of all groups.
+    pub receivers: u32,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    port: PortId,
+    heard_at: Time,
+}
+
+/// The relay.
+pub struct HopNode {
+    guard: Guard,
+    secret: [u8; 32],
+    settings: HopSettings,
+    neighbours: Neighbours,
+    parent: Option<Attach>,
+    parent_window: Window,
+    parent_node: NodeId,
+    routes: BTreeMap<(u64, NodeId), Route>,
+    flows: BTreeMap<u64, FlowId>,
+    next_flow: u32,
+    packets: Packets,
+    program: Box<dyn Relay + Send>,
+    awaiting: VecDeque<PortId>,
+    ports_out: Vec<PortId>,
+    buf: Vec<u8>,
+    sweep_at: Time,
+    received: u64,
+    sent: u64,
+    sent_bytes: u64,
+    refused: Refused,
+}
+
+impl HopNode {
+    /// A relay whose frames `guard` writes, below `parent` where there is one, with this program. `secret` is known to
+    /// nobody else.
+    pub fn new(
+        guard: Guard,
+        secret: [u8; 32],
+        parent: Option<Attach>,
+        settings: HopSettings,
+        program: Box<dyn Relay + Send>,
+    ) -> Self {
+        Self {
+            guard,
+            secret,
+            settings,
+            neighbours: Neighbours::default(),
+            parent,
+            parent_window: Window::new(),
+            parent_node: NodeId(0),
+            routes: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            next_flow: 0,
+            packets: Packets::default(),
+            program,
+            awaiting: VecDeque::new(),
+            ports_out: Vec::new(),
+            buf: Vec::new(),
+            sweep_at: Time::ZERO,
+            received: 0,
+            sent: 0,
+            sent_bytes: 0,
+            refused: Refused::default(),
+        }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> HopStatus {
+        let neighbours = self.neighbours.iter().map(|(_, of)| NeighbourStatus {
+            address: of.address,
+            is_relay: of.is_relay,
+            groups: of.groups.len(),
+            receivers: of.groups.values().map(|member| member.receivers).sum(),
+        });
+        HopStatus {
+            node: self.guard.node(),
+            parent: self.parent.as_ref().map(|parent| (parent.relay(), parent.state())),
+            neighbours: neighbours.collect(),
+            received: self.received,
+            sent: self.sent,
+            sent_bytes: self.sent_bytes,
+            held: self.packets.len(),
+            refused: self.refused,
+        }
+    }
+
+    /// Takes what has come from an address.
+    pub fn handle_datagram<S: Sends>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: SocketAddr,
+        bytes: &[u8],
+        out: &mut S,
+    ) {
+        let guard = self.guard.clone();
+        let frame = match guard.read(bytes) {
+            Ok(frame) => frame,
+            Err(BadInput::Checksum | BadInput::Truncated) => return self.refused.forged += 1,
+            Err(_) => return self.refused.malformed += 1,
+        };
+        let above = self.parent.as_ref().is_some_and(|parent| parent.relay() == from);
+        match frame.kind {
+            Kind::Join => self.on_join(cx.now, from, &frame, out),
+            Kind::Leave => {
+                if let Some(port) = self.neighbours.port(from) {
+                    self.neighbours.leave(port, frame.group);
+                    self.tell_above(cx.now);
+                }
+            }
+            Kind::Challenge | Kind::Accept | Kind::Refuse => {
+                if let Some(parent) = self.parent.as_mut().filter(|_| above) {
+                    if self.parent_node != frame.sender {
+                        (self.parent_node, self.parent_window) = (frame.sender, Window::new());
+                    }
+                    parent.handle(cx.now, &frame);
+                    self.poll_parent(cx.now, out);
+                } else {
+                    self.refused.strangers += 1;
+                }
+            }
+            Kind::Data => {
+                let port = if above { Some(PARENT) } else { self.neighbours.port(from) };
+                match port {
+                    Some(port) => self.on_data(cx, port, &frame, out),
+                    None => self.refused.strangers += 1,
+                }
+            }
+        }
+    }
+
+    fn cookie(&self, from: SocketAddr, node: NodeId) -> [u8; COOKIE_BYTES] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        match from {
+            SocketAddr::V4(v4) => hasher.update(&v4.ip().octets()),
+            SocketAddr::V6(v6) => hasher.update(&v6.ip().octets()),
+        };
+        hasher.update(&from.port().to_be_bytes()).update(&node.0.to_be_bytes());
+        *hasher.finalize().as_bytes().first_chunk().expect("a digest has 32 bytes")
+    }
+
+    fn on_join<S: Sends>(&mut self, now: Time, from: SocketAddr, frame: &Frame<'_>, out: &mut S) {
+        let Some(join) = Join::decode(frame.body) else { return self.refused.malformed += 1 };
+        let cookie = self.cookie(from, frame.sender);
+        if join.cookie != cookie {
+            // No more bytes than came, and nothing is kept: whoever says to be at another's address gets that host
+            // nothing else.
+            return self.answer(from, (Kind::Challenge, frame.group), &cookie, out);
+        }
+        let parent = self.parent.as_ref();
+        if join.relay && parent.is_some_and(|parent| parent.path().contains(&frame.sender)) {
+            self.refused.loops += 1;
+            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_LOOP], out);
+        }
+        let HopSettings { neighbours_max, at_host_max, groups_max } = self.settings;
+        let limits =
+            Limits { neighbours: neighbours_max, at_host: at_host_max, groups: groups_max };
+        let who = (from, frame.sender, join.relay);
+        let wanted = (frame.group, join.receivers);
+        let before = self.neighbours.receivers(frame.group, PARENT);
+        let Some(port) = self.neighbours.join(now, who, wanted, limits) else {
+            self.refused.full += 1;
+            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_FULL], out);
+        };
+        if !self.flows.contains_key(&frame.group) {
+            self.flows.insert(frame.group, FlowId(self.next_flow));
+            self.next_flow = self.next_flow.wrapping_add(1);
+            self.tell_above(now);
+        }
+        self.accept(port, frame.group, out);
+        if self.neighbours.receivers(frame.group, PARENT) != before {
+            self.tell_above(now);
+            // Relays below that have sources have to hear of it soon.
+            let below = self.neighbours.iter().filter(|(other, of)| {
+                *other != port && of.is_relay && of.groups.contains_key(&frame.group)
+            });
+            let below: Vec<PortId> = below.map(|(port, _)| port).collect();
+            below.into_iter().for_each(|port| self.accept(port, frame.group, out));
+        }
+        self.poll_parent(now, out);
+    }
+
+    fn accept<S: Sends>(&mut self, port: PortId, group: u64, out: &mut S) {
+        let Some(to) = self.neighbours.get(port).map(|of| of.address) else { return };
+        let above = self.parent.as_ref();
+        let elsewhere = above.map_or(0, |parent| parent.elsewhere(group));
+        let elsewhere = elsewhere.saturating_add(self.neighbours.receivers(group, port));
+        let above = above.map_or(&[][..], Attach::path);
+        let path = [self.guard.node()].iter().chain(above).copied().collect();
+        let mut body = Vec::new();
+        Accept { elsewhere, path }.encode(&mut body);
+        self.answer(to, (Kind::Accept, group), &body, out);
+    }
+
+    fn answer<S: Sends>(
+        &mut self,
+        to: SocketAddr,
+        (kind, group): (Kind, u64),
+        body: &[u8],
+        out: &mut S,
+    ) {
+        let guard = &mut self.guard;
+        out.send(to, |buf| guard.write(&Frame::control(kind, group, body), buf, |_| {}));
+    }
+
+    /// The relay above is told who is below; groups of nobody are forgotten.
+    fn tell_above(&mut self, now: Time) {
+        let groups = self.neighbours.groups();
+        let Self { flows, neighbours, parent, .. } = self;
+        flows.retain(|group, _| {
+            let stays = groups.binary_search(group).is_ok();
+            if let Some(parent) = parent {
+                parent.set(now, *group, stays.then(|| neighbours.receivers(*group, PARENT)));
+            }
+            stays
+        });
+    }
+
+    fn poll_parent<S: Sends>(&mut self, now: Time, out: &mut S) {
+        let Self { parent, guard, .. } = self;
+        let Some(parent) = parent else { return };
+        let mut frame = Vec::new();
+        while parent.poll(now, guard, &mut frame) {
+            out.send(parent.relay(), |buf| buf.extend_from_slice(&frame));
+            frame.clear();
+        }
+    }
+
+    /// Whether a frame comes from where it says, of somebody who may send to its group.
+    fn admit(&mut self, now: Time, port: PortId, frame: &Frame<'_>) -> bool {
+        let has_key = self.guard.has_key();
+        let refused = &mut self.refused;
+        let (member, sender, is_relay, window) = if port == PARENT {
+            let member = self.parent.as_ref().is_some_and(|it| it.state() == Attachment::Attached);
+            (member, self.parent_node, true, &mut self.parent_window)
+        } else {
+            let Some(of) = self.neighbours.get_mut(port) else { return false };
+            (of.groups.contains_key(&frame.group), of.node, of.is_relay, &mut of.window)
+        };
+        if !member || sender != frame.sender {
+            refused.strangers += 1;
+            return false;
+        }
+        if has_key && !window.take(frame.counter) {
+            refused.repeated += 1;
+            return false;
+        }
+        if !is_relay && frame.origin != sender || frame.origin == self.guard.node() {
+            refused.misplaced += 1;
+            return false;
+        }
+        let key = (frame.group, frame.origin);
+        if !self.routes.contains_key(&key) && self.routes.len() >= ROUTES_MAX {
+            refused.full += 1;
+            return false;
+        }
+        let route = self.routes.entry(key).or_insert(Route { port, heard_at: now });
+        if route.port != port && now.since(route.heard_at) < ROUTE_STAYS {
+            refused.misplaced += 1;
+            return false;
+        }
+        *route = Route { port, heard_at: now };
+        true
+    }
+
+    fn on_data<S: Sends>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: PortId,
+        frame: &Frame<'_>,
+        out: &mut S,
+    ) {
+        if !self.admit(cx.now, port, frame) {
+            return;
+        }
+        let Some(flow) = self.flows.get(&frame.group).copied() else {
+            return self.refused.strangers += 1;
+        };
+        self.received += 1;
+        self.find_ports_out(port, frame);
+        let own = frame.to == Destination::Node(self.guard.node());
+        if frame.hops == 0 || self.ports_out.is_empty() && !own {
+            self.refused.lost += u64::from(!matches!(frame.to, Destination::Group(_)));
+            return;
+        }
+        let packet = RelayPacket {
+            key: self.packets.next_key(),
+            flow,
+            port,
+            ports_out: &self.ports_out,
+            datagram: Datagram::new(frame.origin, frame.to, frame.body),
+            time_to_live: frame.hops,
+        };
+        let hops = frame.hops - 1;
+        let mut buf = core::mem::take(&mut self.buf);
+        buf.clear();
+        match self.program.handle_packet(cx, &packet, &mut buf) {
+            Handling::Hold => {
+                let Frame { group, origin, to, .. } = *frame;
+                let held = Held { hops, group, origin, to, body: Vec::new() };
+                self.packets.hold(held, frame.body);
+            }
+            handling @ (Handling::Forward | Handling::Alter) => {
+                let frame = Frame { hops, ..*frame };
+                let body = if handling == Handling::Alter { &buf[..] } else { frame.body };
+                for port in core::mem::take(&mut self.ports_out) {
+                    self.forward(port, &Frame { body, ..frame }, &[], out);
+                }
+            }
+            Handling::Drop => {}
+        }
+        self.buf = buf;
+        self.drain(cx, out);
+    }
+
+    /// To which neighbours a frame goes.
+    fn find_ports_out(&mut self, port: PortId, frame: &Frame<'_>) {
+        let Self { ports_out, neighbours, parent, routes, .. } = self;
+        ports_out.clear();
+        match frame.to {
+            Destination::Group(_) => {
+                let wants = parent.as_ref().is_some_and(|it| it.elsewhere(frame.group) > 0);
+                if wants && port != PARENT {
+                    ports_out.push(PARENT);
+                }
+                let below = neighbours.iter().filter(|(other, of)| {
+                    let receivers = of.groups.get(&frame.group).map_or(0, |it| it.receivers);
+                    *other != port && receivers > 0
+                });
+                ports_out.extend(below.map(|(port, _)| port));
+            }
+            Destination::Node(node) if node == self.guard.node() => {}
+            Destination::Node(node) => {
+                let known = routes.get(&(frame.group, node)).map(|route| route.port);
+                let up = parent.as_ref().map(|_| PARENT);
+                ports_out.extend(known.or(up).filter(|other| *other != port));
+            }
+        }
+    }
+
+    /// A frame leaves by a port, with this beginning in the place of as much of its body.
+    fn forward<S: Sends>(
+        &mut self,
+        port: PortId,
+        frame: &Frame<'_>,
+        beginning: &[u8],
+        out: &mut S,
+    ) {
+        let to = match port {
+            PARENT => self.parent.as_ref().map(Attach::relay),
+            port => self.neighbours.get(port).map(|of| of.address),
+        };
+        let Some(to) = to else { return self.refused.lost += 1 };
+        self.sent += 1;
+        self.sent_bytes += (frame.body.len() + self.guard.overhead()) as u64;
+        let rest = frame.body.get(beginning.len()..).unwrap_or_default();
+        let head = Frame { body: beginning, ..*frame };
+        let guard = &mut self.guard;
+        out.send(to, |buf| guard.write(&head, buf, |buf| buf.extend_from_slice(rest)));
+    }
+
+    /// Does what the program asks for, as far as there is room.
+    fn drain<S: Sends>(&mut self, cx: &mut Cx<'_>, out: &mut S) {
+        let mut buf = core::mem::take(&mut self.buf);
+        loop {
+            buf.clear();
+            let Some(egress) = self.program.poll_transmit(cx, &mut buf) else {
+                match self.awaiting.pop_front() {
+                    Some(port) if out.has_room() => self.program.handle_writable(cx, port),
+                    Some(port) => {
+                        self.awaiting.push_front(port);
+                        break;
+                    }
+                    None => break,
+                }
+                continue;
+            };
+            match egress {
+                Egress::Copy(key, port) => {
+                    // Out for the time that it is sent, and back: it may go to others too.
+                    let packets = core::mem::take(&mut self.packets);
+                    if let Some(Held { hops, group, origin, to, body }) = packets.get(key) {
+                        let frame = Frame {
+                            hops: *hops,
+                            group: *group,
+                            origin: *origin,
+                            to: *to,
+                            body,
+                            ..Frame::control(Kind::Data, *group, &[])
+                        };
+                        self.forward(port, &frame, &buf, out);
+                    }
+                    self.packets = packets;
+                }
+                Egress::Release(key) => self.packets.release(key),
+                Egress::Await(port) => self.awaiting.push_back(port),
+                Egress::Send(transmit) => {
+                    let group = self.flows.iter().find(|(_, flow)| **flow == transmit.flow);
+                    if let (Some((group, _)), Some(port)) = (group, transmit.port) {
+                        let frame = Frame {
+                            hops: HOPS_MAX,
+                            // What passes here under the name of a source comes back from nobody.
+                            origin: transmit.from,
+                            to: transmit.to,
+                            ..Frame::control(Kind::Data, *group, &buf)
+                        };
+                        self.forward(port, &frame, &[], out);
+                    }
+                }
+            }
+        }
+        self.buf = buf;
+    }
+
+    /// There may be room again for what waits.
+    pub fn handle_writable<S: Sends>(&mut self, cx: &mut Cx<'_>, out: &mut S) {
+        self.drain(cx, out);
+    }
+
+    /// Whether something waits for room.
+    pub fn waits_for_room(&self) -> bool {
+        !self.awaiting.is_empty()
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout<S: Sends>(&mut self, cx: &mut Cx<'_>, out: &mut S) {
+        let now = cx.now;
+        if self.sweep_at <= now {
+            self.sweep_at = now + SWEEP;
+            if self.neighbours.expire(now) {
+                self.tell_above(now);
+            }
+            self.routes.retain(|_, route| now.since(route.heard_at) < ROUTE_KEPT);
+        }
+        if let Some(parent) = &mut self.parent {
+            parent.handle_timeout(now);
+        }
+        self.poll_parent(now, out);
+        if self.program.next_timeout().is_some_and(|at| at <= now) {
+            self.program.handle_timeout(cx);
+        }
+        self.drain(cx, out);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    pub fn next_timeout(&self) -> Time {
+        let parent = self.parent.as_ref().and_then(Attach::next_timeout);
+        [parent, self.program.next_timeout()].into_iter().flatten().fold(self.sweep_at, Time::min)
+    }
+
+    /// Says goodbye to the relay above.
+    pub fn leave<S: Sends>(&mut self, out: &mut S) {
+        let Self { parent, guard, .. } = self;
+        if let Some(parent) = parent {
+            let to = parent.relay();
+            parent.leave(guard, |frame| out.send(to, |buf| buf.extend_from_slice(&frame)));
+        }
+    }
+}
+
+impl core::fmt::Debug for HopNode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HopNode").field("status", &self.status()).finish_non_exhaustive()
+    }
+}

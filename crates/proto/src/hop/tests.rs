@@ -1,0 +1,355 @@
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use proptest::prelude::*;
+
+use super::frame::{Accept, Join};
+use super::*;
+use crate::Destination;
+use crate::options::Options;
+
+const GROUP: u64 = 7;
+
+fn at(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host], 7000))
+}
+
+fn node(host: u8) -> NodeId {
+    node_of(u64::from(host))
+}
+
+/// Frames on their way.
+#[derive(Default)]
+struct Wire(VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>);
+
+struct From<'a>(SocketAddr, &'a mut Wire);
+
+impl Sends for From<'_> {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut frame = Vec::new();
+        write(&mut frame);
+        self.1.0.push_back((self.0, to, frame));
+    }
+}
+
+/// A host that is attached to a relay, and what it has got: from whom.
+struct Host {
+    guard: Guard,
+    attach: Attach,
+    got: Vec<(NodeId, Vec<u8>)>,
+}
+
+/// Relays and hosts by their numbers.
+#[derive(Default)]
+struct Net {
+    now: Time,
+    relays: BTreeMap<u8, HopNode>,
+    hosts: BTreeMap<u8, Host>,
+    wire: Wire,
+    /// Frames that have reached each address.
+    reached: BTreeMap<SocketAddr, usize>,
+}
+
+impl Net {
+    fn relay(&mut self, host: u8, parents: &[u8], key: Option<[u8; 32]>) {
+        let guard = Guard::new(node(host), key, self.now.as_nanos());
+        let parents: Vec<_> = parents.iter().map(|parent| at(*parent)).collect();
+        let parent = (!parents.is_empty()).then(|| Attach::new(parents, true));
+        let program = crate::credit::relay(node(host), &Options::default());
+        let relay = HopNode::new(guard, [host; 32], parent, HopSettings::default(), program);
+        self.relays.insert(host, relay);
+    }
+
+    fn host(&mut self, host: u8, relays: &[u8], receivers: u32, key: Option<[u8; 32]>) {
+        let mut attach = Attach::new(relays.iter().map(|relay| at(*relay)).collect(), false);
+        attach.set(self.now, GROUP, Some(receivers));
+        let guard = Guard::new(node(host), key, 0);
+        self.hosts.insert(host, Host { guard, attach, got: Vec::new() });
+    }
+
+    fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
+        let Host { guard, attach, .. } = self.hosts.get_mut(&host).unwrap();
+        let frame = Frame {
+            hops: 64,
+            origin: node(host),
+            to,
+            ..Frame::control(Kind::Data, GROUP, body)
+        };
+        From(at(host), &mut self.wire).send(attach.relay(), |buf| guard.write(&frame, buf, |_| {}));
+    }
+
+    fn run(&mut self, for_ms: u64) {
+        let until = self.now + Duration::from_millis(for_ms);
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        while self.now < until {
+            while let Some((from, to, frame)) = self.wire.0.pop_front() {
+                let SocketAddr::V4(v4) = to else { continue };
+                let [_, _, _, host] = v4.ip().octets();
+                *self.reached.entry(to).or_default() += 1;
+                let mut cx = Cx { now: self.now, rng: &mut rng, trace: &mut NullTrace };
+                if let Some(relay) = self.relays.get_mut(&host) {
+                    relay.handle_datagram(&mut cx, from, &frame, &mut From(to, &mut self.wire));
+                } else if let Some(host) = self.hosts.get_mut(&host)
+                    && let Ok(frame) = host.guard.read(&frame)
+                {
+                    if frame.kind == Kind::Data {
+                        host.got.push((frame.origin, frame.body.to_vec()));
+                    } else {
+                        host.attach.handle(self.now, &frame);
+                    }
+                }
+            }
+            for (number, relay) in &mut self.relays {
+                let mut cx = Cx { now: self.now, rng: &mut rng, trace: &mut NullTrace };
+                relay.handle_timeout(&mut cx, &mut From(at(*number), &mut self.wire));
+            }
+            for (number, Host { guard, attach, .. }) in &mut self.hosts {
+                attach.handle_timeout(self.now);
+                let mut frame = Vec::new();
+                while attach.poll(self.now, guard, &mut frame) {
+                    let frame = core::mem::take(&mut frame);
+                    self.wire.0.push_back((at(*number), attach.relay(), frame));
+                }
+            }
+            self.now += Duration::from_millis(10);
+        }
+    }
+
+    fn got(&self, host: u8) -> Vec<&[u8]> {
+        self.hosts[&host].got.iter().map(|(_, body)| &body[..]).collect()
+    }
+
+    fn state(&self, host: u8) -> Attachment {
+        self.hosts[&host].attach.state()
+    }
+}
+
+const TO_GROUP: Destination = Destination::Group(GroupId::SESSION);
+
+#[test]
+fn packets_of_a_group_go_to_its_receivers_once_and_answers_find_back() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    net.relay(2, &[1], None);
+    net.relay(3, &[1], None);
+    // A source below the second, receivers at each.
+    for (host, relay, receivers) in [(10, 2, 0), (11, 1, 1), (12, 2, 1), (13, 3, 1), (14, 3, 1)] {
+        net.host(host, &[relay], receivers, None);
+    }
+    net.run(3000);
+    net.send(10, TO_GROUP, b"to all");
+    net.run(100);
+    for host in 11..15 {
+        assert_eq!(net.got(host), [b"to all"], "{host}");
+    }
+    assert!(net.got(10).is_empty());
+    net.send(14, Destination::Node(node(10)), b"to the source");
+    net.run(100);
+    assert_eq!(net.hosts[&10].got, [(node(14), b"to the source".to_vec())]);
+    net.send(10, Destination::Node(node(14)), b"to one");
+    net.run(100);
+    assert_eq!((net.got(14).len(), net.got(13).len()), (2, 1));
+    // Who is silent is no neighbour any more.
+    net.hosts.remove(&11);
+    net.run(12_000);
+    assert_eq!(net.relays[&1].status().neighbours.len(), 2);
+}
+
+#[test]
+fn whoever_says_to_be_somewhere_else_gets_that_host_nothing() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    net.host(12, &[1], 1, None);
+    net.host(10, &[1], 0, None);
+    net.run(1000);
+    let mut liar = Guard::new(node(66), None, 0);
+    for number in 0..100u8 {
+        let mut join = Vec::new();
+        let body = Join { cookie: [number; 16], relay: number % 2 == 0, receivers: 1 };
+        liar.write(&Frame::control(Kind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
+        let bytes = join.len();
+        net.wire.0.push_back((at(200), at(1), join));
+        net.run(10);
+        let answers = net.wire.0.iter().filter(|(_, to, _)| *to == at(200));
+        assert!(answers.map(|(_, _, frame)| frame.len()).sum::<usize>() <= bytes);
+    }
+    net.send(10, TO_GROUP, b"data");
+    net.run(100);
+    assert_eq!(net.got(12), [b"data"]);
+    assert_eq!(net.reached[&at(200)], 100, "a challenge for each, and no data");
+    assert_eq!(net.relays[&1].status().neighbours.len(), 2);
+}
+
+#[test]
+fn strangers_are_served_nothing_and_pass_nothing_on() {
+    let mut net = Net::default();
+    let key = Some([5; 32]);
+    net.relay(1, &[], key);
+    net.host(10, &[1], 0, key);
+    net.host(12, &[1], 1, key);
+    net.host(66, &[1], 1, None);
+    net.host(67, &[1], 1, Some([6; 32]));
+    net.run(2000);
+    assert_eq!(net.state(12), Attachment::Attached);
+    for stranger in [66, 67] {
+        net.send(stranger, TO_GROUP, b"forged");
+    }
+    net.send(10, TO_GROUP, b"data");
+    net.run(100);
+    assert_eq!(net.got(12), [b"data"]);
+    for stranger in [66, 67] {
+        assert_eq!(net.reached.get(&at(stranger)), None, "not even an answer");
+    }
+    assert!(net.relays[&1].status().refused.forged > 0);
+}
+
+#[test]
+fn what_was_sent_before_is_not_passed_on_again_where_there_is_a_key() {
+    let mut net = Net::default();
+    let key = Some([5; 32]);
+    net.relay(1, &[], key);
+    net.host(10, &[1], 0, key);
+    net.host(12, &[1], 1, key);
+    net.run(1000);
+    net.send(10, TO_GROUP, b"data");
+    let recorded = net.wire.0.back().cloned().unwrap();
+    net.run(100);
+    (0..50).for_each(|_| net.wire.0.push_back(recorded.clone()));
+    net.run(100);
+    assert_eq!(net.got(12), [b"data"]);
+    assert_eq!(net.relays[&1].status().refused.repeated, 50);
+}
+
+#[test]
+fn relays_above_each_other_are_refused() {
+    let mut net = Net::default();
+    net.relay(1, &[2], None);
+    net.relay(2, &[3], None);
+    net.relay(3, &[1], None);
+    for (host, relay) in [(10, 1), (11, 2), (12, 3)] {
+        net.host(host, &[relay], 1, None);
+    }
+    net.run(20_000);
+    let refused: u64 = net.relays.values().map(|relay| relay.status().refused.loops).sum();
+    assert!(refused > 0);
+    let states: Vec<_> =
+        net.relays.values().map(|relay| relay.status().parent.unwrap().1).collect();
+    assert!(states.contains(&Attachment::Loop), "{states:?}");
+    let before = net.reached.values().sum::<usize>();
+    net.send(10, TO_GROUP, b"data");
+    net.run(100);
+    assert!(net.reached.values().sum::<usize>() - before < 100, "nothing goes round");
+}
+
+#[test]
+fn another_relay_takes_the_place_of_one_that_is_silent() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    net.relay(2, &[1], None);
+    net.relay(3, &[1], None);
+    net.host(10, &[1], 0, None);
+    net.host(11, &[2, 3], 1, None);
+    net.run(2000);
+    net.relays.remove(&2);
+    net.run(12_000);
+    assert_eq!(net.state(11), Attachment::Attached);
+    net.send(10, TO_GROUP, b"data");
+    net.run(100);
+    assert_eq!(net.got(11), [b"data"]);
+    // Where there is no other it is asked again and again, and comes back.
+    net.relays.remove(&3);
+    net.run(20_000);
+    assert_eq!(net.state(11), Attachment::Asking);
+    net.relay(3, &[1], None);
+    net.run(16_000);
+    assert_eq!(net.state(11), Attachment::Attached);
+}
+
+#[test]
+fn there_is_room_for_so_many_of_one_host_and_no_more() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    let settings = HopSettings { neighbours_max: 100, at_host_max: 3, groups_max: 2 };
+    let program = crate::credit::relay(node(1), &Options::default());
+    let guard = Guard::new(node(1), None, 0);
+    net.relays.insert(1, HopNode::new(guard, [1; 32], None, settings, program));
+    net.host(12, &[1], 1, None);
+    net.run(500);
+    // Many programs at one host, which answer challenges.
+    for port in 1..20u16 {
+        let from = SocketAddr::from(([10, 0, 0, 77], port));
+        let mut guard = Guard::new(node_of(1000 + u64::from(port)), None, 0);
+        let mut attach = Attach::new([at(1)].into(), false);
+        attach.set(net.now, GROUP, Some(1));
+        for _ in 0..2 {
+            let mut frame = Vec::new();
+            attach.poll(net.now, &mut guard, &mut frame);
+            let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+            let mut cx = Cx { now: net.now, rng: &mut rng, trace: &mut NullTrace };
+            let relay = net.relays.get_mut(&1).unwrap();
+            relay.handle_datagram(&mut cx, from, &frame, &mut From(at(1), &mut net.wire));
+            for (_, _, frame) in net.wire.0.drain(..) {
+                attach.handle(net.now, &guard.read(&frame).unwrap());
+            }
+        }
+    }
+    let status = net.relays[&1].status();
+    assert_eq!(status.neighbours.len(), 1 + 3);
+    assert!(status.refused.full > 0);
+    assert_eq!(net.state(12), Attachment::Attached);
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_a_relay_bears_it(
+        frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..40),
+        as_frames in any::<bool>(),
+    ) {
+        let mut net = Net::default();
+        net.relay(1, &[2], None);
+        net.host(12, &[1], 1, None);
+        net.run(1000);
+        for mut frame in frames {
+            if as_frames && frame.len() > 4 {
+                frame[..3].copy_from_slice(&[b'f', b'h', 1]);
+                frame[3] = frame[3] % 6 + 1 | frame[3] & 0x80;
+            }
+            let from = [at(2), at(12), at(99)][frame.len() % 3];
+            net.wire.0.push_back((from, at(1), frame));
+            net.run(20);
+        }
+        prop_assert!(net.relays[&1].status().neighbours.len() <= 2);
+    }
+
+    #[test]
+    fn what_is_written_is_read(
+        (hops, group, to, body) in (any::<u8>(), any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..50)),
+        keyed in any::<bool>(),
+        elsewhere in any::<u32>(),
+    ) {
+        let key = keyed.then_some([3; 32]);
+        let frame = Frame {
+            hops,
+            origin: node(1),
+            to: Destination::Node(NodeId(to)),
+            ..Frame::control(Kind::Data, group, &body)
+        };
+        let mut bytes = Vec::new();
+        let mut guard = Guard::new(node(2), key, 9);
+        guard.write(&frame, &mut bytes, |_| {});
+        prop_assert_eq!(bytes.len(), guard.overhead() + body.len());
+        let read = Guard::new(node(3), key, 0).read(&bytes).unwrap();
+        prop_assert_eq!(read, Frame { sender: node(2), counter: 10, ..frame });
+        prop_assert!(guard.read(&bytes).is_err(), "its own");
+        let accept = Accept { elsewhere, path: [node(1), node(2)].into() };
+        let mut bytes = Vec::new();
+        accept.encode(&mut bytes);
+        prop_assert_eq!(Accept::decode(&bytes), Some(accept));
+    }
+}
