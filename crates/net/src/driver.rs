@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use faircast_base::{Duration, GroupId, Time};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, Machine, credit};
 use faircast_trace::Sink;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -15,10 +15,11 @@ use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
+use crate::via::open_behind;
 use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
-    Waker,
+    ViaSettings, Waker,
 };
 
 /// Drives machines of one kind over one set of sockets, in the thread that calls
@@ -45,6 +46,8 @@ enum At {
     Group(GroupId),
     /// By unicast, to the socket of this place.
     Way(usize),
+    /// Through a relay, for this destination.
+    Via(Destination),
 }
 
 /// Why a driver ended.
@@ -97,6 +100,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.live.envelope = Some(envelope);
     }
 
+    /// Has everything go through a relay. Its sockets are [`Sockets::via`].
+    pub fn set_via(&mut self, settings: &ViaSettings) {
+        self.live.set_via(settings);
+    }
+
     /// Records what machines say of themselves, with the driver's time.
     pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
         self.live.sink = Some(sink);
@@ -121,6 +129,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         // Timers of a thread may by default be 50 us late, so that they can be handled together.
         let _ = prctl::set_timerslack(1);
         let ended = self.run_until_ended(app);
+        self.live.detach();
         if let Some(slack) = slack.ok().and_then(|slack| u64::try_from(slack).ok()) {
             let _ = prctl::set_timerslack(slack);
         }
@@ -143,6 +152,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.live.sockets.maintain();
                 self.live.outbox.allow_large();
             }
+            self.live.attach();
             // What could not leave before goes first, and makes room.
             self.live.flush();
             self.settle_all(app);
@@ -219,6 +229,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let real = live.clock.real();
         let mut until = self.tick_at.min(self.maintain_at);
         if let Some((at, _)) = live.timeouts.first() {
+            until = until.min(at);
+        }
+        if let Some(at) = live.via.as_ref().and_then(|via| via.next_timeout()) {
             until = until.min(at);
         }
         let mut full = None;
@@ -343,6 +356,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.oversized += 1;
             return;
         }
+        if let Some(via) = &mut live.via {
+            let Some((origin, to, range)) = via.open(now, from, datagram) else {
+                live.counters.refused.foreign += 1;
+                return;
+            };
+            return self.open(app, now, At::Via(to), origin, marked, &mut datagram[range]);
+        }
         if let At::Group(group) = at
             && live.sockets.is_own(group, from)
         {
@@ -352,9 +372,27 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.foreign += 1;
             return;
         }
+        self.open(app, now, at, from, marked, datagram);
+    }
+
+    /// One datagram, of which it is known from where it comes.
+    fn open(
+        &mut self,
+        app: &mut dyn App<M, D>,
+        now: Time,
+        at: At,
+        from: SocketAddr,
+        marked: bool,
+        datagram: &mut [u8],
+    ) {
+        let live = &mut self.live;
+        let len = datagram.len();
         let mut envelope = live.envelope.take();
         let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
         let plain = match &mut envelope {
+            Some(envelope) if live.via.is_some() => {
+                open_behind(&mut **envelope, now, from, datagram)
+            }
             Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),
         };
@@ -363,7 +401,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.sealed += 1;
             return;
         };
-        let (id, node) = match self.live.find(now, from, plain) {
+        // Behind what relays read: the packet by which sessions are told apart.
+        let clear = if live.via.is_some() { credit::clear_bytes(plain) } else { 0 };
+        if clear > 0 && clear == plain.len() {
+            return self.take_credits(app, now, from, plain);
+        }
+        let packet = &plain[clear..];
+        let (id, node) = match self.live.find(now, from, packet) {
             Some(Found::Session(id, node)) => (id, node),
             // Sessions begin in their own groups.
             Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
@@ -374,7 +418,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 if !self.admit(app, now, &heard) {
                     return;
                 }
-                let Some(Found::Session(id, node)) = self.live.find(now, from, plain) else {
+                let Some(Found::Session(id, node)) = self.live.find(now, from, packet) else {
                     return;
                 };
                 (id, node)
@@ -386,7 +430,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.live.counters.refused.foreign += 1;
                 return;
             }
-            At::Group(group) => Destination::Group(group),
+            At::Group(group) | At::Via(Destination::Group(group)) => Destination::Group(group),
+            At::Via(Destination::Node(_)) => Destination::Node(self.live.node),
             At::Way(way) => {
                 // Answers go back the way on which was asked.
                 if self.live.sockets.ways.len() > 1 {
@@ -406,6 +451,18 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
         self.settle(app, id, now);
+    }
+
+    /// A packet of credits alone, which says itself for which session it is: few machines are here.
+    fn take_credits(&mut self, app: &mut dyn App<M, D>, now: Time, from: SocketAddr, plain: &[u8]) {
+        let Some(node) = self.live.book.node(from) else { return };
+        let to = Destination::Node(self.live.node);
+        let all: Vec<SessionId> = self.live.sessions().collect();
+        for id in all {
+            let datagram = Datagram::new(node, to, plain);
+            self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
+            self.settle(app, id, now);
+        }
     }
 
     /// Asks the application about a new session, and returns whether a machine takes part in it.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use faircast_base::{Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
+use faircast_proto::hop::Attachment;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 
@@ -14,6 +15,7 @@ use crate::demux::{Arrival, Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::timeouts::Timeouts;
 use crate::transmit::{Flushed, Outbox, Route};
+use crate::via::{Via, ViaSettings, seal_behind};
 use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
 /// What a driver holds, as its application sees it.
@@ -29,6 +31,7 @@ pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) book: AddressBook,
     pub(crate) counters: Counters,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
+    pub(crate) via: Option<Via>,
     pub(crate) sink: Option<Box<dyn Sink>>,
     pub(crate) outbox: Outbox,
     /// Why the outbox cannot be emptied now.
@@ -86,6 +89,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
             book,
             counters: Counters::default(),
             envelope: None,
+            via: None,
             sink: None,
             blocked: Flushed::All,
             closed_at: None,
@@ -271,7 +275,10 @@ impl<M: Machine, D: Demux> Live<M, D> {
         while let Some(session) = self.sessions.get_mut(&id)
             && let Some(change) = session.machine.poll_membership()
         {
-            if let Err(error) = self.sockets.change(id, change) {
+            // Through a relay all groups come that belong to the session's.
+            if self.via.is_none()
+                && let Err(error) = self.sockets.change(id, change)
+            {
                 tracing::warn!("{change:?}: {error}");
             }
         }
@@ -297,6 +304,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
     /// Puts a packet into the batch.
     fn post(&mut self, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
         self.counters.sent.packets += 1;
+        if self.via.is_some() {
+            return self.post_via(transmit, packet);
+        }
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
         let route = match transmit.to {
             Destination::Group(group) => self.sockets.group(group).map(Route::Group),
@@ -323,6 +333,55 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
+    /// Puts it into the batch in a frame for the relay.
+    fn post_via(&mut self, transmit: &Transmit, packet: &mut Vec<u8>) {
+        let Self { via: Some(via), envelope, outbox, sockets, .. } = self else { return };
+        packet.resize(packet.len() + transmit.zeros as usize, 0);
+        let hops = sockets.ways[0].hops;
+        outbox.push(Route::Group(0), hops, |out| {
+            via.write(
+                transmit.to,
+                transmit.time_to_live.min(HOPS_MAX),
+                out,
+                |out| match envelope {
+                    Some(envelope) => seal_behind(&mut **envelope, packet, out),
+                    None => out.extend_from_slice(packet),
+                },
+            );
+        });
+    }
+
+    /// Whether it is attached to a relay, and to which; `None` where it has none.
+    pub fn relay(&self) -> Option<(SocketAddr, Attachment)> {
+        self.via.as_ref().map(|via| (via.relay(), via.state()))
+    }
+
+    pub(crate) fn set_via(&mut self, settings: &ViaSettings) {
+        self.via = Some(Via::new(self.clock.now(), settings));
+    }
+
+    /// Holds on to the relay.
+    pub(crate) fn attach(&mut self) {
+        let Self { via: Some(via), outbox, clock, sockets, .. } = self else { return };
+        let now = clock.now();
+        if via.next_timeout().is_some_and(|at| at <= now) {
+            let hops = sockets.ways[0].hops;
+            via.handle_timeout(now, |relay, frame| {
+                outbox.aim(relay);
+                outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(frame));
+            });
+            outbox.aim(via.relay());
+        }
+    }
+
+    /// Says goodbye to the relay.
+    pub(crate) fn detach(&mut self) {
+        let Self { via: Some(via), outbox, sockets, .. } = self else { return };
+        let hops = sockets.ways[0].hops;
+        via.leave(|frame| outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(frame)));
+        self.flush();
+    }
+
     /// Sends the batch, as far as the system takes it.
     pub(crate) fn flush(&mut self) {
         if self.outbox.is_empty() {
@@ -345,7 +404,10 @@ impl<M, D: Demux> std::fmt::Debug for Live<M, D> {
     }
 }
 
+/// Relays that a packet may pass.
+const HOPS_MAX: u8 = 64;
+
 /// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
-fn system_seed() -> u64 {
+pub(crate) fn system_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

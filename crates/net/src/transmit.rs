@@ -92,6 +92,14 @@ impl Outbox {
         }
     }
 
+    /// What is for the session's group goes to this address alone from now on.
+    pub(crate) fn aim(&mut self, to: SocketAddr) {
+        if let Some(first) = self.groups.first_mut() {
+            first.clear();
+            first.push((0, to.into()));
+        }
+    }
+
     /// Whether it is time to send what waits before more is added.
     pub(crate) fn is_full(&self) -> bool {
         // Two large packets, and not the beginning of a third.

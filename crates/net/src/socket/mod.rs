@@ -170,6 +170,24 @@ impl Sockets {
         Ok(sockets)
     }
 
+    /// The socket of a host that reaches its group through a relay.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn via(
+        relay: SocketAddr,
+        is_source: bool,
+        settings: SocketSettings,
+    ) -> Result<Self, NetError> {
+        let mut sockets = Self::new(is_source, None, settings)?;
+        let socket = open(relay.ip(), &sockets.settings)?;
+        let port = sockets.settings.port.unwrap_or(0);
+        bind(&socket, SocketAddr::new(unspecified(relay.ip()), port))?;
+        sockets.ways.push(Way::new(socket, &sockets.settings)?);
+        sockets.groups[0].destinations.push((0, relay));
+        Ok(sockets)
+    }
+
     /// The sockets of a receiver.
     ///
     /// # Errors

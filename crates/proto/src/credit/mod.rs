@@ -27,17 +27,29 @@ use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
 
-use receiver::CreditReceiver;
+pub use receiver::CreditReceiver;
 use relay::CreditRelay;
 pub(crate) use settings::PolicyId;
 use settings::{CreditSettings, RelaySettings};
-use source::CreditSource;
+pub use source::CreditSource;
 
 /// The settings of a session under credits.
 pub const OPTIONS: &[OptionSpec] = CreditSettings::OPTIONS;
 
 /// The settings of a relay.
 pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
+
+/// How many bytes of a packet are for relays to read: the header of a capsule, which stands before what it carries, or all
+/// of a packet of credits that carries nothing. 0 where it is none of these.
+pub fn clear_bytes(packet: &[u8]) -> usize {
+    if !wire::is_ours(packet) {
+        return 0;
+    }
+    packet.len().min(wire::CAPSULE_BYTES)
+}
+
+/// Bytes of a capsule before what it carries.
+pub const CAPSULE_BYTES: usize = wire::CAPSULE_BYTES;
 
 /// The relay of the router `node`.
 pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay + Send> {

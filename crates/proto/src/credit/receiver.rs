@@ -13,7 +13,7 @@ use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 /// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come: what
 /// an application does not take is for `inner` to hold back.
 #[derive(Debug)]
-pub(crate) struct CreditReceiver<M> {
+pub struct CreditReceiver<M> {
     inner: M,
     session: u64,
     node: NodeId,
@@ -21,8 +21,18 @@ pub(crate) struct CreditReceiver<M> {
 }
 
 impl<M: Machine> CreditReceiver<M> {
+    /// The machine that knows nothing of credits.
+    pub const fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// The same, to work with.
+    pub const fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
     /// A receiver at `node` of the session with this number.
-    pub(crate) fn new(inner: M, session: u64, node: NodeId) -> Self {
+    pub fn new(inner: M, session: u64, node: NodeId) -> Self {
         Self { inner, session, node, upstream: None }
     }
 

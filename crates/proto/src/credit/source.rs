@@ -13,7 +13,7 @@ use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 /// The source `inner` under credits. What it sends to the session's group leaves as capsules; all else, as what it sends
 /// to single nodes, leaves as it is.
 #[derive(Debug)]
-pub(crate) struct CreditSource<M> {
+pub struct CreditSource<M> {
     inner: M,
     header: Capsule,
     layers: u32,
@@ -27,14 +27,18 @@ pub(crate) struct CreditSource<M> {
 }
 
 impl<M: Machine> CreditSource<M> {
+    /// The machine that knows nothing of credits.
+    pub const fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// The same, to work with.
+    pub const fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
     /// The source of the session with this number at `node`.
-    pub(crate) fn new(
-        inner: M,
-        session: u64,
-        node: NodeId,
-        start: Time,
-        options: &Options,
-    ) -> Self {
+    pub fn new(inner: M, session: u64, node: NodeId, start: Time, options: &Options) -> Self {
         let settings = CreditSettings::from_options(options);
         let (header, layers) = (settings.capsule(session, node), settings.layers);
         let branch = Branch::new(start, header.buffer);

@@ -119,7 +119,9 @@ impl Attach {
             }
             Kind::Accept => {
                 let known = self.groups.get_mut(&frame.group);
-                let (Some(accept), Some(known)) = (Accept::decode(frame.body), known) else { return };
+                let (Some(accept), Some(known)) = (Accept::decode(frame.body), known) else {
+                    return;
+                };
                 (known.accepted, known.elsewhere) = (true, accept.elsewhere);
                 self.path = accept.path;
                 (self.state, self.heard_at) = (Attachment::Attached, Some(now));

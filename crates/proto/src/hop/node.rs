@@ -371,13 +371,7 @@ impl HopNode {
         true
     }
 
-    fn on_data<S: Sends>(
-        &mut self,
-        cx: &mut Cx<'_>,
-        port: PortId,
-        frame: &Frame<'_>,
-        out: &mut S,
-    ) {
+    fn on_data<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
         if !self.admit(cx.now, port, frame) {
             return;
         }

@@ -75,12 +75,8 @@ impl Net {
 
     fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
         let Host { guard, attach, .. } = self.hosts.get_mut(&host).unwrap();
-        let frame = Frame {
-            hops: 64,
-            origin: node(host),
-            to,
-            ..Frame::control(Kind::Data, GROUP, body)
-        };
+        let frame =
+            Frame { hops: 64, origin: node(host), to, ..Frame::control(Kind::Data, GROUP, body) };
         From(at(host), &mut self.wire).send(attach.relay(), |buf| guard.write(&frame, buf, |_| {}));
     }
 

@@ -1,0 +1,166 @@
+//! The way of a host through a relay, where there is no multicast: all that it sends goes there in frames, and all that it
+//! hears comes from there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::time::SystemTime;
+
+use faircast_base::{NodeId, Time};
+use faircast_proto::Destination;
+use faircast_proto::credit;
+use faircast_proto::hop::{Attach, Attachment, Frame, Guard, Kind, group_number};
+
+use crate::Envelope;
+
+/// How a host reaches its group through relays.
+#[derive(Clone)]
+pub struct ViaSettings {
+    /// The node that the host is; see [`faircast_proto::hop::node_of`].
+    pub node: NodeId,
+    /// The relays, of which the first that answers is taken; one at least, of one family.
+    pub relays: Vec<SocketAddr>,
+    /// The name of the group.
+    pub group: String,
+    /// Receivers here: 0 for a source.
+    pub receivers: u32,
+    /// The key of the relays, where they have one.
+    pub key: Option<[u8; 32]>,
+}
+
+impl std::fmt::Debug for ViaSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { node, relays, group, .. } = self;
+        f.debug_struct("ViaSettings")
+            .field("node", node)
+            .field("relays", relays)
+            .field("group", group)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A host's end of the way.
+#[derive(Debug)]
+pub(crate) struct Via {
+    guard: Guard,
+    attach: Attach,
+    group: u64,
+}
+
+/// Nanoseconds since 1970: what is counted from there is above what a program before counted.
+pub(crate) fn epoch_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(0)
+}
+
+impl Via {
+    pub(crate) fn new(now: Time, settings: &ViaSettings) -> Self {
+        let group = group_number(&settings.group);
+        let mut attach = Attach::new(settings.relays.clone(), false);
+        attach.set(now, group, Some(settings.receivers));
+        Self { guard: Guard::new(settings.node, settings.key, epoch_ns()), attach, group }
+    }
+
+    pub(crate) fn relay(&self) -> SocketAddr {
+        self.attach.relay()
+    }
+
+    pub(crate) fn state(&self) -> Attachment {
+        self.attach.state()
+    }
+
+    /// Who sent what came from an address, to whom, and where in it that is; nothing where it is not for machines.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Option<(SocketAddr, Destination, Range<usize>)> {
+        if from != self.attach.relay() {
+            return None;
+        }
+        let frame = self.guard.read(datagram).ok()?;
+        if frame.group != self.group {
+            return None;
+        }
+        if frame.kind != Kind::Data {
+            self.attach.handle(now, &frame);
+            return None;
+        }
+        let start = frame.body.as_ptr() as usize - datagram.as_ptr() as usize;
+        let range = start..start + frame.body.len();
+        Some((address_of(frame.origin), frame.to, range))
+    }
+
+    /// Writes a frame with what `body` appends.
+    pub(crate) fn write(
+        &mut self,
+        to: Destination,
+        hops: u8,
+        out: &mut Vec<u8>,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let (group, origin) = (self.group, self.guard.node());
+        let frame = Frame {
+            kind: Kind::Data,
+            hops,
+            counter: 0,
+            sender: origin,
+            group,
+            origin,
+            to,
+            body: &[],
+        };
+        self.guard.write(&frame, out, body);
+    }
+
+    /// Takes the passing of time, and gives what is to be sent to the relay.
+    pub(crate) fn handle_timeout(&mut self, now: Time, mut send: impl FnMut(SocketAddr, &[u8])) {
+        self.attach.handle_timeout(now);
+        let mut frame = Vec::new();
+        while self.attach.poll(now, &mut self.guard, &mut frame) {
+            send(self.attach.relay(), &frame);
+            frame.clear();
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.attach.next_timeout()
+    }
+
+    /// Says goodbye.
+    pub(crate) fn leave(&mut self, mut send: impl FnMut(&[u8])) {
+        self.attach.leave(&mut self.guard, |frame| send(&frame));
+    }
+}
+
+/// The address that stands for a node behind relays: nobody sends there.
+pub(crate) fn address_of(node: NodeId) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::from(node.0)), 0)
+}
+
+/// Seals a packet behind what relays have to read of it.
+pub(crate) fn seal_behind(envelope: &mut dyn Envelope, packet: &[u8], out: &mut Vec<u8>) {
+    let (clear, sealed) = packet.split_at(credit::clear_bytes(packet));
+    out.extend_from_slice(clear);
+    if !sealed.is_empty() {
+        envelope.seal(sealed, out);
+    }
+}
+
+/// Opens it. The beginning is where it was, or moved to what was opened.
+pub(crate) fn open_behind<'a>(
+    envelope: &mut dyn Envelope,
+    now: Time,
+    from: SocketAddr,
+    datagram: &'a mut [u8],
+) -> Option<&'a [u8]> {
+    let clear = credit::clear_bytes(datagram);
+    if clear == datagram.len() {
+        return Some(datagram);
+    }
+    let base = datagram.as_ptr() as usize;
+    let opened = envelope.open(now, from, &mut datagram[clear..])?;
+    let (start, len) = (opened.as_ptr() as usize - base, opened.len());
+    datagram.copy_within(..clear, start - clear);
+    datagram.get(start - clear..start + len)
+}
