@@ -5,14 +5,16 @@ mod files;
 mod key;
 mod live;
 mod recv;
+mod relay;
 mod send;
 mod soak;
 mod sweep;
 
 pub use check::CheckArgs;
 pub use key::{KeyArgs, KeyVerb};
-pub use live::{KeyOptions, WatchOptions};
+pub use live::{KeyOptions, ViaOptions, WatchOptions};
 pub use recv::RecvArgs;
+pub use relay::RelayArgs;
 pub use send::SendArgs;
 pub(crate) use send::fec;
 pub use soak::SoakArgs;
@@ -50,6 +52,8 @@ pub enum Verb {
     Send(Box<SendArgs>),
     /// Receive what is sent to a group
     Recv(Box<RecvArgs>),
+    /// Join sites that have no multicast between them: pass sessions on to hosts and relays
+    Relay(Box<RelayArgs>),
     /// Look at this host and its network: what would keep a transfer from going well
     Check(Box<CheckArgs>),
     /// Make a key for a group, or show the id of one

@@ -14,6 +14,7 @@ mod live;
 mod manual;
 mod progress;
 mod recv;
+mod relay;
 mod report;
 mod run;
 mod schemes;
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
     let result = match &args.verb {
         Verb::Send(args) => send::send(args),
         Verb::Recv(args) => recv::recv(args),
+        Verb::Relay(args) => relay::relay(args),
         Verb::Check(args) => check::check(args),
         Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),

@@ -179,6 +179,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         .xattrs(args.xattrs)
         .sync(!args.no_sync)
         .once(args.once)
+        .via(live::relays(&args.via)?)
         .name(args.name.clone().unwrap_or_else(live::host_name));
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);

@@ -164,6 +164,7 @@ fn builder(
         .sockets(SocketSettings { hops: args.ttl, ..SocketSettings::default() })
         .mtu(args.mtu)
         .give_up(args.give_up)
+        .via(live::relays(&args.via)?)
         .fec(fec)
         .slow(args.slow);
     for (key, value) in live::options(&options)? {

@@ -5,11 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, Time};
-use faircast_net::{Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target};
+use faircast_net::{
+    Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target, ViaSettings,
+};
 use faircast_proto::Machine;
 use faircast_proto::catalog::{
     DEFAULT_SCHEME, KNOWN_TREES, SCHEMES, SchemeEntry, scheme, scheme_spoken, tree,
 };
+use faircast_proto::credit;
+use faircast_proto::hop::{FRAME_BYTES, TAG_BYTES, node_of};
 use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
@@ -18,6 +22,7 @@ use faircast_proto::tram::{self, HEADS};
 
 use crate::ends::Carrier;
 use crate::envelope::overhead;
+use crate::session::random;
 use crate::{Error, GroupKey};
 
 /// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it. What
@@ -39,6 +44,8 @@ pub(crate) struct Common {
     pub(crate) mtu: Bytes,
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
+    /// Relays through which the group is reached, instead of multicast.
+    pub(crate) via: Vec<SocketAddr>,
 }
 
 impl Default for Common {
@@ -50,11 +57,72 @@ impl Default for Common {
             mtu: Bytes::new(1500),
             sockets: SocketSettings::default(),
             trace: None,
+            via: Vec::new(),
         }
     }
 }
 
 impl Common {
+    /// How a group is reached through relays, where that was asked for, with so many receivers here.
+    fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>, Error> {
+        if self.via.is_empty() {
+            return Ok(None);
+        }
+        let group = group.ok_or(Error::ViaWithoutGroup)?;
+        Ok(Some(ViaSettings {
+            node: node_of(random()),
+            relays: self.via.clone(),
+            group: group.group.to_string(),
+            receivers,
+            key: self.key.as_ref().map(GroupKey::hop),
+        }))
+    }
+
+    /// The sockets of a source, and the way through relays where it has one; `with_heads` where receivers look for repair
+    /// heads.
+    pub(crate) fn source_sockets(
+        &self,
+        target: &Target,
+        with_heads: bool,
+    ) -> Result<(Sockets, Option<ViaSettings>), Error> {
+        if let Some(via) = self.via(multicast_to(target), 0)? {
+            return Ok((Sockets::via(via.relays[0], true, self.sockets.clone())?, Some(via)));
+        }
+        let mut sockets = Sockets::source(target.clone(), self.sockets.clone())?;
+        if with_heads {
+            add_heads(&mut sockets, multicast_to(target))?;
+        }
+        Ok((sockets, None))
+    }
+
+    /// The same of a receiver.
+    pub(crate) fn receiver_sockets(
+        &self,
+        listen: &Listen,
+    ) -> Result<(Sockets, Option<ViaSettings>), Error> {
+        if let Some(via) = self.via(multicast_of(listen), 1)? {
+            return Ok((Sockets::via(via.relays[0], false, self.sockets.clone())?, Some(via)));
+        }
+        let mut sockets = Sockets::receiver(listen.clone(), self.sockets.clone())?;
+        add_heads(&mut sockets, multicast_of(listen))?;
+        Ok((sockets, None))
+    }
+
+    /// The settings of credits, and all others apart from them: only through relays there are any.
+    pub(crate) fn apart(&self) -> Result<(Self, Options), Error> {
+        let is_credits = |key: &str| credit::OPTIONS.iter().any(|spec| spec.name == key);
+        let (own, options): (Vec<_>, Vec<_>) =
+            self.options.iter().cloned().partition(|(key, _)| is_credits(key));
+        if self.via.is_empty() {
+            return Ok((self.clone(), Options::default()));
+        }
+        // What fills 100 Mbit/s and 20 ms from one relay to the next.
+        let usual = [("credit_buffer", 256), ("credit_unit", 32)];
+        let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
+        let credits = Options::checked(own, credit::OPTIONS)?.under(&usual, credit::OPTIONS);
+        Ok((Self { options, ..self.clone() }, credits))
+    }
+
     /// The scheme of a sender and its settings, checked. `more` are those that the kind of session
     /// dictates.
     pub(crate) fn scheme(
@@ -166,7 +234,16 @@ impl Common {
     /// Bytes that a packet has on its way beside what a machine writes.
     fn headers(&self, family: SocketAddr) -> u32 {
         let ip = if family.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
-        ip + UDP_BYTES + overhead(self.key.is_some()) as u32
+        ip + UDP_BYTES + overhead(self.key.is_some()) as u32 + self.via_bytes()
+    }
+
+    /// Bytes that relays need.
+    fn via_bytes(&self) -> u32 {
+        if self.via.is_empty() {
+            return 0;
+        }
+        let tag = if self.key.is_some() { TAG_BYTES } else { 0 };
+        (FRAME_BYTES + tag + credit::CAPSULE_BYTES) as u32
     }
 
     /// Bytes of payload, after PGM's headers and what `scheme` adds to them, that fit into a packet.
@@ -280,10 +357,7 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
 }
 
 /// Adds the group in which receivers of TRAM look for heads, where there is one.
-pub(crate) fn add_heads(
-    sockets: &mut Sockets,
-    multicast: Option<&Multicast>,
-) -> Result<(), NetError> {
+fn add_heads(sockets: &mut Sockets, multicast: Option<&Multicast>) -> Result<(), NetError> {
     match multicast {
         Some(multicast) => sockets.add_group(HEADS, heads_group(multicast)),
         None => Ok(()),
@@ -373,6 +447,13 @@ macro_rules! common_settings {
         /// local network.
         pub fn sockets(mut self, settings: faircast_net::SocketSettings) -> Self {
             self.common.sockets = settings;
+            self
+        }
+
+        /// Reaches the group through the first of these relays that answers, instead of by multicast: what receivers and
+        /// senders of the same group meet at. Default: none.
+        pub fn via(mut self, relays: Vec<std::net::SocketAddr>) -> Self {
+            self.common.via = relays;
             self
         }
 

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use faircast_base::{Bitrate, Cx, Time};
+use faircast_net::Live;
 use faircast_proto::catalog::SchemeEntry;
+use faircast_proto::credit::{CreditReceiver, CreditSource};
 use faircast_proto::object::{
     HostLoad, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, ObjectStatus,
     TramObjectReceiver, TramObjectSource,
 };
-use faircast_proto::options::OptionSpec;
+use faircast_proto::options::{OptionSpec, Options};
+use faircast_proto::pgm::wire::Tsi;
 use faircast_proto::pgm::{PgmReceiver, PgmSource};
-use faircast_proto::tram::{TramSource, TramStreamReceiver, Tree};
+use faircast_proto::tram::{self, TramSource, TramStreamReceiver, Tree};
 use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
 
 /// What carries a transfer.
@@ -70,6 +73,8 @@ impl Carrier {
 pub(crate) enum Sending {
     Pgm(Box<ObjectSource>),
     Tram(Box<TramObjectSource>),
+    /// One of these, through relays.
+    Via(Box<CreditSource<Sending>>),
 }
 
 /// A receiving end.
@@ -77,29 +82,43 @@ pub(crate) enum Sending {
 pub(crate) enum Receiving {
     Pgm(Box<ObjectReceiver>),
     Tram(Box<TramObjectReceiver>),
+    /// One of these, through relays.
+    Via(Box<CreditReceiver<Receiving>>),
 }
 
 /// The sending end of a stream.
 pub(crate) enum StreamSending {
     Pgm(Box<PgmSource>),
     Tram(Box<TramSource>),
+    /// One of these, through relays.
+    Via(Box<CreditSource<StreamSending>>),
 }
 
 /// The receiving end of a stream.
 pub(crate) enum StreamReceiving {
     Pgm(Box<PgmReceiver>),
     Tram(Box<TramStreamReceiver>),
+    /// One of these, through relays.
+    Via(Box<CreditReceiver<StreamReceiving>>),
 }
 
 impl fmt::Debug for StreamSending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if let Self::Pgm(_) = self { "Pgm" } else { "Tram" })
+        f.write_str(match self {
+            Self::Pgm(_) => "Pgm",
+            Self::Tram(_) => "Tram",
+            Self::Via(_) => "Via",
+        })
     }
 }
 
 impl fmt::Debug for StreamReceiving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if let Self::Pgm(_) = self { "Pgm" } else { "Tram" })
+        f.write_str(match self {
+            Self::Pgm(_) => "Pgm",
+            Self::Tram(_) => "Tram",
+            Self::Via(_) => "Via",
+        })
     }
 }
 
@@ -112,54 +131,69 @@ impl StreamReceiving {
                 end.hold(cx, held);
                 true
             }
+            Self::Via(via) => via.inner_mut().hold(cx, held),
         }
     }
 
     /// Whether others still need it though it has everything.
     pub(crate) fn serves(&self) -> bool {
-        matches!(self, Self::Tram(end) if !end.is_over())
+        match self {
+            Self::Pgm(_) => false,
+            Self::Tram(end) => !end.is_over(),
+            Self::Via(via) => via.inner().serves(),
+        }
+    }
+
+    /// Whether it is one of a repair tree.
+    pub(crate) fn is_tree(&self) -> bool {
+        match self {
+            Self::Pgm(_) => false,
+            Self::Tram(_) => true,
+            Self::Via(via) => via.inner().is_tree(),
+        }
     }
 }
 
-/// Whichever it is does this.
+/// Whichever it is does this; `via` what is between it and relays.
 macro_rules! either {
-    ($self:ident, $end:ident => $does:expr) => {
+    ($self:ident, $end:ident => $does:expr, $via:ident => $passes:expr) => {
         match $self {
             Self::Pgm($end) => $does,
             Self::Tram($end) => $does,
+            Self::Via($via) => $passes,
         }
     };
 }
 
 macro_rules! machine {
-    ($ends:ty) => {
+    ($ends:ty ) => {
         impl Machine for $ends {
             fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-                either!(self, end => end.handle_datagram(cx, datagram));
+                either!(self, end => end.handle_datagram(cx, datagram), via => via.handle_datagram(cx, datagram));
             }
 
             fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-                either!(self, end => end.handle_timeout(cx));
+                either!(self, end => end.handle_timeout(cx), via => via.handle_timeout(cx));
             }
 
             fn handle_close(&mut self, cx: &mut Cx<'_>) {
-                either!(self, end => end.handle_close(cx));
+                either!(self, end => end.handle_close(cx), via => via.handle_close(cx));
             }
 
             fn poll_membership(&mut self) -> Option<Membership> {
-                either!(self, end => end.poll_membership())
+                either!(self, end => end.poll_membership(), via => via.poll_membership())
             }
 
             fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-                either!(self, end => end.poll_transmit(cx, buf))
+                either!(self, end => end.poll_transmit(cx, buf), via => via.poll_transmit(cx, buf))
             }
 
             fn poll_event(&mut self) -> Option<AppEvent> {
-                either!(self, end => end.poll_event())
+                either!(self, end => end.poll_event(), via => via.poll_event())
             }
 
             fn next_timeout(&self) -> Option<Time> {
-                either!(self, end => end.next_timeout())
+                either!(self, end => end.next_timeout(), via => via.next_timeout())
             }
         }
 
@@ -170,16 +204,40 @@ macro_rules! of_object {
     ($ends:ty) => {
         impl $ends {
             pub(crate) fn status(&self) -> ObjectStatus {
-                either!(self, end => end.status())
+                either!(self, end => end.status(), via => via.inner().status())
             }
 
             pub(crate) fn note_host(&mut self, load: HostLoad) {
-                either!(self, end => end.note_host(load));
+                either!(self, end => end.note_host(load), via => via.inner_mut().note_host(load));
             }
         }
     };
 }
 
+/// Ends through relays, under credits.
+macro_rules! through_relays {
+    ($source:ident, $receiver:ident) => {
+        impl $source {
+            /// The same through relays, under credits with these settings.
+            pub(crate) fn via(self, live: &mut Live<Self>, tsi: Tsi, options: &Options) -> Self {
+                let (node, now) = (live.node(), live.now());
+                let source = CreditSource::new(self, tram::session_of(tsi), node, now, options);
+                Self::Via(Box::new(source))
+            }
+        }
+
+        impl $receiver {
+            /// The same through relays.
+            pub(crate) fn via(self, live: &Live<Self>, tsi: Tsi) -> Self {
+                let receiver = CreditReceiver::new(self, tram::session_of(tsi), live.node());
+                Self::Via(Box::new(receiver))
+            }
+        }
+    };
+}
+
+through_relays!(Sending, Receiving);
+through_relays!(StreamSending, StreamReceiving);
 machine!(Sending);
 machine!(Receiving);
 machine!(StreamSending);
@@ -189,15 +247,15 @@ of_object!(Receiving);
 
 impl Sending {
     pub(crate) fn begin(&mut self, cx: &mut Cx<'_>) {
-        either!(self, end => end.begin(cx));
+        either!(self, end => end.begin(cx), via => via.inner_mut().begin(cx));
     }
 
     pub(crate) fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        either!(self, end => end.wait_for_names(names));
+        either!(self, end => end.wait_for_names(names), via => via.inner_mut().wait_for_names(names));
     }
 
     pub(crate) fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        either!(self, end => end.dismiss(cx, id));
+        either!(self, end => end.dismiss(cx, id), via => via.inner_mut().dismiss(cx, id));
     }
 }
 
@@ -207,15 +265,20 @@ impl Receiving {
         match self {
             Self::Pgm(_) => None,
             Self::Tram(end) => end.spoken(),
+            Self::Via(via) => via.inner().spoken(),
         }
     }
 
     /// Whether others depend on it.
     pub(crate) fn serves(&self) -> bool {
-        matches!(self, Self::Tram(end) if end.serves())
+        match self {
+            Self::Pgm(_) => false,
+            Self::Tram(end) => end.serves(),
+            Self::Via(via) => via.inner().serves(),
+        }
     }
 
     pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
-        either!(self, end => end.set_limit(limit));
+        either!(self, end => end.set_limit(limit), via => via.inner_mut().set_limit(limit));
     }
 }

@@ -85,6 +85,13 @@ impl Wrapper {
         Self { seal, side, incidents, watched, opened, suspects }
     }
 
+    /// Whoever cannot be opened is told nothing.
+    pub(crate) fn keep_quiet(&mut self) {
+        if let Side::Receiver { notices, .. } = &mut self.side {
+            notices.quiet = true;
+        }
+    }
+
     /// A datagram of `peer` could be opened: their keys agree.
     fn note_opened(&mut self, now: Time, peer: IpAddr) {
         if let Some((last, at)) = self.opened.iter_mut().next()
@@ -232,12 +239,13 @@ pub(crate) const fn overhead(sealed: bool) -> usize {
 struct Notices {
     socket: Option<UdpSocket>,
     last: Option<Instant>,
+    quiet: bool,
 }
 
 impl Notices {
     fn send(&mut self, to: SocketAddr, notice: &[u8]) {
         let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) < NOTICE_INTERVAL) {
+        if self.quiet || self.last.is_some_and(|last| now.duration_since(last) < NOTICE_INTERVAL) {
             return;
         }
         self.last = Some(now);

@@ -47,6 +47,9 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
+    /// Relays are told of a group, and there is none.
+    #[error("through relays a group is reached: name one, which senders and receivers meet at")]
+    ViaWithoutGroup,
     /// Of a stream nobody keeps what was sent long ago.
     #[error(
         "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \

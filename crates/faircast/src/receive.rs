@@ -7,12 +7,12 @@ use std::path::Path;
 
 use faircast_base::{Bitrate, Duration};
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
-use faircast_net::{Listen, Live, Sockets, Waker};
+use faircast_net::{Listen, Live, Waker};
 use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
 
 use self::work::{SILENT_AFTER, Setup, Work};
-use crate::common::{Common, add_heads, common_settings, group_of, multicast_of};
+use crate::common::{Common, common_settings, group_of, multicast_of};
 use crate::destination::Destination;
 use crate::ends::Receiving;
 use crate::envelope::Wrapper;
@@ -190,14 +190,14 @@ impl ReceiverBuilder {
         let speaks = self.common.speaks(&unrepaired)?;
         self.destination.probe()?;
         let group = group_of(&self.listen);
-        let mut sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
-        add_heads(&mut sockets, multicast_of(&self.listen))?;
+        let (sockets, via) = self.common.receiver_sockets(&self.listen)?;
         let (tell, status) = watch::channel(ReceiveStatus::default());
         let (give, received) = mpsc::channel(RECEIVED_MAX);
         let mut setup =
             SessionSetup::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
         (setup.settings.close_timeout, setup.settings.ends_when_idle) = (CLOSE_TIMEOUT, false);
         (setup.pgm.moves_after, setup.pgm.confirms) = (SILENT_AFTER, true);
+        setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let waker = start(setup, move |live: &mut Live<Receiving>| {
             Ok(Work::new(

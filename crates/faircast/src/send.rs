@@ -11,7 +11,7 @@ use faircast_base::{Bytes, Duration};
 use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
-use faircast_net::{Live, SessionId, SessionOptions, Sockets, Target, Waker};
+use faircast_net::{Live, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::tram::Tree;
@@ -19,10 +19,7 @@ use tokio::sync::watch;
 
 use self::work::{Setup, Work};
 use crate::Error;
-use crate::common::{
-    Common, PACED_GRAIN, add_heads, common_settings, family, group_to, multicast_to,
-    sender_settings,
-};
+use crate::common::{Common, PACED_GRAIN, common_settings, family, group_to, sender_settings};
 use crate::ends::{Carrier, Sending};
 use crate::envelope::Wrapper;
 use crate::session::{self, SessionSetup, new_tsi};
@@ -248,8 +245,9 @@ impl SenderBuilder {
                 tram.push((key, OptionValue::Integer(4096)));
             }
         }
+        let (common, _) = self.common.apart()?;
         let (carrier, options) =
-            self.common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
+            common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
         match (carrier, self.slow) {
             // Who is slow is found by TRAM's own control.
             (Carrier::Tram(Tree { steering: Some(_), name, .. }), SlowPolicy::DropBelow(_)) => {
@@ -269,10 +267,9 @@ impl SenderBuilder {
         let (address, group) = (family(&self.target), group_to(&self.target));
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
-        let mut sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
-        if let Carrier::Tram(_) = carrier {
-            add_heads(&mut sockets, multicast_to(&self.target))?;
-        }
+        let (_, credits) = self.common.apart()?;
+        let with_heads = matches!(carrier, Carrier::Tram(_));
+        let (sockets, via) = self.common.source_sockets(&self.target, with_heads)?;
         let link_mtu = sockets.link_mtu();
         let port =
             (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
@@ -286,6 +283,8 @@ impl SenderBuilder {
         });
         let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
         setup.settings.close_timeout = CLOSE_TIMEOUT;
+        let through_relays = via.is_some();
+        setup.set_via(via);
         if let Carrier::Tram(_) = carrier {
             (setup.settings.grain, setup.settings.gather) = (PACED_GRAIN, PACED_GRAIN);
         }
@@ -311,6 +310,9 @@ impl SenderBuilder {
             });
             let names: BTreeSet<String> = self.names.into_iter().collect();
             machine.wait_for_names(names.clone());
+            if through_relays {
+                machine = machine.via(live, tsi, &credits);
+            }
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work::new(Setup {
                 session,

@@ -6,7 +6,7 @@ use std::thread;
 
 use faircast_net::{
     AddressBook, App, Driver, DriverSettings, Ended, Live, NetError, PgmDemux, PgmSettings,
-    Sockets, Waker,
+    Sockets, ViaSettings, Waker,
 };
 use faircast_proto::Machine;
 use faircast_proto::pgm::wire::{Gsi, Tsi};
@@ -34,6 +34,7 @@ pub(crate) struct SessionSetup {
     pub(crate) pgm: PgmSettings,
     pub(crate) watched: Watched,
     pub(crate) trace: Option<LiveTrace>,
+    via: Option<ViaSettings>,
 }
 
 impl SessionSetup {
@@ -53,7 +54,18 @@ impl SessionSetup {
             trace: common.trace.as_deref().map(LiveTrace::create).transpose()?,
             wrapper: wrapper(common.key.clone(), watched.clone())?,
             watched,
+            via: None,
         })
+    }
+
+    /// Has everything go through a relay.
+    pub(crate) fn set_via(&mut self, via: Option<ViaSettings>) {
+        if let Some(via) = &via {
+            self.settings.node = Some(via.node);
+            // Who is behind a relay has no address to which anything could be said beside.
+            self.wrapper.keep_quiet();
+        }
+        self.via = via;
     }
 }
 
@@ -67,13 +79,16 @@ where
     W: Worker<M>,
 {
     let (tell, told) = mpsc::sync_channel(1);
-    let SessionSetup { name, sockets, settings, pgm, wrapper, trace, .. } = setup;
+    let SessionSetup { name, sockets, settings, pgm, wrapper, trace, via, .. } = setup;
     let work = move || {
         let open = || {
             let demux = PgmDemux::new(pgm);
             let mut driver =
                 Driver::<M, _>::with_demux(sockets, AddressBook::native(), demux, settings)?;
             driver.set_envelope(Box::new(wrapper));
+            if let Some(via) = &via {
+                driver.set_via(via);
+            }
             match (trace, EventLog::wanted()) {
                 (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
                 (Some(trace), None) => driver.set_trace(Box::new(trace)),

@@ -138,6 +138,11 @@ impl RelayDriver {
         self.sockets.local_address()
     }
 
+    /// How it stands.
+    pub fn status(&self) -> HopStatus {
+        self.node.status()
+    }
+
     /// Set to true, it ends soon.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.stop.clone()

@@ -88,12 +88,22 @@ impl GroupKey {
 
     /// By which to tell it from others.
     pub fn id(&self) -> KeyId {
-        let mut id = [0; 8];
-        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"faircast v1 key id").extract(self.secret());
-        prk.expand(&[], Length(id.len()))
-            .and_then(|okm| okm.fill(&mut id))
+        KeyId(self.derive(b"faircast v1 key id"))
+    }
+
+    /// The key by which relays and hosts know each other, which tells nothing of this one.
+    pub fn hop(&self) -> [u8; 32] {
+        self.derive(b"faircast v1 hop")
+    }
+
+    /// Bytes for one purpose alone.
+    fn derive<const N: usize>(&self, purpose: &[u8]) -> [u8; N] {
+        let mut bytes = [0; N];
+        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, purpose).extract(self.secret());
+        prk.expand(&[], Length(N))
+            .and_then(|okm| okm.fill(&mut bytes))
             .expect("HKDF-SHA256 gives up to 8160 bytes");
-        KeyId(id)
+        bytes
     }
 
     /// The text of a key file: a heading, the id, and the key in groups of eight hexadecimal

@@ -18,6 +18,14 @@ pub struct KeyOptions {
     pub key_exposed: bool,
 }
 
+/// The way to the group where there is no multicast.
+#[derive(Debug, Clone, Args)]
+pub struct ViaOptions {
+    /// Reach the group through a relay; of several the first that answers is taken; see `faircast relay`
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., requires = "group", conflicts_with = "interface")]
+    pub via: Vec<String>,
+}
+
 /// How to watch a session.
 #[derive(Debug, Clone, Args)]
 pub struct WatchOptions {

@@ -7,7 +7,7 @@ use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Duration};
 
-use super::live::{KeyOptions, WatchOptions, address, group, rate, silence};
+use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, silence};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
@@ -18,6 +18,7 @@ Examples:
   faircast recv --group 239.192.7.1:7500 --into in
   faircast recv --group 232.1.2.3:7500 --from 10.0.0.1 --into in --once
   faircast recv --listen 0.0.0.0:7500 --into in --key group.key     for send --to
+  faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   through a relay
   faircast recv --group 239.192.7.1:7500 --to-device /dev/sdb --object win11
   faircast recv --group 239.192.7.1:7500 --to-command 'zstd -d | partclone.restore -s - -o /dev/sda1' --object sda1
 
@@ -33,7 +34,7 @@ pub struct RecvArgs {
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
     /// The address and port to hear, for senders that send to each receiver; with --group both are heard
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with = "via")]
     pub listen: Option<SocketAddr>,
     /// The folder to put files into; made where it does not exist
     #[arg(long, value_name = "DIR")]
@@ -56,7 +57,7 @@ pub struct RecvArgs {
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,
     /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
-    #[arg(long, value_name = "SOURCE")]
+    #[arg(long, value_name = "SOURCE", conflicts_with = "via")]
     pub from: Option<IpAddr>,
     /// Take only what its sender calls so: the last name of what it sends, or its --name
     #[arg(long, value_name = "NAME")]
@@ -115,6 +116,9 @@ pub struct RecvArgs {
     /// with lines `RECEIVER HEAD`, names of receivers (--name) or `sender`
     #[arg(long, value_name = "FILE", requires = "group")]
     pub tree: Option<PathBuf>,
+    /// The way to the group.
+    #[command(flatten)]
+    pub via: ViaOptions,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,

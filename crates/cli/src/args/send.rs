@@ -9,7 +9,9 @@ use faircast_base::{Bitrate, Bytes, Duration};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 
 use super::files::FileOptions;
-use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receivers, silence};
+use super::live::{
+    KeyOptions, ViaOptions, WatchOptions, bytes, duration, group, rate, receivers, silence,
+};
 
 /// Arguments of `faircast send`.
 #[derive(Debug, Args)]
@@ -20,6 +22,7 @@ Examples:
   faircast send photos music --group 239.192.7.1:7500 --interface eth0 --wait-for 12
   faircast send release --group '[ff15::7:1]:7500' --key group.key --receivers names.txt
   faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
+  faircast send disk.img --via 10.0.0.1:7600 --group 239.192.7.1:7500   through relays, to other sites
   faircast send disk.img --group 239.192.7.1:7500 --interface eth0 --interface eth1 --to 10.9.0.7:7500
   faircast send /dev/sdb --name win11 --group 239.192.7.1:7500
   partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
@@ -44,7 +47,7 @@ pub struct SendArgs {
     pub group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast; with --group in the same session,
     /// as for those behind Wi-Fi or a router
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "via")]
     pub to: Vec<String>,
     /// The interface to send to the group by, by name or address; may be repeated, to send by each; the
     /// system's routes choose where none is given
@@ -96,6 +99,9 @@ pub struct SendArgs {
     /// What is sent.
     #[command(flatten)]
     pub files: FileOptions,
+    /// The way to the group.
+    #[command(flatten)]
+    pub via: ViaOptions,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,

@@ -15,7 +15,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::{KeyOptions, WatchOptions};
+use crate::args::{KeyOptions, ViaOptions, WatchOptions};
 use crate::error::Failure;
 use crate::key::exposure;
 
@@ -112,12 +112,33 @@ pub(crate) fn receivers(
     hosts: &[String],
     group: Option<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, Failure> {
+    self::hosts("--to", hosts, group.is_some_and(|group| group.is_ipv6()))
+}
+
+/// The addresses of relays, for a session in this group.
+pub(crate) fn relays(via: &ViaOptions) -> Result<Vec<SocketAddr>, Failure> {
+    let all = hosts("--via", &via.via, false)?;
+    let first = all.first().copied();
+    match all.iter().find(|it| first.is_some_and(|first| first.is_ipv4() != it.is_ipv4())) {
+        None => Ok(all),
+        Some(other) => Err(Failure::Usage(format!(
+            "--via {other}: is of another address family than the first; expected one for all"
+        ))),
+    }
+}
+
+/// The addresses that `option` lists, each once, preferably of this family.
+pub(crate) fn hosts(
+    option: &str,
+    hosts: &[String],
+    ipv6: bool,
+) -> Result<Vec<SocketAddr>, Failure> {
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for host in hosts {
-        match resolve(host, group.is_some_and(|group| group.is_ipv6())) {
+        match resolve(host, ipv6) {
             Ok(address) if all.contains(&address) => {}
             Ok(address) => all.push(address),
-            Err(what) => wrong.push(format!("--to {host}: {what}")),
+            Err(what) => wrong.push(format!("{option} {host}: {what}")),
         }
     }
     if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
@@ -145,7 +166,10 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
         return Err("is a multicast group; use --group".to_string());
     }
     if all.iter().any(|address| address.port() == 0) {
-        return Err("expected the port that `recv --listen` has, such as 10.0.0.2:7500".to_string());
+        return Err(
+            "expected the port that `recv --listen` or `relay --listen` has, such as 10.0.0.2:7500"
+                .to_string(),
+        );
     }
     all.sort_by_key(|address| address.is_ipv6() != ipv6);
     all.first().copied().ok_or_else(|| "has no address".to_string())

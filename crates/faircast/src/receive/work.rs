@@ -360,6 +360,9 @@ impl App<Receiving> for Work {
         }
         let mut machine = carrier.receiver(setup, heard.source, self.setup.speaks.insists());
         machine.set_limit(self.setup.builder.rate_max);
+        if live.relay().is_some() {
+            machine = machine.via(live, heard.tsi);
+        }
         Some(machine)
     }
 

@@ -102,7 +102,7 @@ fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error
             own.push((key, OptionValue::Integer(4096)));
         }
     }
-    let (carrier, options) = common.carrier(&[], &own)?;
+    let (carrier, options) = common.apart()?.0.carrier(&[], &own)?;
     check(&options)?;
     Ok((carrier, options))
 }

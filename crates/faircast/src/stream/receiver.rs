@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
-use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
+use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Waker};
 use faircast_proto::AppEvent;
 use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 use faircast_proto::pgm::ReceiverConfig;
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
-use crate::common::{Common, Speaks, add_heads, group_of, multicast_of};
+use crate::common::{Common, Speaks, group_of};
 use crate::ends::{Carrier, StreamReceiving};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
@@ -36,14 +36,14 @@ impl StreamReceiver {
         let speaks = common.speaks(&[])?;
         super::check(&speaks.of_tram())?;
         let group = group_of(&listen);
-        let mut sockets = Sockets::receiver(listen.clone(), common.sockets.clone())?;
-        add_heads(&mut sockets, multicast_of(&listen))?;
+        let (sockets, via) = common.receiver_sockets(&listen)?;
         let (tell, status) = watch::channel(StreamStatus::default());
         let (give, items) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let held = Arc::new(AtomicBool::new(false));
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
         setup.settings.ends_when_idle = false;
+        setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let (counted, holds) = (waiting.clone(), held.clone());
         let waker = start(setup, move |_: &mut Live<StreamReceiving>| {
@@ -148,23 +148,25 @@ impl App<StreamReceiving> for Work {
         }
         let (carrier, options) = self.speaks.after(heard.packet)?;
         self.scheme = carrier.name();
-        let scheme = match carrier {
-            Carrier::Pgm(scheme) => scheme,
+        let end = match carrier {
+            Carrier::Pgm(scheme) => {
+                let config = ReceiverConfig {
+                    tsi: Some(heard.tsi),
+                    data_port: heard.data_port,
+                    start: heard.now,
+                    ..ReceiverConfig::from_options(self.group, &options)
+                };
+                let end = scheme.stream_receiver(live.node(), config, &options);
+                StreamReceiving::Pgm(Box::new(end))
+            }
             Carrier::Tram(tree) => {
                 let (session, node) = ((heard.tsi, heard.source), live.node());
                 let insists = Some(tree).filter(|_| self.speaks.insists());
                 let end = TramStreamReceiver::new(session, node, heard.now, &options, insists);
-                return Some(StreamReceiving::Tram(Box::new(end)));
+                StreamReceiving::Tram(Box::new(end))
             }
         };
-        let config = ReceiverConfig {
-            tsi: Some(heard.tsi),
-            data_port: heard.data_port,
-            start: heard.now,
-            ..ReceiverConfig::from_options(self.group, &options)
-        };
-        let end = scheme.stream_receiver(live.node(), config, &options);
-        Some(StreamReceiving::Pgm(Box::new(end)))
+        Some(if live.relay().is_some() { end.via(live, heard.tsi) } else { end })
     }
 
     fn event(&mut self, live: &mut Live<StreamReceiving>, id: SessionId, event: AppEvent) {
@@ -196,7 +198,7 @@ impl App<StreamReceiving> for Work {
             AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
             AppEvent::OtherScheme { sender, receiver, .. } => {
                 let mismatch = match live.machine(id) {
-                    Some(StreamReceiving::Tram(_)) => catalog::tree_mismatch(sender, receiver),
+                    Some(end) if end.is_tree() => catalog::tree_mismatch(sender, receiver),
                     _ => catalog::mismatch(sender, receiver),
                 };
                 self.status.scheme_mismatch = Some(mismatch.clone());

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
-use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
+use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_proto::{AppEvent, catalog, tram};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::packets::Queue;
 use super::{IncompleteReceiver, StreamStatus};
 use crate::Error;
-use crate::common::{Common, add_heads, family, group_to, multicast_to};
+use crate::common::{Common, family, group_to};
 use crate::ends::{Carrier, StreamSending};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, new_tsi, start};
@@ -32,12 +32,13 @@ impl StreamSender {
         let (address, group) = (family(&target), group_to(&target));
         let (carrier, options) = super::carrier(&common, &target)?;
         let payload = common.stream_bytes(address, carrier)?;
-        let mut sockets = Sockets::source(target.clone(), common.sockets.clone())?;
-        if let Carrier::Tram(_) = carrier {
-            add_heads(&mut sockets, multicast_to(&target))?;
-        }
+        let with_heads = matches!(carrier, Carrier::Tram(_));
+        let (sockets, via) = common.source_sockets(&target, with_heads)?;
+        let (_, credits) = common.apart()?;
         let (tell, status) = watch::channel(StreamStatus::default());
-        let setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::source)?;
+        let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::source)?;
+        let through_relays = via.is_some();
+        setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
@@ -50,7 +51,7 @@ impl StreamSender {
         let waker = start(setup, move |live: &mut Live<StreamSending>| {
             let (started, node) = (live.now(), live.node());
             let packets = Box::new(filled.clone());
-            let machine = match carrier {
+            let mut machine = match carrier {
                 Carrier::Pgm(scheme) => {
                     let (data_port, start) = (address.port(), started);
                     let config = SourceConfig { node, data_port, start, payload, ..config };
@@ -62,6 +63,9 @@ impl StreamSender {
                     StreamSending::Tram(Box::new(source))
                 }
             };
+            if through_relays {
+                machine = machine.via(live, tsi, &credits);
+            }
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,

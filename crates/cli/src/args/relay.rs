@@ -1,0 +1,56 @@
+//! `faircast relay`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::live::{KeyOptions, address};
+
+/// Arguments of `faircast relay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faircast relay --listen 0.0.0.0:7600                                   the uppermost, at the main site
+  faircast relay --listen 0.0.0.0:7600 --parent hq.example:7600          one at another site
+  faircast relay --listen 0.0.0.0:7600 --parent a:7600,b:7600 --key group.key --metrics 127.0.0.1:9464
+  faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   on hosts of that site
+  faircast send FILE --via 10.0.0.1:7600 --group 239.192.7.1:7500        anywhere in the tree
+
+Senders and receivers meet at the group that they name; it is no group of the network, and may be
+used at as many relays as there are. Packets cross each link between relays once. Receivers and
+relays behind address translation may be attached: they begin. A relay that is started again at its
+address goes on within seconds. Ctrl-C ends it.
+
+Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments are wrong.")]
+pub struct RelayArgs {
+    /// The address and port to hear at
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub listen: SocketAddr,
+    /// The relay above, or several of which the first that answers is taken; none for the uppermost
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    pub parent: Vec<String>,
+    /// Hosts and relays that may be attached
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub neighbours_max: u32,
+    /// Of them at one address, as behind address translation
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub at_host_max: u32,
+    /// A setting of its program; may be repeated; `faircast schemes credit` lists them
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub options: Vec<String>,
+    /// The key of the group.
+    #[command(flatten)]
+    pub key: KeyOptions,
+    /// Serve metrics for Prometheus at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
+    /// Print events as JSON, one a line, instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged
+    #[arg(long)]
+    pub log_json: bool,
+}

@@ -1,0 +1,172 @@
+//! `faircast relay`: joins sites without multicast between them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use faircast::{Attachment, HopSettings, Refusals, Relay, RelayStatus};
+use prometheus_client::registry::Registry;
+use serde_json::json;
+
+use crate::args::{RelayArgs, WatchOptions};
+use crate::error::Failure;
+use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::{self, Output};
+use crate::progress::{interrupted, listen};
+
+/// Works until it is interrupted.
+pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
+    let watch = WatchOptions {
+        metrics: args.metrics,
+        trace: None,
+        json: args.json,
+        quiet: args.quiet,
+        log_json: args.log_json,
+    };
+    live::begin_log(&watch)?;
+    listen();
+    live::runtime()?.block_on(run(args, &watch))
+}
+
+async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
+    let listener = live::metrics::listen(watch).await?;
+    let parents = live::hosts("--parent", &args.parent, args.listen.is_ipv6())?;
+    let limits = HopSettings {
+        neighbours_max: args.neighbours_max as usize,
+        at_host_max: args.at_host_max,
+        ..HopSettings::default()
+    };
+    let mut builder = Relay::builder(args.listen).parents(parents).limits(limits);
+    if let Some(key) = live::read_key(&args.key)? {
+        builder = builder.key(key);
+    }
+    for (key, value) in live::options(&args.options)? {
+        builder = builder.option(key, value);
+    }
+    let relay = builder.start().map_err(|error| live::failure(error, false))?;
+    let status = relay.status();
+    if let Some(listener) = listener {
+        let status = relay.status();
+        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
+    }
+    let mut show = Show { output: Output::new(watch), neighbours: BTreeMap::new(), parent: None };
+    let local = relay.local_address();
+    show.output.tell(
+        "listening",
+        &format!("relaying at {local}"),
+        json!({ "at": local.to_string(), "parents": args.parent }),
+    )?;
+    if args.key.key.is_none() && !args.listen.ip().is_loopback() {
+        show.output.warn(
+            "without --key anybody who reaches this address may send and receive through it",
+        )?;
+    }
+    let mut closing = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = status.borrow().clone();
+        show.update(&now)?;
+        if now.ended {
+            return now.failed.map_or(Ok(()), |error| Err(Failure::Work(error)));
+        }
+        if interrupted() && !closing {
+            closing = true;
+            relay.close();
+        }
+    }
+}
+
+/// Tells who comes and goes.
+struct Show {
+    output: Output,
+    /// Neighbours, and whether each is a relay.
+    neighbours: BTreeMap<SocketAddr, bool>,
+    parent: Option<(SocketAddr, Attachment)>,
+}
+
+impl Show {
+    fn update(&mut self, status: &RelayStatus) -> Result<(), Failure> {
+        let now: BTreeMap<_, _> =
+            status.hop.neighbours.iter().map(|it| (it.address, it.is_relay)).collect();
+        let what = |is_relay: bool| if is_relay { "relay" } else { "host" };
+        for (address, is_relay) in now.iter().filter(|(it, _)| !self.neighbours.contains_key(it)) {
+            let what = what(*is_relay);
+            let json = json!({ "neighbour": address.to_string(), "is": what });
+            self.output.tell("attached", &format!("{what} {address} is attached"), json)?;
+        }
+        for (address, is_relay) in self.neighbours.iter().filter(|(it, _)| !now.contains_key(it)) {
+            let what = what(*is_relay);
+            let json = json!({ "neighbour": address.to_string(), "is": what });
+            self.output.tell("gone", &format!("{what} {address} is gone"), json)?;
+        }
+        self.neighbours = now;
+        let before = std::mem::replace(&mut self.parent, status.hop.parent);
+        if let Some((parent, state)) = status.hop.parent
+            && before != status.hop.parent
+        {
+            let (event, text) = match state {
+                Attachment::Attached => ("parent", format!("attached to the relay {parent}")),
+                Attachment::Asking if before.is_none() => return Ok(()),
+                Attachment::Asking => {
+                    ("parent", format!("no relay above answers; asking {parent}"))
+                }
+                Attachment::Loop => {
+                    let text = format!(
+                        "the relay {parent} hangs below this one: a loop; give another --parent"
+                    );
+                    return self.output.warn(&text);
+                }
+                Attachment::Full => {
+                    let text = format!(
+                        "the relay {parent} has no room; see its --neighbours-max and --at-host-max"
+                    );
+                    return self.output.warn(&text);
+                }
+            };
+            let json =
+                json!({ "relay": parent.to_string(), "attached": state == Attachment::Attached });
+            self.output.tell(event, &text, json)?;
+        }
+        Ok(())
+    }
+}
+
+fn metrics(registry: &mut Registry, status: &RelayStatus) {
+    traffic(registry, &status.counters, &Refusals::default());
+    let hop = &status.hop;
+    let relays = hop.neighbours.iter().filter(|it| it.is_relay).count();
+    let receivers: u32 = hop.neighbours.iter().map(|it| it.receivers).sum();
+    let attached = hop.parent.is_some_and(|(_, state)| state == Attachment::Attached);
+    for (name, help, value) in [
+        ("relay_hosts", "Hosts that are attached", (hop.neighbours.len() - relays) as f64),
+        ("relay_relays", "Relays that are attached", relays as f64),
+        ("relay_receivers", "Receivers at them or behind them", f64::from(receivers)),
+        (
+            "relay_attached",
+            "Whether it is attached to a relay above",
+            f64::from(u8::from(attached)),
+        ),
+        ("relay_held_packets", "Packets that wait for their turn", hop.held as f64),
+    ] {
+        gauge(registry, name, help, value);
+    }
+    let refused = &hop.refused;
+    for (name, help, value) in [
+        ("relay_frames_in", "Frames with packets of sessions that came", hop.received),
+        ("relay_frames_out", "Frames with packets of sessions that left", hop.sent),
+        ("relay_bytes_out", "Bytes of those, without UDP and IP headers", hop.sent_bytes),
+        ("relay_refused_malformed", "Frames that make no sense", refused.malformed),
+        ("relay_refused_forged", "Frames of somebody without the key", refused.forged),
+        ("relay_refused_repeated", "Frames that came before", refused.repeated),
+        ("relay_refused_strangers", "Frames of who is not attached", refused.strangers),
+        ("relay_refused_full", "Requests for which there was no room", refused.full),
+        ("relay_refused_loops", "Requests of relays above this one", refused.loops),
+        ("relay_refused_misplaced", "Frames of a node that is elsewhere", refused.misplaced),
+        ("relay_lost", "Frames that had nowhere to go", refused.lost),
+    ] {
+        counter(registry, name, help, value);
+    }
+}
+
+/// How often it looks how the relay stands.
+const LOOK: Duration = Duration::from_millis(200);
