@@ -109,5 +109,18 @@ fn fifty_receivers_get_200_mb_though_two_repair_heads_are_killed() {
     heads::fifty_receivers(2);
 }
 
+#[test]
+#[ignore = "takes minutes"]
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb() {
+    for (policy, kill, sealed) in [
+        ("worst-path", false, false),
+        ("bounded-lag", false, false),
+        ("worst-path", true, false),
+        ("worst-path", false, true),
+    ] {
+        relays::three_levels(policy, kill, sealed);
+    }
+}
+
 /// Seconds after which a transfer is taken to hang.
 const FULL_LIMIT_S: u64 = 600;

@@ -43,7 +43,11 @@ impl Hosts {
 
     /// The number by which protocols know a host: that of its address.
     pub(super) fn number(&self, name: &str) -> u64 {
-        u32::from(Field::address(self.node(name))).into()
+        u32::from(self.address(name)).into()
+    }
+
+    pub(super) fn address(&self, name: &str) -> std::net::Ipv4Addr {
+        Field::address(self.node(name))
     }
 
     /// Starts the program on a host.

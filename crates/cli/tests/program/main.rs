@@ -20,6 +20,7 @@ mod matrix;
 mod mistakes;
 mod networks;
 mod published;
+mod relays;
 mod running;
 mod scenarios;
 mod schemes;

@@ -64,6 +64,11 @@ impl Running {
         parsed.map(|mut line| line["fields"].take()).collect()
     }
 
+    /// The events that it has told with `--json` so far.
+    pub(super) fn told(&self) -> Vec<Value> {
+        self.out.so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
     /// Waits for an event with this name, told with `--json`, that is wanted.
     pub(super) fn until(&self, name: &str, is_wanted: impl Fn(&Value) -> bool) {
         let is_there = self.out.until(|line| {

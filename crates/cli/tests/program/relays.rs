@@ -1,0 +1,231 @@
+//! Files through relays, which join hosts that have no multicast between them.
+
+use std::net::UdpSocket;
+
+use nix::sys::signal::Signal;
+
+use super::hosts::Hosts;
+use super::site::{Site, noise};
+use super::*;
+
+const GROUP: &str = "--group 239.192.7.1:7500";
+
+/// Relays of this host by their ports, and what goes through them.
+struct Relays {
+    site: Site,
+    key: String,
+}
+
+impl Relays {
+    fn new(sealed: bool) -> Self {
+        let site = Site::with("--json");
+        let key = if sealed { format!("--key {}", site.key("group.key")) } else { String::new() };
+        Self { site, key }
+    }
+
+    /// A relay below these, at a port that was free or that one had before.
+    fn start(&self, at: Option<u16>, parents: &[u16]) -> (u16, Running) {
+        let port = at.unwrap_or_else(|| {
+            UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+        });
+        let parents: Vec<_> =
+            parents.iter().map(|port| format!("--parent {}", via(*port))).collect();
+        let words = format!("relay --listen {} {} {}", via(port), parents.join(" "), self.key);
+        let relay = self.site.start(&words);
+        relay.until("listening", |_| true);
+        (port, relay)
+    }
+
+    fn recv(&self, name: &str, relays: &[u16]) -> Running {
+        let relays: Vec<_> = relays.iter().map(|port| format!("--via {}", via(*port))).collect();
+        let to = format!("--into {name} --once --name {name}");
+        self.site.start(&format!("recv {GROUP} {} {to} {}", relays.join(" "), self.key))
+    }
+
+    fn send(&self, file: &str, relay: u16, more: &str) -> Running {
+        self.site.start(&format!("send {file} {GROUP} --via {} {more} {}", via(relay), self.key))
+    }
+}
+
+fn via(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+#[test]
+fn a_file_goes_through_two_levels_of_relays_and_strangers_get_nothing() {
+    for sealed in [false, true] {
+        let relays = Relays::new(sealed);
+        relays.site.put("file", noise(6_000_000));
+        let (top, _top) = relays.start(None, &[]);
+        let below = [relays.start(None, &[top]), relays.start(None, &[top])];
+        let names = ["a", "b", "c"];
+        let receivers = names.map(|name| {
+            let at = if name == "c" { below[1].0 } else { below[0].0 };
+            relays.recv(name, &[at])
+        });
+        let stranger = Relays { site: Site::with("--json"), key: String::new() };
+        let stranger = sealed.then(|| stranger.recv("stranger", &[top]));
+        // The sender is at a relay beside others.
+        let sent = relays.send("file", below[1].0, "--wait-for 3").end_with(0);
+        assert_eq!(sent.err, "");
+        for (name, receiver) in names.into_iter().zip(receivers) {
+            assert_eq!(receiver.end_with(0).err, "");
+            relays.site.assert_same(&format!("{name}/file"), "file");
+        }
+        // Once for each relay and host that it goes to, by its source once.
+        let bytes = sent.summary()["bytes_sent"].as_u64().unwrap();
+        assert!(bytes < 8_000_000, "{bytes}");
+        if let Some(stranger) = stranger {
+            stranger.signal(Signal::SIGINT);
+            let events = stranger.end_with(0).events();
+            assert!(events.iter().all(|event| event["event"] != "sender"), "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_relay_that_is_killed_and_started_again_loses_nothing() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(8_000_000));
+    let (top, top_relay) = relays.start(None, &[]);
+    let (below, below_relay) = relays.start(None, &[top]);
+    let receivers = ["a", "b"].map(|name| (name, relays.recv(name, &[below])));
+    let beside = relays.recv("beside", &[top]);
+    let limits = "--wait-for 3 --rate-max 12Mbit/s --give-up 60s";
+    let sender = relays.send("file", top, limits);
+    let mut again = Vec::new();
+    for (at, (port, relay, parents)) in
+        [(1 << 20, (below, below_relay, vec![top])), (3 << 20, (top, top_relay, vec![]))]
+    {
+        receivers.iter().for_each(|(_, receiver)| receiver.until_has(at));
+        relay.kill();
+        again.push(relays.start(Some(port), &parents));
+    }
+    sender.end_within(LIMIT_S).with(0);
+    for (name, receiver) in receivers.into_iter().chain([("beside", beside)]) {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
+#[test]
+fn where_a_relay_never_comes_back_another_takes_its_place() {
+    let relays = Relays::new(false);
+    relays.site.put("file", noise(8_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let (first, first_relay) = relays.start(None, &[top]);
+    let (second, _second) = relays.start(None, &[top]);
+    let receivers = ["a", "b"].map(|name| (name, relays.recv(name, &[first, second])));
+    let limits = "--wait-for 2 --rate-max 8Mbit/s --give-up 60s";
+    let sender = relays.send("file", top, limits);
+    receivers.iter().for_each(|(_, receiver)| receiver.until_has(1 << 20));
+    first_relay.kill();
+    sender.end_within(LIMIT_S).with(0);
+    for (name, receiver) in receivers {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
+#[test]
+fn a_receiver_that_stops_reading_holds_others_up_for_seconds_and_has_it_all_later() {
+    let relays = Relays::new(false);
+    relays.site.put("file", noise(8_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let (slow, other) = (relays.recv("slow", &[top]), relays.recv("other", &[top]));
+    let limits = "--wait-for 2 --rate-max 16Mbit/s --give-up 60s";
+    let sender = relays.send("file", top, limits);
+    slow.until_has(1 << 20);
+    slow.signal(Signal::SIGSTOP);
+    other.until("complete", |_| true);
+    slow.signal(Signal::SIGCONT);
+    sender.end_within(LIMIT_S).with(0);
+    for (name, receiver) in [("slow", slow), ("other", other)] {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
+#[test]
+fn relays_that_hang_below_each_other_say_so() {
+    let relays = Relays::new(false);
+    let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (a, b) = (port(), port());
+    let (_, first) = relays.start(Some(a), &[b]);
+    let (_, second) = relays.start(Some(b), &[a]);
+    let _hosts = [relays.recv("a", &[a]), relays.recv("b", &[b])];
+    running::until("one of them complains", || {
+        [&first, &second].iter().any(|relay| {
+            let events = relay.told();
+            events.iter().any(|event| {
+                event["event"] == "warning" && event["text"].as_str().unwrap().contains("a loop")
+            })
+        })
+    });
+}
+
+/// Seconds after which a transfer to 27 receivers is taken to hang.
+const TREE_LIMIT_S: u64 = 1800;
+
+/// Three levels of relays, with three below each, and 27 receivers; every link to one of them loses 3 % of all packets.
+pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
+    let started = std::time::Instant::now();
+    let middle: Vec<String> = (1..=3).map(|i| format!("m{i}")).collect();
+    let low: Vec<String> = (1..=9).map(|i| format!("l{i}")).collect();
+    let receivers: Vec<String> = (1..=27).map(|i| format!("r{i}")).collect();
+    let all = ["sender", "top"].into_iter().map(str::to_string);
+    let all: Vec<String> =
+        all.chain(middle.iter().chain(&low).chain(&receivers).cloned()).collect();
+    let names: Vec<&str> = all.iter().map(String::as_str).collect();
+    let hosts = Hosts::new(&names, |to| {
+        let loss = if to.is_some_and(|to| to != "sender") { 0.03 } else { 0.0 };
+        format!(
+            "rate = \"200 Mbit/s\"\ndelay = \"1 ms\"\nloss = {loss:.2}\n\
+             queue = {{ kind = \"droptail\", packets = 500 }}"
+        )
+    });
+    hosts.site.put("file", noise(100_000_000));
+    let key = if sealed { format!("--key {}", hosts.site.key("group.key")) } else { String::new() };
+    let at = |name: &str| format!("{}:7600", hosts.address(name));
+    // The site names the group for all programs, and relays have none.
+    let relay = |name: &str, parent: Option<&str>| {
+        let parent = parent.map_or(String::new(), |parent| format!("--parent {}", at(parent)));
+        let mut command = program(&format!("relay --listen 0.0.0.0:7600 {parent} {key} --json"));
+        command.current_dir(hosts.site.path(""));
+        hosts.run(name, command)
+    };
+    let _top = relay("top", None);
+    let mut relays: Vec<(String, Running)> = Vec::new();
+    for (i, name) in middle.iter().enumerate() {
+        relays.push((name.clone(), relay(name, Some("top"))));
+        for name in &low[3 * i..3 * i + 3] {
+            relays.push((name.clone(), relay(name, Some(&middle[i]))));
+        }
+    }
+    let recv = |(i, name): (usize, &String)| {
+        let via = at(&low[i / 3]);
+        hosts.start(name, &format!("recv --via {via} --into {name} --once --name {name} {key}"))
+    };
+    let running: Vec<Running> = receivers.iter().enumerate().map(recv).collect();
+    let via = at("top");
+    let options = format!("--option policy={policy} --option lag=64");
+    let send = format!("send file --via {via} --wait-for 27 --give-up 120s {options} {key}");
+    let sender = hosts.start("sender", &send);
+    if kill {
+        running.iter().for_each(|receiver| receiver.until_has(20_000_000));
+        for (name, parent) in [("m2", "top"), ("l1", "m1")] {
+            let place = relays.iter().position(|(known, _)| known == name).unwrap();
+            relays.swap_remove(place).1.kill();
+            relays.push((name.to_string(), relay(name, Some(parent))));
+        }
+    }
+    sender.end_within(TREE_LIMIT_S).with(0);
+    for (name, receiver) in receivers.iter().zip(running) {
+        receiver.end_within(TREE_LIMIT_S).with(0);
+        hosts.site.assert_same(&format!("{name}/file"), "file");
+    }
+    println!(
+        "27 receivers behind 13 relays, {policy}, killed: {kill}, sealed: {sealed}: intact after {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+}
