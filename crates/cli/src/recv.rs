@@ -19,8 +19,8 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, rate, seat_json, time};
-use crate::live::{self, Output, with};
+use crate::live::words::{bytes, count, hex, place, rate, seat_json, time};
+use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
 /// Receives until one object is there, or until it is interrupted.
@@ -207,6 +207,7 @@ struct Show {
     once: bool,
     list: bool,
     hints: Hints,
+    above: Above,
     got: Meter,
     done: Meter,
     complete: u64,
@@ -227,6 +228,7 @@ impl Show {
             once: args.once,
             list: args.list,
             hints: Hints::default(),
+            above: Above::new(),
             got: Meter::of_now(),
             done: Meter::of_late(),
             complete: 0,
@@ -238,6 +240,7 @@ impl Show {
     }
 
     fn update(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+        self.above.update(&self.output, status.relay)?;
         if self.once && status.begun.is_none() && self.hints.is_due(status.elapsed) {
             let text = match status.heard {
                 None => {
@@ -259,7 +262,7 @@ impl Show {
     }
 
     fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {
-        let from = incoming.source.map(|source| source.to_string()).unwrap_or_default();
+        let from = incoming.source.map(place).unwrap_or_default();
         if let Entry::Vacant(new) = self.known.entry(incoming.number) {
             new.insert(false);
             let text = format!("a sender at {from}");

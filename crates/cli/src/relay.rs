@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::{RelayArgs, WatchOptions};
 use crate::error::Failure;
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::{self, Output};
+use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
 /// Works until it is interrupted.
@@ -49,7 +49,8 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
         let status = relay.status();
         live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
-    let mut show = Show { output: Output::new(watch), neighbours: BTreeMap::new(), parent: None };
+    let mut show =
+        Show { output: Output::new(watch), neighbours: BTreeMap::new(), above: Above::new() };
     let local = relay.local_address();
     show.output.tell(
         "listening",
@@ -81,7 +82,7 @@ struct Show {
     output: Output,
     /// Neighbours, and whether each is a relay.
     neighbours: BTreeMap<SocketAddr, bool>,
-    parent: Option<(SocketAddr, Attachment)>,
+    above: Above,
 }
 
 impl Show {
@@ -100,34 +101,7 @@ impl Show {
             self.output.tell("gone", &format!("{what} {address} is gone"), json)?;
         }
         self.neighbours = now;
-        let before = std::mem::replace(&mut self.parent, status.hop.parent);
-        if let Some((parent, state)) = status.hop.parent
-            && before != status.hop.parent
-        {
-            let (event, text) = match state {
-                Attachment::Attached => ("parent", format!("attached to the relay {parent}")),
-                Attachment::Asking if before.is_none() => return Ok(()),
-                Attachment::Asking => {
-                    ("parent", format!("no relay above answers; asking {parent}"))
-                }
-                Attachment::Loop => {
-                    let text = format!(
-                        "the relay {parent} hangs below this one: a loop; give another --parent"
-                    );
-                    return self.output.warn(&text);
-                }
-                Attachment::Full => {
-                    let text = format!(
-                        "the relay {parent} has no room; see its --neighbours-max and --at-host-max"
-                    );
-                    return self.output.warn(&text);
-                }
-            };
-            let json =
-                json!({ "relay": parent.to_string(), "attached": state == Attachment::Attached });
-            self.output.tell(event, &text, json)?;
-        }
-        Ok(())
+        self.above.update(&self.output, status.hop.parent)
     }
 }
 

@@ -22,8 +22,8 @@ use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_te
 use crate::args::{SendArgs, fec};
 use crate::error::Failure;
 use crate::live::display::{Hints, Left, Meter};
-use crate::live::words::{bytes, count, rate};
-use crate::live::{self, Output, with};
+use crate::live::words::{bytes, count, place, rate};
+use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
 /// Sends, shows who joins and how far it is, and ends with a table of who has everything.
@@ -241,6 +241,7 @@ struct Show {
     /// What was said already of what is wrong.
     told: Told,
     hints: Hints,
+    above: Above,
     sent: Meter,
     got: Meter,
     /// What the rate was limited by, and when that was looked at.
@@ -269,6 +270,7 @@ impl Show {
             begun: false,
             told: Told::default(),
             hints: Hints::default(),
+            above: Above::new(),
             sent: Meter::of_now(),
             got: Meter::of_late(),
             limits: (Instant::now(), Vec::new()),
@@ -277,12 +279,13 @@ impl Show {
     }
 
     fn update(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        self.above.update(&self.output, status.relay)?;
         let labels = Labels::new(&status.members);
         let mut changed = Vec::new();
         for member in &status.members {
             let before = self.states.insert(member.id, member.state);
             if before.is_none() {
-                let at = member.address.map_or(String::new(), |address| format!(" ({address})"));
+                let at = member.address.map_or(String::new(), |it| format!(" ({})", place(it)));
                 let text = format!("{}{at} joined", member.label());
                 self.output.tell("joined", &text, member_json(member))?;
                 self.overrule(member)?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use faircast_base::{Bitrate, Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
+use faircast_proto::hop::Attachment;
 use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, TreePlace};
 use faircast_seal::Refusals;
 
@@ -102,6 +103,8 @@ pub struct SendStatus {
     pub refusals: Refusals,
     /// A receiver with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
+    /// The relay through which it goes, and whether it is attached there; `None` where it has none.
+    pub relay: Option<(SocketAddr, Attachment)>,
     /// Whether it has ended.
     pub ended: bool,
 }
@@ -212,6 +215,8 @@ pub struct ReceiveStatus {
     pub refusals: Refusals,
     /// A sender with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
+    /// The relay through which it goes, and whether it is attached there; `None` where it has none.
+    pub relay: Option<(SocketAddr, Attachment)>,
     /// Whether it has ended.
     pub ended: bool,
 }

@@ -1,10 +1,12 @@
 //! Common parts of `send` and `recv`: settings, errors in words for people, interrupts.
 
+mod above;
 pub(crate) mod display;
 pub(crate) mod metrics;
 mod output;
 pub(crate) mod words;
 
+pub(crate) use above::Above;
 pub(crate) use output::Output;
 
 use std::io::{self, IsTerminal as _};

@@ -1,5 +1,7 @@
 //! Numbers and lines as people read them.
 
+use std::net::SocketAddr;
+
 use faircast::Seat;
 use faircast_base::Duration;
 use serde_json::{Value, json};
@@ -80,6 +82,14 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 pub(crate) fn seat_json(seat: &Seat) -> Value {
     let Seat { head, level, members, repairs } = seat;
     json!({ "head": head, "level": level, "members": members, "repairs": repairs })
+}
+
+/// Where somebody is: an address, or behind relays the number that it has there.
+pub(crate) fn place(address: SocketAddr) -> String {
+    match address.port() {
+        0 => format!("node {} behind a relay", address.ip()),
+        _ => address.to_string(),
+    }
 }
 
 #[cfg(test)]

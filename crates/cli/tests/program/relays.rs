@@ -77,7 +77,7 @@ fn a_file_goes_through_two_levels_of_relays_and_strangers_get_nothing() {
         assert!(bytes < 8_000_000, "{bytes}");
         if let Some(stranger) = stranger {
             stranger.signal(Signal::SIGINT);
-            let events = stranger.end_with(0).events();
+            let events = stranger.end_with(1).events();
             assert!(events.iter().all(|event| event["event"] != "sender"), "{events:?}");
         }
     }

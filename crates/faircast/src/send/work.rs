@@ -244,6 +244,7 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
+            relay: live.relay(),
             ended,
         });
     }
