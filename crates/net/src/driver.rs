@@ -15,7 +15,7 @@ use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
-use crate::via::open_behind;
+use crate::via::{Via, address_of, open_behind};
 use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
@@ -189,7 +189,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         for _ in 0..BURST_MAX * self.live.sessions.len() {
             self.live.arm();
             let Some((at, id)) = self.live.timeouts.first() else { break };
-            if at > real + grain || self.live.blocked != Flushed::All {
+            let may_send = self.live.blocked == Flushed::All && self.live.has_room_above();
+            if at > real + grain || !may_send {
                 break;
             }
             if at > real {
@@ -228,7 +229,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let live = &mut self.live;
         let real = live.clock.real();
         let mut until = self.tick_at.min(self.maintain_at);
-        if let Some((at, _)) = live.timeouts.first() {
+        // While the relay takes no more, timers that would send come round in vain.
+        let has_room = live.has_room_above();
+        if let Some((at, _)) = live.timeouts.first().filter(|_| has_room) {
             until = until.min(at);
         }
         if let Some(at) = live.via.as_ref().and_then(|via| via.next_timeout()) {
@@ -237,7 +240,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let mut full = None;
         match live.blocked {
             // There was no room for all that there is to send, and now there is.
-            Flushed::All if !live.touched.is_empty() => until = real,
+            Flushed::All if !live.touched.is_empty() && has_room => until = real,
             Flushed::All => {}
             // While nothing can leave, timers that would send come round in vain.
             Flushed::WhenWritable(way) => {
@@ -357,11 +360,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return;
         }
         if let Some(via) = &mut live.via {
-            let Some((origin, to, range)) = via.open(now, from, datagram) else {
-                live.counters.refused.foreign += 1;
-                return;
-            };
-            return self.open(app, now, At::Via(to), origin, marked, &mut datagram[range]);
+            live.counters.refused.foreign += u64::from(!via.open(now, from, datagram));
+            while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
+                let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));
+                self.open(app, now, at, from, marked, &mut parcel.body);
+            }
+            return;
         }
         if let At::Group(group) = at
             && live.sockets.is_own(group, from)

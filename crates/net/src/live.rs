@@ -283,7 +283,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
             }
         }
         let mut packet = std::mem::take(&mut self.packet);
-        while self.blocked == Flushed::All {
+        while self.blocked == Flushed::All && self.has_room_above() {
             packet.clear();
             let next = self.touch(id, now, |machine, cx| machine.poll_transmit(cx, &mut packet));
             let Some(transmit) = next.flatten() else {
@@ -292,7 +292,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
                 }
                 break;
             };
-            self.post(id, &transmit, &mut packet);
+            self.post(now, id, &transmit, &mut packet);
             if self.outbox.is_full() {
                 self.flush();
                 now = self.clock.now();
@@ -302,10 +302,10 @@ impl<M: Machine, D: Demux> Live<M, D> {
     }
 
     /// Puts a packet into the batch.
-    fn post(&mut self, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
+    fn post(&mut self, now: Time, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
         self.counters.sent.packets += 1;
         if self.via.is_some() {
-            return self.post_via(transmit, packet);
+            return self.post_via(now, transmit, packet);
         }
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
         let route = match transmit.to {
@@ -334,21 +334,27 @@ impl<M: Machine, D: Demux> Live<M, D> {
     }
 
     /// Puts it into the batch in a frame for the relay.
-    fn post_via(&mut self, transmit: &Transmit, packet: &mut Vec<u8>) {
-        let Self { via: Some(via), envelope, outbox, sockets, .. } = self else { return };
+    fn post_via(&mut self, now: Time, transmit: &Transmit, packet: &mut Vec<u8>) {
+        let Self { via: Some(via), envelope, outbox, sockets, counters, .. } = self else { return };
         packet.resize(packet.len() + transmit.zeros as usize, 0);
-        let hops = sockets.ways[0].hops;
-        outbox.push(Route::Group(0), hops, |out| {
-            via.write(
-                transmit.to,
-                transmit.time_to_live.min(HOPS_MAX),
-                out,
-                |out| match envelope {
-                    Some(envelope) => seal_behind(&mut **envelope, packet, out),
-                    None => out.extend_from_slice(packet),
-                },
-            );
-        });
+        let mut body = Vec::new();
+        match envelope {
+            Some(envelope) => seal_behind(&mut **envelope, packet, &mut body),
+            None => body.extend_from_slice(packet),
+        }
+        let hops = transmit.time_to_live.min(HOPS_MAX);
+        let mut frame = Vec::new();
+        if via.write(now, (transmit.to, hops, body), &mut frame) {
+            let hops = sockets.ways[0].hops;
+            outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(&frame));
+        } else {
+            counters.sent.unaddressed += 1;
+        }
+    }
+
+    /// Whether machines may send now, as far as the relay is concerned.
+    pub(crate) fn has_room_above(&mut self) -> bool {
+        self.via.as_mut().is_none_or(Via::has_room)
     }
 
     /// Whether it is attached to a relay, and to which; `None` where it has none.

@@ -2,13 +2,12 @@
 //! hears comes from there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
 use std::time::SystemTime;
 
 use faircast_base::{NodeId, Time};
 use faircast_proto::Destination;
 use faircast_proto::credit;
-use faircast_proto::hop::{Attach, Attachment, Frame, Guard, Kind, group_number};
+use faircast_proto::hop::{Attach, Attachment, Guard, Kind, Parcel, group_number};
 
 use crate::Envelope;
 
@@ -68,49 +67,47 @@ impl Via {
         self.attach.state()
     }
 
-    /// Who sent what came from an address, to whom, and where in it that is; nothing where it is not for machines.
-    pub(crate) fn open(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &[u8],
-    ) -> Option<(SocketAddr, Destination, Range<usize>)> {
+    /// Something has come from an address. Returns whether it is right; [`take`](Self::take) gives what is for machines.
+    pub(crate) fn open(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> bool {
         if from != self.attach.relay() {
-            return None;
+            return false;
         }
-        let frame = self.guard.read(datagram).ok()?;
-        if frame.group != self.group {
-            return None;
-        }
+        let Ok(frame) = self.guard.read(datagram) else { return false };
         if frame.kind != Kind::Data {
             self.attach.handle(now, &frame);
-            return None;
+            return true;
         }
-        let start = frame.body.as_ptr() as usize - datagram.as_ptr() as usize;
-        let range = start..start + frame.body.len();
-        Some((address_of(frame.origin), frame.to, range))
+        let is_relay = frame.sender == self.attach.relay_node();
+        let link = self.attach.link().filter(|link| is_relay && link.id() == frame.link.0);
+        link.is_some_and(|link| link.on_frame(now, &frame))
     }
 
-    /// Writes a frame with what `body` appends.
+    /// The next packet for machines.
+    pub(crate) fn take(&mut self) -> Option<Parcel> {
+        let group = self.group;
+        let link = self.attach.link()?;
+        std::iter::from_fn(|| link.take()).find(|parcel| parcel.group == group)
+    }
+
+    /// Whether more may be sent now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.attach.link().is_some_and(|link| link.has_room())
+    }
+
+    /// Writes a frame with this packet. Returns whether there was a place for it.
     pub(crate) fn write(
         &mut self,
-        to: Destination,
-        hops: u8,
+        now: Time,
+        (to, hops, body): (Destination, u8, Vec<u8>),
         out: &mut Vec<u8>,
-        body: impl FnOnce(&mut Vec<u8>),
-    ) {
+    ) -> bool {
         let (group, origin) = (self.group, self.guard.node());
-        let frame = Frame {
-            kind: Kind::Data,
-            hops,
-            counter: 0,
-            sender: origin,
-            group,
-            origin,
-            to,
-            body: &[],
+        let Some(link) = self.attach.link() else { return false };
+        let Some(seq) = link.send(now, Parcel { hops, group, origin, to, body }) else {
+            return false;
         };
-        self.guard.write(&frame, out, body);
+        link.write(seq, &mut self.guard, out);
+        true
     }
 
     /// Takes the passing of time, and gives what is to be sent to the relay.

@@ -9,6 +9,7 @@ use faircast_base::{Duration, NodeId, Time};
 
 use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
 use super::guard::Guard;
+use super::link::{Ack, Link};
 
 /// How often it says that it is there.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -56,6 +57,9 @@ pub struct Attach {
     state: Attachment,
     groups: BTreeMap<u64, Membership>,
     path: Vec<NodeId>,
+    /// The relay's node, and the counter of its last frame that was no data.
+    newest: (NodeId, u64),
+    link: Option<Link>,
 }
 
 impl Attach {
@@ -70,6 +74,8 @@ impl Attach {
             state: Attachment::Asking,
             groups: BTreeMap::new(),
             path: Vec::new(),
+            newest: (NodeId(0), 0),
+            link: None,
         }
     }
 
@@ -106,8 +112,25 @@ impl Attach {
         }
     }
 
-    /// Takes a frame from the relay that is above, or that is asked.
+    /// The link to the relay, where there is one.
+    pub const fn link(&mut self) -> Option<&mut Link> {
+        self.link.as_mut()
+    }
+
+    /// The relay's node.
+    pub const fn relay_node(&self) -> NodeId {
+        self.newest.0
+    }
+
+    /// Takes a frame without data from the relay that is above, or that is asked. What came before comes in vain.
     pub fn handle(&mut self, now: Time, frame: &Frame<'_>) {
+        let is_old = frame.sender == self.newest.0 && frame.counter <= self.newest.1;
+        if is_old && frame.kind != Kind::Ack {
+            return;
+        }
+        if frame.kind != Kind::Ack {
+            self.newest = (frame.sender, frame.counter);
+        }
         match frame.kind {
             Kind::Challenge => {
                 let Ok(cookie) = <[u8; COOKIE_BYTES]>::try_from(frame.body) else { return };
@@ -125,6 +148,16 @@ impl Attach {
                 (known.accepted, known.elsewhere) = (true, accept.elsewhere);
                 self.path = accept.path;
                 (self.state, self.heard_at) = (Attachment::Attached, Some(now));
+                if self.link.as_ref().is_none_or(|link| link.id() != accept.link) {
+                    self.link = Some(Link::new(accept.link));
+                }
+            }
+            Kind::Ack => {
+                let link = self.link.as_mut().filter(|link| link.id() == frame.link.0);
+                if let (Some(link), Some(ack)) = (link, Ack::decode(frame.body)) {
+                    // One that is wrong says nothing.
+                    let _ = link.on_ack(now, &ack);
+                }
             }
             Kind::Refuse => {
                 self.state = match frame.body {
@@ -146,6 +179,7 @@ impl Attach {
         self.place = (self.place + 1) % self.relays.len();
         (self.cookie, self.heard_at) = ([0; COOKIE_BYTES], Some(now));
         self.path.clear();
+        self.link = None;
         for of in self.groups.values_mut() {
             (of.join_at, of.accepted, of.elsewhere) = (now + RETRY, false, 0);
         }
@@ -153,6 +187,9 @@ impl Attach {
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
+        if let Some(link) = &mut self.link {
+            link.handle_timeout(now);
+        }
         let heard_at = *self.heard_at.get_or_insert(now);
         if now.since(heard_at) >= SILENCE && !self.groups.is_empty() {
             self.state = Attachment::Asking;
@@ -160,8 +197,11 @@ impl Attach {
         }
     }
 
-    /// Writes the frame that is due.
+    /// Writes the frame that is due: to ask, to acknowledge, or to send again.
     pub fn poll(&mut self, now: Time, guard: &mut Guard, out: &mut Vec<u8>) -> bool {
+        if self.link.as_mut().is_some_and(|link| link.poll(now, guard, out)) {
+            return true;
+        }
         let due = self.groups.iter_mut().find(|(_, of)| of.join_at <= now);
         let Some((group, of)) = due else { return false };
         of.join_at = now + if of.accepted { REFRESH } else { RETRY };
@@ -184,6 +224,8 @@ impl Attach {
     /// When [`handle_timeout`](Self::handle_timeout) and [`poll`](Self::poll) have something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         let joins = self.groups.values().map(|of| of.join_at);
-        joins.chain(self.heard_at.map(|at| at + SILENCE)).min().filter(|_| !self.groups.is_empty())
+        let own = joins.chain(self.heard_at.map(|at| at + SILENCE)).min();
+        let own = own.filter(|_| !self.groups.is_empty());
+        own.into_iter().chain(self.link.as_ref().and_then(Link::next_timeout)).min()
     }
 }

@@ -13,7 +13,7 @@ const TO_GROUP: u8 = 0x80;
 const RELAY: u8 = 1;
 
 /// Bytes before what a frame carries.
-pub const FRAME_BYTES: usize = 36;
+pub const FRAME_BYTES: usize = 40;
 /// Bytes of a cookie.
 pub(super) const COOKIE_BYTES: usize = 16;
 /// Relays above one another at most.
@@ -22,8 +22,10 @@ pub(super) const DEPTH_MAX: usize = 32;
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It carries a packet of a session.
+    /// It carries a packet of a session, on the link between two neighbours.
     Data,
+    /// It says which of these have come.
+    Ack,
     /// Somebody wants to be, or to stay, a neighbour.
     Join,
     /// Whoever wants that is to show that it is where it says.
@@ -36,8 +38,8 @@ pub enum Kind {
     Refuse,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Data, Kind::Join, Kind::Challenge, Kind::Accept, Kind::Leave, Kind::Refuse];
+const KINDS: [Kind; 7] =
+    [Kind::Data, Kind::Ack, Kind::Join, Kind::Challenge, Kind::Accept, Kind::Leave, Kind::Refuse];
 
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Frame<'a> {
     pub kind: Kind,
     /// Relays that may still pass it on.
     pub hops: u8,
+    /// The link that it is on, and its number there; 0 where it is on none.
+    pub link: (u16, u32),
     /// Of the frames of `sender`, which: greater than those before.
     pub counter: u64,
     /// The neighbour that sent it.
@@ -64,7 +68,7 @@ impl<'a> Frame<'a> {
     /// One that is for the next node alone.
     pub(super) const fn control(kind: Kind, group: u64, body: &'a [u8]) -> Self {
         let (sender, to) = (NodeId(0), Destination::Group(GroupId::SESSION));
-        Self { kind, hops: 1, counter: 0, sender, group, origin: sender, to, body }
+        Self { kind, hops: 1, link: (0, 0), counter: 0, sender, group, origin: sender, to, body }
     }
 
     /// Writes it.
@@ -74,7 +78,9 @@ impl<'a> Frame<'a> {
             Destination::Group(group) => (TO_GROUP, group.0),
             Destination::Node(node) => (0, node.0),
         };
-        out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind | flag, self.hops, 0, 0, 0]);
+        let [high, low] = self.link.0.to_be_bytes();
+        out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind | flag, self.hops, 0, high, low]);
+        out.extend_from_slice(&self.link.1.to_be_bytes());
         out.extend_from_slice(&self.counter.to_be_bytes());
         out.extend_from_slice(&self.sender.0.to_be_bytes());
         out.extend_from_slice(&self.group.to_be_bytes());
@@ -94,11 +100,14 @@ impl<'a> Frame<'a> {
 
 fn read(bytes: &[u8]) -> Option<Frame<'_>> {
     let mut fields = Fields(bytes);
-    let [a, b, version, kind, hops, 0, 0, 0]: [u8; 8] = fields.array()? else { return None };
+    let [a, b, version, kind, hops, 0, high, low]: [u8; 8] = fields.array()? else {
+        return None;
+    };
     let number = usize::from(kind & !TO_GROUP).checked_sub(1)?;
     if [a, b] != MAGIC || version != VERSION {
         return None;
     }
+    let link = (u16::from_be_bytes([high, low]), fields.u32()?);
     let counter = fields.u64()?;
     let sender = NodeId(fields.u32()?);
     let group = fields.u64()?;
@@ -109,7 +118,7 @@ fn read(bytes: &[u8]) -> Option<Frame<'_>> {
         _ => Destination::Group(GroupId(to)),
     };
     let kind = *KINDS.get(number)?;
-    Some(Frame { kind, hops, counter, sender, group, origin, to, body: fields.0 })
+    Some(Frame { kind, hops, link, counter, sender, group, origin, to, body: fields.0 })
 }
 
 /// What somebody says who wants to be a neighbour.
@@ -142,6 +151,8 @@ impl Join {
 /// What a relay answers to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accept {
+    /// The link between the two.
+    pub(super) link: u16,
     /// Receivers of the group elsewhere.
     pub(super) elsewhere: u32,
     /// The relay, and those above it.
@@ -150,6 +161,7 @@ pub(super) struct Accept {
 
 impl Accept {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.link.to_be_bytes());
         out.extend_from_slice(&self.elsewhere.to_be_bytes());
         let path = &self.path[..self.path.len().min(DEPTH_MAX)];
         out.push(path.len() as u8);
@@ -158,13 +170,13 @@ impl Accept {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let elsewhere = fields.u32()?;
+        let (link, elsewhere) = (fields.u16()?, fields.u32()?);
         let [count] = fields.array()?;
         if usize::from(count) > DEPTH_MAX {
             return None;
         }
         let path = (0..count).map(|_| fields.u32().map(NodeId)).collect::<Option<_>>()?;
         fields.end()?;
-        Some(Self { elsewhere, path })
+        Some(Self { link, elsewhere, path })
     }
 }

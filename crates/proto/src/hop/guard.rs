@@ -9,9 +9,6 @@ use super::frame::Frame;
 
 /// Bytes behind a frame where there is a key.
 pub const TAG_BYTES: usize = 16;
-/// How far a frame may come behind later ones of its sender.
-const WINDOW: u64 = 1024;
-const WORDS: usize = WINDOW as usize / 64;
 
 /// Writes frames of one node, and reads those of others.
 #[derive(Clone)]
@@ -85,67 +82,5 @@ impl Guard {
         };
         let frame = Frame::decode(bytes)?;
         if frame.sender == self.node { Err(BadInput::Foreign) } else { Ok(frame) }
-    }
-}
-
-/// Which counters of a neighbour have been seen.
-#[derive(Clone, Debug)]
-pub(super) struct Window {
-    /// One more than the greatest.
-    end: u64,
-    seen: [u64; WORDS],
-}
-
-impl Window {
-    pub(super) const fn new() -> Self {
-        Self { end: 0, seen: [0; WORDS] }
-    }
-
-    /// Notes a counter. Returns whether it is new.
-    pub(super) fn take(&mut self, counter: u64) -> bool {
-        let place = |counter: u64| ((counter % WINDOW / 64) as usize, 1 << (counter % 64));
-        if counter == u64::MAX || counter + WINDOW < self.end {
-            return false;
-        }
-        if counter >= self.end {
-            let new = (counter - self.end).min(WINDOW - 1);
-            for between in counter - new..=counter {
-                let (word, bit) = place(between);
-                self.seen[word] &= !bit;
-            }
-            self.end = counter + 1;
-        }
-        let (word, bit) = place(counter);
-        let is_new = self.seen[word] & bit == 0;
-        self.seen[word] |= bit;
-        is_new
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::BTreeSet;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_window_takes_each_counter_once(steps in proptest::collection::vec(0u64..3000, 1..400)) {
-            let (mut window, mut taken) = (Window::new(), BTreeSet::new());
-            let mut greatest = 0;
-            for step in steps {
-                let counter = (greatest + step).saturating_sub(1500);
-                let was = taken.contains(&counter);
-                let takes = window.take(counter);
-                prop_assert!(!(takes && was), "{counter} twice");
-                if !was && counter + WINDOW > greatest {
-                    prop_assert!(takes, "{counter} of {greatest} is new");
-                }
-                if takes {
-                    taken.insert(counter);
-                }
-                greatest = greatest.max(if takes { counter } else { greatest });
-            }
-        }
     }
 }

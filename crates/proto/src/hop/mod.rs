@@ -8,6 +8,7 @@ mod attach;
 mod frame;
 mod guard;
 mod held;
+mod link;
 mod neighbours;
 mod node;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 pub use attach::{Attach, Attachment};
 pub use frame::{FRAME_BYTES, Frame, Kind};
 pub use guard::{Guard, TAG_BYTES};
+pub use link::{Link, Parcel};
 pub use node::{HopNode, HopSettings, HopStatus, NeighbourStatus, Refused, Sends};
 
 /// The number by which frames name a group: hosts that name the same one meet at their relays.

@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::guard::Window;
+use super::link::Link;
 use crate::relay::PortId;
 
 /// After how long without a word a neighbour is gone, and its membership of a group is over.
@@ -21,7 +21,9 @@ pub(super) struct Neighbour {
     pub(super) address: SocketAddr,
     pub(super) node: NodeId,
     pub(super) is_relay: bool,
-    pub(super) window: Window,
+    /// The counter of its last frame that was no data.
+    pub(super) newest: u64,
+    pub(super) link: Link,
     pub(super) groups: BTreeMap<u64, Member>,
 }
 
@@ -39,6 +41,7 @@ pub(super) struct Neighbours {
     ports: BTreeMap<SocketAddr, PortId>,
     at_host: BTreeMap<IpAddr, u32>,
     last_port: u32,
+    last_link: u16,
 }
 
 /// How many there may be.
@@ -83,25 +86,38 @@ impl Neighbours {
                 }
                 self.last_port += 1;
                 let port = PortId(self.last_port);
-                let (window, groups) = (Window::new(), BTreeMap::new());
-                self.by_port.insert(port, Neighbour { address, node, is_relay, window, groups });
+                let (newest, groups) = (0, BTreeMap::new());
+                let link = self.next_link();
+                let new = Neighbour { address, node, is_relay, newest, link, groups };
+                self.by_port.insert(port, new);
                 self.ports.insert(address, port);
                 *self.at_host.entry(address.ip()).or_default() += 1;
                 port
             }
         };
-        let of = self.by_port.get_mut(&port)?;
-        if of.node != node {
+        if self.by_port.get(&port)?.node != node {
             // Another program at the same address.
-            (of.node, of.window) = (node, Window::new());
+            let link = self.next_link();
+            let of = self.by_port.get_mut(&port)?;
+            (of.node, of.newest, of.link) = (node, 0, link);
             of.groups.clear();
         }
+        let of = self.by_port.get_mut(&port)?;
         of.is_relay = is_relay;
         if of.groups.len() >= limits.groups && !of.groups.contains_key(&group) {
             return None;
         }
         of.groups.insert(group, Member { receivers, heard_at: now });
         Some(port)
+    }
+
+    fn next_link(&mut self) -> Link {
+        self.last_link = self.last_link.wrapping_add(1);
+        Link::new(self.last_link)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Neighbour)> {
+        self.by_port.iter_mut().map(|(port, of)| (*port, of))
     }
 
     /// It is no member any more.

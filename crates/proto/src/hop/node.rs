@@ -2,7 +2,7 @@
 //! forwards, as in the simulator (src: credits s3.1).
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -10,8 +10,9 @@ use faircast_base::{BadInput, Cx, Duration, FlowId, NodeId, Time};
 
 use super::attach::{Attach, Attachment, REFUSED_FULL, REFUSED_LOOP};
 use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
-use super::guard::{Guard, Window};
-use super::held::{Held, Packets};
+use super::guard::Guard;
+use super::held::Packets;
+use super::link::{Ack, Link, Parcel};
 use super::neighbours::{Limits, Neighbours, PARENT};
 use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use crate::{Datagram, Destination};
@@ -122,14 +123,17 @@ pub struct HopNode {
     settings: HopSettings,
     neighbours: Neighbours,
     parent: Option<Attach>,
-    parent_window: Window,
-    parent_node: NodeId,
     routes: BTreeMap<(u64, NodeId), Route>,
     flows: BTreeMap<u64, FlowId>,
     next_flow: u32,
     packets: Packets,
     program: Box<dyn Relay + Send>,
-    awaiting: VecDeque<PortId>,
+    /// Ports whose links have no room, and of which the program wants to be told when they have.
+    awaiting: BTreeSet<PortId>,
+    /// Those of which it is to be told.
+    ready: VecDeque<PortId>,
+    /// No link has anything to do before.
+    links_at: Time,
     ports_out: Vec<PortId>,
     buf: Vec<u8>,
     sweep_at: Time,
@@ -155,14 +159,14 @@ impl HopNode {
             settings,
             neighbours: Neighbours::default(),
             parent,
-            parent_window: Window::new(),
-            parent_node: NodeId(0),
             routes: BTreeMap::new(),
             flows: BTreeMap::new(),
             next_flow: 0,
             packets: Packets::default(),
             program,
-            awaiting: VecDeque::new(),
+            awaiting: BTreeSet::new(),
+            ready: VecDeque::new(),
+            links_at: Time::MAX,
             ports_out: Vec::new(),
             buf: Vec::new(),
             sweep_at: Time::ZERO,
@@ -207,33 +211,99 @@ impl HopNode {
             Err(BadInput::Checksum | BadInput::Truncated) => return self.refused.forged += 1,
             Err(_) => return self.refused.malformed += 1,
         };
+        let now = cx.now;
         let above = self.parent.as_ref().is_some_and(|parent| parent.relay() == from);
+        let port = if above { Some(PARENT) } else { self.neighbours.port(from) };
         match frame.kind {
-            Kind::Join => self.on_join(cx.now, from, &frame, out),
+            Kind::Join => self.on_join(now, from, &frame, out),
             Kind::Leave => {
-                if let Some(port) = self.neighbours.port(from) {
+                if let Some(port) = port.filter(|_| self.is_newest(port, &frame)) {
                     self.neighbours.leave(port, frame.group);
-                    self.tell_above(cx.now);
+                    self.tell_above(now);
                 }
             }
             Kind::Challenge | Kind::Accept | Kind::Refuse => {
                 if let Some(parent) = self.parent.as_mut().filter(|_| above) {
-                    if self.parent_node != frame.sender {
-                        (self.parent_node, self.parent_window) = (frame.sender, Window::new());
-                    }
-                    parent.handle(cx.now, &frame);
-                    self.poll_parent(cx.now, out);
+                    parent.handle(now, &frame);
                 } else {
                     self.refused.strangers += 1;
                 }
             }
-            Kind::Data => {
-                let port = if above { Some(PARENT) } else { self.neighbours.port(from) };
-                match port {
-                    Some(port) => self.on_data(cx, port, &frame, out),
-                    None => self.refused.strangers += 1,
-                }
+            Kind::Data | Kind::Ack => {
+                let node = port.and_then(|port| self.node_at(port));
+                let Some(port) = port.filter(|_| node == Some(frame.sender)) else {
+                    return self.refused.strangers += 1;
+                };
+                self.on_link(cx, port, &frame, out);
             }
+        }
+        self.poll_parent(now, out);
+    }
+
+    fn node_at(&self, port: PortId) -> Option<NodeId> {
+        match port {
+            PARENT => self.parent.as_ref().map(Attach::relay_node),
+            port => self.neighbours.get(port).map(|of| of.node),
+        }
+    }
+
+    /// The link of a port, and who is at its other end.
+    fn link(&mut self, port: PortId) -> Option<(&mut Link, SocketAddr)> {
+        match port {
+            PARENT => {
+                let parent = self.parent.as_mut()?;
+                let to = parent.relay();
+                Some((parent.link()?, to))
+            }
+            port => self.neighbours.get_mut(port).map(|of| (&mut of.link, of.address)),
+        }
+    }
+
+    /// Whether a frame without data is no older one that somebody has repeated.
+    fn is_newest(&mut self, port: Option<PortId>, frame: &Frame<'_>) -> bool {
+        let of = port.and_then(|port| self.neighbours.get_mut(port));
+        let Some(of) = of.filter(|of| of.node == frame.sender) else { return true };
+        let is_newest = frame.counter > of.newest;
+        of.newest = of.newest.max(frame.counter);
+        self.refused.repeated += u64::from(!is_newest);
+        is_newest
+    }
+
+    /// Something has come over a link.
+    fn on_link<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
+        let now = cx.now;
+        let Some((link, _)) = self.link(port).filter(|(link, _)| link.id() == frame.link.0) else {
+            return self.refused.strangers += 1;
+        };
+        if frame.kind == Kind::Ack {
+            let ack = Ack::decode(frame.body).ok_or(BadInput::Malformed);
+            if ack.and_then(|ack| link.on_ack(now, &ack)).is_err() {
+                self.refused.malformed += 1;
+            }
+        } else if !link.on_frame(now, frame) {
+            self.refused.repeated += 1;
+        }
+        while let Some(parcel) = self.link(port).and_then(|(link, _)| link.take()) {
+            self.on_data(cx, port, parcel, out);
+        }
+        self.serve_link(now, port, out);
+        self.drain(cx, out);
+    }
+
+    /// Sends what is due on a link, and notes when it has something to do next.
+    fn serve_link<S: Sends>(&mut self, now: Time, port: PortId, out: &mut S) {
+        let mut guard = self.guard.clone();
+        let Some((link, to)) = self.link(port) else { return };
+        let mut frame = Vec::new();
+        while link.poll(now, &mut guard, &mut frame) {
+            out.send(to, |buf| buf.extend_from_slice(&frame));
+            frame.clear();
+        }
+        let (has_room, at) = (link.has_room(), link.next_timeout());
+        self.guard = guard;
+        self.links_at = at.map_or(self.links_at, |at| self.links_at.min(at));
+        if has_room && self.awaiting.remove(&port) {
+            self.ready.push_back(port);
         }
     }
 
@@ -254,6 +324,10 @@ impl HopNode {
             // No more bytes than came, and nothing is kept: whoever says to be at another's address gets that host
             // nothing else.
             return self.answer(from, (Kind::Challenge, frame.group), &cookie, out);
+        }
+        let port = self.neighbours.port(from);
+        if !self.is_newest(port, frame) {
+            return;
         }
         let parent = self.parent.as_ref();
         if join.relay && parent.is_some_and(|parent| parent.path().contains(&frame.sender)) {
@@ -285,18 +359,18 @@ impl HopNode {
             let below: Vec<PortId> = below.map(|(port, _)| port).collect();
             below.into_iter().for_each(|port| self.accept(port, frame.group, out));
         }
-        self.poll_parent(now, out);
     }
 
     fn accept<S: Sends>(&mut self, port: PortId, group: u64, out: &mut S) {
-        let Some(to) = self.neighbours.get(port).map(|of| of.address) else { return };
+        let of = self.neighbours.get(port).map(|of| (of.address, of.link.id()));
+        let Some((to, link)) = of else { return };
         let above = self.parent.as_ref();
         let elsewhere = above.map_or(0, |parent| parent.elsewhere(group));
         let elsewhere = elsewhere.saturating_add(self.neighbours.receivers(group, port));
         let above = above.map_or(&[][..], Attach::path);
         let path = [self.guard.node()].iter().chain(above).copied().collect();
         let mut body = Vec::new();
-        Accept { elsewhere, path }.encode(&mut body);
+        Accept { link, elsewhere, path }.encode(&mut body);
         self.answer(to, (Kind::Accept, group), &body, out);
     }
 
@@ -332,32 +406,32 @@ impl HopNode {
             out.send(parent.relay(), |buf| buf.extend_from_slice(&frame));
             frame.clear();
         }
+        // The link may have room now, or be another one.
+        let has_room = parent.link().is_none_or(|link| link.has_room());
+        if has_room && self.awaiting.remove(&PARENT) {
+            self.ready.push_back(PARENT);
+        }
     }
 
-    /// Whether a frame comes from where it says, of somebody who may send to its group.
-    fn admit(&mut self, now: Time, port: PortId, frame: &Frame<'_>) -> bool {
-        let has_key = self.guard.has_key();
+    /// Whether a packet comes from where it says, of somebody who may send to its group.
+    fn admit(&mut self, now: Time, port: PortId, parcel: &Parcel) -> bool {
         let refused = &mut self.refused;
-        let (member, sender, is_relay, window) = if port == PARENT {
-            let member = self.parent.as_ref().is_some_and(|it| it.state() == Attachment::Attached);
-            (member, self.parent_node, true, &mut self.parent_window)
+        let (member, own) = if port == PARENT {
+            (self.parent.as_ref().is_some_and(|it| it.state() == Attachment::Attached), None)
         } else {
-            let Some(of) = self.neighbours.get_mut(port) else { return false };
-            (of.groups.contains_key(&frame.group), of.node, of.is_relay, &mut of.window)
+            let Some(of) = self.neighbours.get(port) else { return false };
+            (of.groups.contains_key(&parcel.group), (!of.is_relay).then_some(of.node))
         };
-        if !member || sender != frame.sender {
+        if !member {
             refused.strangers += 1;
             return false;
         }
-        if has_key && !window.take(frame.counter) {
-            refused.repeated += 1;
-            return false;
-        }
-        if !is_relay && frame.origin != sender || frame.origin == self.guard.node() {
+        let is_own = parcel.origin == self.guard.node();
+        if is_own || own.is_some_and(|own| own != parcel.origin) {
             refused.misplaced += 1;
             return false;
         }
-        let key = (frame.group, frame.origin);
+        let key = (parcel.group, parcel.origin);
         if !self.routes.contains_key(&key) && self.routes.len() >= ROUTES_MAX {
             refused.full += 1;
             return false;
@@ -371,18 +445,18 @@ impl HopNode {
         true
     }
 
-    fn on_data<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
-        if !self.admit(cx.now, port, frame) {
+    fn on_data<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, parcel: Parcel, out: &mut S) {
+        if !self.admit(cx.now, port, &parcel) {
             return;
         }
-        let Some(flow) = self.flows.get(&frame.group).copied() else {
+        let Some(flow) = self.flows.get(&parcel.group).copied() else {
             return self.refused.strangers += 1;
         };
         self.received += 1;
-        self.find_ports_out(port, frame);
-        let own = frame.to == Destination::Node(self.guard.node());
-        if frame.hops == 0 || self.ports_out.is_empty() && !own {
-            self.refused.lost += u64::from(!matches!(frame.to, Destination::Group(_)));
+        self.find_ports_out(port, &parcel);
+        let own = parcel.to == Destination::Node(self.guard.node());
+        if parcel.hops == 0 || self.ports_out.is_empty() && !own {
+            self.refused.lost += u64::from(!matches!(parcel.to, Destination::Group(_)));
             return;
         }
         let packet = RelayPacket {
@@ -390,23 +464,20 @@ impl HopNode {
             flow,
             port,
             ports_out: &self.ports_out,
-            datagram: Datagram::new(frame.origin, frame.to, frame.body),
-            time_to_live: frame.hops,
+            datagram: Datagram::new(parcel.origin, parcel.to, &parcel.body),
+            time_to_live: parcel.hops,
         };
-        let hops = frame.hops - 1;
         let mut buf = core::mem::take(&mut self.buf);
         buf.clear();
-        match self.program.handle_packet(cx, &packet, &mut buf) {
-            Handling::Hold => {
-                let Frame { group, origin, to, .. } = *frame;
-                let held = Held { hops, group, origin, to, body: Vec::new() };
-                self.packets.hold(held, frame.body);
-            }
-            handling @ (Handling::Forward | Handling::Alter) => {
-                let frame = Frame { hops, ..*frame };
-                let body = if handling == Handling::Alter { &buf[..] } else { frame.body };
+        let handling = self.program.handle_packet(cx, &packet, &mut buf);
+        let parcel = Parcel { hops: parcel.hops - 1, ..parcel };
+        match handling {
+            Handling::Hold => self.packets.hold(parcel),
+            Handling::Forward | Handling::Alter => {
+                let body = if handling == Handling::Alter { &buf[..] } else { &parcel.body };
                 for port in core::mem::take(&mut self.ports_out) {
-                    self.forward(port, &Frame { body, ..frame }, &[], out);
+                    let copy = Parcel { body: body.to_vec(), ..parcel };
+                    self.forward(cx.now, port, copy, out);
                 }
             }
             Handling::Drop => {}
@@ -415,50 +486,49 @@ impl HopNode {
         self.drain(cx, out);
     }
 
-    /// To which neighbours a frame goes.
-    fn find_ports_out(&mut self, port: PortId, frame: &Frame<'_>) {
+    /// To which neighbours a packet goes.
+    fn find_ports_out(&mut self, port: PortId, parcel: &Parcel) {
         let Self { ports_out, neighbours, parent, routes, .. } = self;
         ports_out.clear();
-        match frame.to {
+        match parcel.to {
             Destination::Group(_) => {
-                let wants = parent.as_ref().is_some_and(|it| it.elsewhere(frame.group) > 0);
+                let wants = parent.as_ref().is_some_and(|it| it.elsewhere(parcel.group) > 0);
                 if wants && port != PARENT {
                     ports_out.push(PARENT);
                 }
                 let below = neighbours.iter().filter(|(other, of)| {
-                    let receivers = of.groups.get(&frame.group).map_or(0, |it| it.receivers);
+                    let receivers = of.groups.get(&parcel.group).map_or(0, |it| it.receivers);
                     *other != port && receivers > 0
                 });
                 ports_out.extend(below.map(|(port, _)| port));
             }
             Destination::Node(node) if node == self.guard.node() => {}
             Destination::Node(node) => {
-                let known = routes.get(&(frame.group, node)).map(|route| route.port);
+                let known = routes.get(&(parcel.group, node)).map(|route| route.port);
                 let up = parent.as_ref().map(|_| PARENT);
                 ports_out.extend(known.or(up).filter(|other| *other != port));
             }
         }
     }
 
-    /// A frame leaves by a port, with this beginning in the place of as much of its body.
-    fn forward<S: Sends>(
-        &mut self,
-        port: PortId,
-        frame: &Frame<'_>,
-        beginning: &[u8],
-        out: &mut S,
-    ) {
-        let to = match port {
-            PARENT => self.parent.as_ref().map(Attach::relay),
-            port => self.neighbours.get(port).map(|of| of.address),
-        };
-        let Some(to) = to else { return self.refused.lost += 1 };
-        self.sent += 1;
-        self.sent_bytes += (frame.body.len() + self.guard.overhead()) as u64;
-        let rest = frame.body.get(beginning.len()..).unwrap_or_default();
-        let head = Frame { body: beginning, ..*frame };
-        let guard = &mut self.guard;
-        out.send(to, |buf| guard.write(&head, buf, |buf| buf.extend_from_slice(rest)));
+    /// A packet leaves by a port.
+    fn forward<S: Sends>(&mut self, now: Time, port: PortId, parcel: Parcel, out: &mut S) {
+        let bytes = (parcel.body.len() + self.guard.overhead()) as u64;
+        let mut guard = self.guard.clone();
+        let sent = self.link(port).and_then(|(link, to)| {
+            let seq = link.send(now, parcel)?;
+            out.send(to, |buf| link.write(seq, &mut guard, buf));
+            Some(link.next_timeout())
+        });
+        self.guard = guard;
+        match sent {
+            None => self.refused.lost += 1,
+            Some(at) => {
+                self.sent += 1;
+                self.sent_bytes += bytes;
+                self.links_at = at.map_or(self.links_at, |at| self.links_at.min(at));
+            }
+        }
     }
 
     /// Does what the program asks for, as far as there is room.
@@ -467,10 +537,10 @@ impl HopNode {
         loop {
             buf.clear();
             let Some(egress) = self.program.poll_transmit(cx, &mut buf) else {
-                match self.awaiting.pop_front() {
+                match self.ready.pop_front() {
                     Some(port) if out.has_room() => self.program.handle_writable(cx, port),
                     Some(port) => {
-                        self.awaiting.push_front(port);
+                        self.ready.push_front(port);
                         break;
                     }
                     None => break,
@@ -479,34 +549,29 @@ impl HopNode {
             };
             match egress {
                 Egress::Copy(key, port) => {
-                    // Out for the time that it is sent, and back: it may go to others too.
-                    let packets = core::mem::take(&mut self.packets);
-                    if let Some(Held { hops, group, origin, to, body }) = packets.get(key) {
-                        let frame = Frame {
-                            hops: *hops,
-                            group: *group,
-                            origin: *origin,
-                            to: *to,
-                            body,
-                            ..Frame::control(Kind::Data, *group, &[])
-                        };
-                        self.forward(port, &frame, &buf, out);
+                    if let Some(held) = self.packets.get(key) {
+                        let mut body = held.body.clone();
+                        let begun = buf.len().min(body.len());
+                        body[..begun].copy_from_slice(&buf[..begun]);
+                        let copy = Parcel { body, ..*held };
+                        self.forward(cx.now, port, copy, out);
                     }
-                    self.packets = packets;
                 }
                 Egress::Release(key) => self.packets.release(key),
-                Egress::Await(port) => self.awaiting.push_back(port),
+                // Where nobody is any more there is always room.
+                Egress::Await(port) => {
+                    if self.link(port).is_none_or(|(link, _)| link.has_room()) {
+                        self.ready.push_back(port);
+                    } else {
+                        self.awaiting.insert(port);
+                    }
+                }
                 Egress::Send(transmit) => {
                     let group = self.flows.iter().find(|(_, flow)| **flow == transmit.flow);
                     if let (Some((group, _)), Some(port)) = (group, transmit.port) {
-                        let frame = Frame {
-                            hops: HOPS_MAX,
-                            // What passes here under the name of a source comes back from nobody.
-                            origin: transmit.from,
-                            to: transmit.to,
-                            ..Frame::control(Kind::Data, *group, &buf)
-                        };
-                        self.forward(port, &frame, &[], out);
+                        let (hops, group, body) = (HOPS_MAX, *group, buf.clone());
+                        let (origin, to) = (transmit.from, transmit.to);
+                        self.forward(cx.now, port, Parcel { hops, group, origin, to, body }, out);
                     }
                 }
             }
@@ -521,7 +586,7 @@ impl HopNode {
 
     /// Whether something waits for room.
     pub fn waits_for_room(&self) -> bool {
-        !self.awaiting.is_empty()
+        !self.ready.is_empty()
     }
 
     /// Takes the passing of time.
@@ -531,6 +596,9 @@ impl HopNode {
             self.sweep_at = now + SWEEP;
             if self.neighbours.expire(now) {
                 self.tell_above(now);
+                // Nothing waits for who is gone.
+                let gone = |port: &PortId| *port != PARENT && self.neighbours.get(*port).is_none();
+                self.ready.extend(self.awaiting.extract_if(.., |port| gone(port)));
             }
             self.routes.retain(|_, route| now.since(route.heard_at) < ROUTE_KEPT);
         }
@@ -538,6 +606,20 @@ impl HopNode {
             parent.handle_timeout(now);
         }
         self.poll_parent(now, out);
+        if self.links_at <= now {
+            self.links_at = Time::MAX;
+            let due = self.neighbours.iter_mut().filter_map(|(port, of)| {
+                let at = of.link.next_timeout()?;
+                if at > now {
+                    self.links_at = self.links_at.min(at);
+                    return None;
+                }
+                of.link.handle_timeout(now);
+                Some(port)
+            });
+            let due: Vec<PortId> = due.chain([PARENT]).collect();
+            due.into_iter().for_each(|port| self.serve_link(now, port, out));
+        }
         if self.program.next_timeout().is_some_and(|at| at <= now) {
             self.program.handle_timeout(cx);
         }
@@ -547,7 +629,8 @@ impl HopNode {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Time {
         let parent = self.parent.as_ref().and_then(Attach::next_timeout);
-        [parent, self.program.next_timeout()].into_iter().flatten().fold(self.sweep_at, Time::min)
+        let all = [parent, self.program.next_timeout(), Some(self.links_at)];
+        all.into_iter().flatten().fold(self.sweep_at, Time::min)
     }
 
     /// Says goodbye to the relay above.

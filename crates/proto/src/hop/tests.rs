@@ -54,6 +54,8 @@ struct Net {
     wire: Wire,
     /// Frames that have reached each address.
     reached: BTreeMap<SocketAddr, usize>,
+    /// What hosts have said of themselves.
+    joins: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
 }
 
 impl Net {
@@ -75,9 +77,13 @@ impl Net {
 
     fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
         let Host { guard, attach, .. } = self.hosts.get_mut(&host).unwrap();
-        let frame =
-            Frame { hops: 64, origin: node(host), to, ..Frame::control(Kind::Data, GROUP, body) };
-        From(at(host), &mut self.wire).send(attach.relay(), |buf| guard.write(&frame, buf, |_| {}));
+        let (relay, origin) = (attach.relay(), node(host));
+        let parcel = Parcel { hops: 64, group: GROUP, origin, to, body: body.into() };
+        // Who is not attached has no link.
+        let mut none = Link::new(1);
+        let link = attach.link().unwrap_or(&mut none);
+        let seq = link.send(self.now, parcel).unwrap();
+        From(at(host), &mut self.wire).send(relay, |buf| link.write(seq, guard, buf));
     }
 
     fn run(&mut self, for_ms: u64) {
@@ -94,10 +100,12 @@ impl Net {
                 } else if let Some(host) = self.hosts.get_mut(&host)
                     && let Ok(frame) = host.guard.read(&frame)
                 {
-                    if frame.kind == Kind::Data {
-                        host.got.push((frame.origin, frame.body.to_vec()));
-                    } else {
-                        host.attach.handle(self.now, &frame);
+                    host.attach.handle(self.now, &frame);
+                    let link = host.attach.link().filter(|link| link.id() == frame.link.0);
+                    if let (Some(link), Kind::Data) = (link, frame.kind) {
+                        link.on_frame(self.now, &frame);
+                        let all = core::iter::from_fn(|| link.take());
+                        host.got.extend(all.map(|parcel| (parcel.origin, parcel.body)));
                     }
                 }
             }
@@ -110,6 +118,7 @@ impl Net {
                 let mut frame = Vec::new();
                 while attach.poll(self.now, guard, &mut frame) {
                     let frame = core::mem::take(&mut frame);
+                    self.joins.push((at(*number), attach.relay(), frame.clone()));
                     self.wire.0.push_back((at(*number), attach.relay(), frame));
                 }
             }
@@ -220,6 +229,12 @@ fn what_was_sent_before_is_not_passed_on_again_where_there_is_a_key() {
     net.run(100);
     assert_eq!(net.got(12), [b"data"]);
     assert_eq!(net.relays[&1].status().refused.repeated, 50);
+    // Nor what somebody said to be attached.
+    let joins: Vec<_> = net.joins.clone();
+    let before = net.relays[&1].status().refused.repeated;
+    net.wire.0.extend(joins.iter().filter(|(from, ..)| *from == at(12)).cloned());
+    net.run(10);
+    assert!(net.relays[&1].status().refused.repeated > before);
 }
 
 #[test]
@@ -314,7 +329,7 @@ proptest! {
         for mut frame in frames {
             if as_frames && frame.len() > 4 {
                 frame[..3].copy_from_slice(&[b'f', b'h', 1]);
-                frame[3] = frame[3] % 6 + 1 | frame[3] & 0x80;
+                frame[3] = frame[3] % 7 + 1 | frame[3] & 0x80;
             }
             let from = [at(2), at(12), at(99)][frame.len() % 3];
             net.wire.0.push_back((from, at(1), frame));
@@ -343,7 +358,7 @@ proptest! {
         let read = Guard::new(node(3), key, 0).read(&bytes).unwrap();
         prop_assert_eq!(read, Frame { sender: node(2), counter: 10, ..frame });
         prop_assert!(guard.read(&bytes).is_err(), "its own");
-        let accept = Accept { elsewhere, path: [node(1), node(2)].into() };
+        let accept = Accept { link: 3, elsewhere, path: [node(1), node(2)].into() };
         let mut bytes = Vec::new();
         accept.encode(&mut bytes);
         prop_assert_eq!(Accept::decode(&bytes), Some(accept));
