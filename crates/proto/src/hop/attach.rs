@@ -129,6 +129,10 @@ impl Attach {
             return;
         }
         if frame.kind != Kind::Ack {
+            if frame.sender != self.newest.0 {
+                // It was started again, and numbers its links from the beginning.
+                self.link = None;
+            }
             self.newest = (frame.sender, frame.counter);
         }
         match frame.kind {

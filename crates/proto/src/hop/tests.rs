@@ -283,6 +283,26 @@ fn another_relay_takes_the_place_of_one_that_is_silent() {
 }
 
 #[test]
+fn a_relay_that_is_started_again_is_found_again_with_new_links() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    net.host(10, &[1], 0, None);
+    net.host(11, &[1], 1, None);
+    net.run(2000);
+    for round in 0..3u8 {
+        (0..20).for_each(|_| net.send(10, TO_GROUP, &[round]));
+        net.run(100);
+        assert_eq!(net.got(11).len(), 20 * (usize::from(round) + 1), "in round {round}");
+        // Each time it is another node.
+        let guard = Guard::new(node(100 + round), None, net.now.as_nanos());
+        let program = crate::credit::relay(node(100 + round), &Options::default());
+        let again = HopNode::new(guard, [round; 32], None, HopSettings::default(), program);
+        net.relays.insert(1, again);
+        net.run(4000);
+    }
+}
+
+#[test]
 fn there_is_room_for_so_many_of_one_host_and_no_more() {
     let mut net = Net::default();
     net.relay(1, &[], None);
