@@ -122,5 +122,13 @@ fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb() {
     }
 }
 
+#[test]
+#[ignore = "takes minutes, and is about speed"]
+fn a_hop_between_relays_shares_a_link_with_tcp() {
+    let [hop, tcp] = relays::a_hop_beside_tcp(60);
+    println!("of a link of 20 Mbit/s, in a minute: the hop {hop:.0} Mbit, TCP {tcp:.0} Mbit");
+    assert!((0.5..2.0).contains(&(hop / tcp)), "{}", hop / tcp);
+}
+
 /// Seconds after which a transfer is taken to hang.
 const FULL_LIMIT_S: u64 = 600;

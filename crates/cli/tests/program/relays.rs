@@ -229,3 +229,54 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
         started.elapsed().as_secs_f64()
     );
 }
+
+/// What the hop between two relays and a connection of the kernel's TCP get of a link of 20 Mbit/s that both cross, for so
+/// many seconds: megabits.
+pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
+    let hosts = Hosts::new(&["a", "b", "t"], |to| {
+        let rate = if to == Some("b") { 20 } else { 200 };
+        format!(
+            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 50 }}"
+        )
+    });
+    hosts.site.put("file", noise(200_000_000));
+    let at = |name: &str| format!("{}:7600", hosts.address(name));
+    let relay = |name: &str, parent: &str| {
+        let command = program(&format!("relay --listen 0.0.0.0:7600 {parent} --json"));
+        hosts.run(name, command)
+    };
+    let _above = relay("a", "");
+    let _below = relay("b", &format!("--parent {}", at("a")));
+    let python = |name: &str, text: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", text, &hosts.address("b").to_string()]);
+        hosts.run(name, command)
+    };
+    let sink = "import socket,sys,time\n\
+                s=socket.create_server((sys.argv[1],9000));c=s.accept()[0];n=0\n\
+                while True:\n b=c.recv(1<<16);n+=len(b);print(n,flush=True)\n";
+    let sink = python("b", sink);
+    let source = "import socket,sys,time\n\
+                  for _ in range(50):\n \
+                  try: s=socket.create_connection((sys.argv[1],9000));break\n \
+                  except OSError: time.sleep(0.1)\n\
+                  while True: s.sendall(bytes(1<<16))\n";
+    let _source = python("t", source);
+    let receiver = hosts.start("b", &format!("recv --via {} --into r --once --name r", at("b")));
+    let send = format!("send file --via {} --wait-for 1 --give-up 60s", at("a"));
+    let _sender = hosts.start("a", &send);
+    let has = || {
+        let told = receiver.told();
+        let last = told.iter().rev().find(|event| event["event"] == "progress");
+        last.and_then(|it| it["objects"][0]["bytes_done"].as_u64()).unwrap_or(0)
+    };
+    let tcp = || {
+        let lines = sink.so_far();
+        lines.lines().rev().find_map(|line| line.parse::<u64>().ok()).unwrap_or(0)
+    };
+    receiver.until_has(2_000_000);
+    let before = [has(), tcp()];
+    std::thread::sleep(Duration::from_secs(seconds));
+    let after = [has(), tcp()];
+    [0, 1].map(|it| (after[it] - before[it]) as f64 * 8.0 / 1e6)
+}

@@ -69,6 +69,11 @@ impl Running {
         self.out.so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
+    /// What it has printed so far.
+    pub(super) fn so_far(&self) -> String {
+        self.out.so_far()
+    }
+
     /// Waits for an event with this name, told with `--json`, that is wanted.
     pub(super) fn until(&self, name: &str, is_wanted: impl Fn(&Value) -> bool) {
         let is_there = self.out.until(|line| {

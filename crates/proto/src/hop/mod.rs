@@ -1,16 +1,18 @@
 //! Frames by which hosts and relays speak with each other where there is no multicast: who is attached to which relay, who
 //! has receivers of which group, and where packets go.
 //!
-//! Reading order: `frame` (packets), `guard` (their authentication), `attach` (how a host or a relay holds on to the relay
-//! above it), `node` (a relay). Described in `docs/relay.md`.
+//! Reading order: `frame` (packets), `guard` (their authentication), `link` (between two neighbours), `attach` (how a host or
+//! a relay holds on to the relay above it), `node` (a relay), `join` (who is attached to it). Described in `docs/relay.md`.
 
 mod attach;
 mod frame;
 mod guard;
 mod held;
+mod join;
 mod link;
 mod neighbours;
 mod node;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,8 @@ pub use attach::{Attach, Attachment};
 pub use frame::{FRAME_BYTES, Frame, Kind};
 pub use guard::{Guard, TAG_BYTES};
 pub use link::{Link, Parcel};
-pub use node::{HopNode, HopSettings, HopStatus, NeighbourStatus, Refused, Sends};
+pub use node::{HopNode, Sends};
+pub use status::{HopSettings, HopStatus, NeighbourStatus, Refused};
 
 /// The number by which frames name a group: hosts that name the same one meet at their relays.
 pub fn group_number(name: &str) -> u64 {

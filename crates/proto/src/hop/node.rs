@@ -8,12 +8,13 @@ use core::net::SocketAddr;
 
 use faircast_base::{BadInput, Cx, Duration, FlowId, NodeId, Time};
 
-use super::attach::{Attach, Attachment, REFUSED_FULL, REFUSED_LOOP};
-use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
+use super::attach::{Attach, Attachment};
+use super::frame::{Frame, Kind};
 use super::guard::Guard;
 use super::held::Packets;
 use super::link::{Ack, Link, Parcel};
-use super::neighbours::{Limits, Neighbours, PARENT};
+use super::neighbours::{Neighbours, PARENT};
+use super::status::{HopSettings, HopStatus, NeighbourStatus, Refused};
 use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use crate::{Datagram, Destination};
 
@@ -37,78 +38,6 @@ pub trait Sends {
     fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>));
 }
 
-/// How many of everything a relay takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HopSettings {
-    /// Hosts and relays that may be attached to it. Default 4096.
-    pub neighbours_max: usize,
-    /// Of them at one address. Default 256.
-    pub at_host_max: u32,
-    /// Groups of each. Default 256.
-    pub groups_max: usize,
-}
-
-impl Default for HopSettings {
-    fn default() -> Self {
-        Self { neighbours_max: 4096, at_host_max: 256, groups_max: 256 }
-    }
-}
-
-/// Frames that were not taken, by the reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
-    /// They make no sense.
-    pub malformed: u64,
-    /// They are not authentic: of somebody without the key.
-    pub forged: u64,
-    /// They came before.
-    pub repeated: u64,
-    /// They are of somebody who is not attached, or not to this group.
-    pub strangers: u64,
-    /// There was no room for who wanted to be attached.
-    pub full: u64,
-    /// Somebody wanted to be attached that is above this relay.
-    pub loops: u64,
-    /// They say to be of a node that is elsewhere.
-    pub misplaced: u64,
-    /// Nobody knows where they should go, or they have passed too many relays.
-    pub lost: u64,
-}
-
-/// How a relay stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HopStatus {
-    /// The node that it is.
-    pub node: NodeId,
-    /// The relay above, and whether it is attached there.
-    pub parent: Option<(SocketAddr, Attachment)>,
-    /// Who is attached to it.
-    pub neighbours: Vec<NeighbourStatus>,
-    /// Frames with packets of sessions that came, and that left.
-    pub received: u64,
-    /// Those that left.
-    pub sent: u64,
-    /// Their bytes that left.
-    pub sent_bytes: u64,
-    /// Packets that wait here now.
-    pub held: usize,
-    /// What was not taken.
-    pub refused: Refused,
-}
-
-/// Somebody who is attached to a relay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeighbourStatus {
-    /// Where.
-    pub address: SocketAddr,
-    /// Whether it is a relay.
-    pub is_relay: bool,
-    /// Groups that it is a member of.
-    pub groups: usize,
-    /// Receivers at it or behind it, of all groups.
-    pub receivers: u32,
-}
-
 /// Where a node is.
 #[derive(Clone, Copy, Debug)]
 struct Route {
@@ -118,14 +47,14 @@ struct Route {
 
 /// The relay.
 pub struct HopNode {
-    guard: Guard,
-    secret: [u8; 32],
-    settings: HopSettings,
-    neighbours: Neighbours,
-    parent: Option<Attach>,
+    pub(super) guard: Guard,
+    pub(super) secret: [u8; 32],
+    pub(super) settings: HopSettings,
+    pub(super) neighbours: Neighbours,
+    pub(super) parent: Option<Attach>,
     routes: BTreeMap<(u64, NodeId), Route>,
-    flows: BTreeMap<u64, FlowId>,
-    next_flow: u32,
+    pub(super) flows: BTreeMap<u64, FlowId>,
+    pub(super) next_flow: u32,
     packets: Packets,
     program: Box<dyn Relay + Send>,
     /// Ports whose links have no room, and of which the program wants to be told when they have.
@@ -140,7 +69,7 @@ pub struct HopNode {
     received: u64,
     sent: u64,
     sent_bytes: u64,
-    refused: Refused,
+    pub(super) refused: Refused,
 }
 
 impl HopNode {
@@ -259,16 +188,6 @@ impl HopNode {
         }
     }
 
-    /// Whether a frame without data is no older one that somebody has repeated.
-    fn is_newest(&mut self, port: Option<PortId>, frame: &Frame<'_>) -> bool {
-        let of = port.and_then(|port| self.neighbours.get_mut(port));
-        let Some(of) = of.filter(|of| of.node == frame.sender) else { return true };
-        let is_newest = frame.counter > of.newest;
-        of.newest = of.newest.max(frame.counter);
-        self.refused.repeated += u64::from(!is_newest);
-        is_newest
-    }
-
     /// Something has come over a link.
     fn on_link<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
         let now = cx.now;
@@ -305,97 +224,6 @@ impl HopNode {
         if has_room && self.awaiting.remove(&port) {
             self.ready.push_back(port);
         }
-    }
-
-    fn cookie(&self, from: SocketAddr, node: NodeId) -> [u8; COOKIE_BYTES] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        match from {
-            SocketAddr::V4(v4) => hasher.update(&v4.ip().octets()),
-            SocketAddr::V6(v6) => hasher.update(&v6.ip().octets()),
-        };
-        hasher.update(&from.port().to_be_bytes()).update(&node.0.to_be_bytes());
-        *hasher.finalize().as_bytes().first_chunk().expect("a digest has 32 bytes")
-    }
-
-    fn on_join<S: Sends>(&mut self, now: Time, from: SocketAddr, frame: &Frame<'_>, out: &mut S) {
-        let Some(join) = Join::decode(frame.body) else { return self.refused.malformed += 1 };
-        let cookie = self.cookie(from, frame.sender);
-        if join.cookie != cookie {
-            // No more bytes than came, and nothing is kept: whoever says to be at another's address gets that host
-            // nothing else.
-            return self.answer(from, (Kind::Challenge, frame.group), &cookie, out);
-        }
-        let port = self.neighbours.port(from);
-        if !self.is_newest(port, frame) {
-            return;
-        }
-        let parent = self.parent.as_ref();
-        if join.relay && parent.is_some_and(|parent| parent.path().contains(&frame.sender)) {
-            self.refused.loops += 1;
-            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_LOOP], out);
-        }
-        let HopSettings { neighbours_max, at_host_max, groups_max } = self.settings;
-        let limits =
-            Limits { neighbours: neighbours_max, at_host: at_host_max, groups: groups_max };
-        let who = (from, frame.sender, join.relay);
-        let wanted = (frame.group, join.receivers);
-        let before = self.neighbours.receivers(frame.group, PARENT);
-        let Some(port) = self.neighbours.join(now, who, wanted, limits) else {
-            self.refused.full += 1;
-            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_FULL], out);
-        };
-        if !self.flows.contains_key(&frame.group) {
-            self.flows.insert(frame.group, FlowId(self.next_flow));
-            self.next_flow = self.next_flow.wrapping_add(1);
-            self.tell_above(now);
-        }
-        self.accept(port, frame.group, out);
-        if self.neighbours.receivers(frame.group, PARENT) != before {
-            self.tell_above(now);
-            // Relays below that have sources have to hear of it soon.
-            let below = self.neighbours.iter().filter(|(other, of)| {
-                *other != port && of.is_relay && of.groups.contains_key(&frame.group)
-            });
-            let below: Vec<PortId> = below.map(|(port, _)| port).collect();
-            below.into_iter().for_each(|port| self.accept(port, frame.group, out));
-        }
-    }
-
-    fn accept<S: Sends>(&mut self, port: PortId, group: u64, out: &mut S) {
-        let of = self.neighbours.get(port).map(|of| (of.address, of.link.id()));
-        let Some((to, link)) = of else { return };
-        let above = self.parent.as_ref();
-        let elsewhere = above.map_or(0, |parent| parent.elsewhere(group));
-        let elsewhere = elsewhere.saturating_add(self.neighbours.receivers(group, port));
-        let above = above.map_or(&[][..], Attach::path);
-        let path = [self.guard.node()].iter().chain(above).copied().collect();
-        let mut body = Vec::new();
-        Accept { link, elsewhere, path }.encode(&mut body);
-        self.answer(to, (Kind::Accept, group), &body, out);
-    }
-
-    fn answer<S: Sends>(
-        &mut self,
-        to: SocketAddr,
-        (kind, group): (Kind, u64),
-        body: &[u8],
-        out: &mut S,
-    ) {
-        let guard = &mut self.guard;
-        out.send(to, |buf| guard.write(&Frame::control(kind, group, body), buf, |_| {}));
-    }
-
-    /// The relay above is told who is below; groups of nobody are forgotten.
-    fn tell_above(&mut self, now: Time) {
-        let groups = self.neighbours.groups();
-        let Self { flows, neighbours, parent, .. } = self;
-        flows.retain(|group, _| {
-            let stays = groups.binary_search(group).is_ok();
-            if let Some(parent) = parent {
-                parent.set(now, *group, stays.then(|| neighbours.receivers(*group, PARENT)));
-            }
-            stays
-        });
     }
 
     fn poll_parent<S: Sends>(&mut self, now: Time, out: &mut S) {
