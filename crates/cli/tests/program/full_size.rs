@@ -111,15 +111,26 @@ fn fifty_receivers_get_200_mb_though_two_repair_heads_are_killed() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb() {
-    for (policy, kill, sealed) in [
-        ("worst-path", false, false),
-        ("bounded-lag", false, false),
-        ("worst-path", true, false),
-        ("worst-path", false, true),
-    ] {
-        relays::three_levels(policy, kill, sealed);
-    }
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_by_the_worst_path() {
+    relays::three_levels("worst-path", false, false);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_with_a_bounded_lag() {
+    relays::three_levels("bounded-lag", false, false);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_though_two_relays_are_killed() {
+    relays::three_levels("worst-path", true, false);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_with_a_key() {
+    relays::three_levels("worst-path", false, true);
 }
 
 #[test]
