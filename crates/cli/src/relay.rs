@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use faircast::{Attachment, HopSettings, Refusals, Relay, RelayStatus};
+use faircast::{Attachment, HopSettings, Refusals, RelayServer, RelayStatus};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
         at_host_max: args.at_host_max,
         ..HopSettings::default()
     };
-    let mut builder = Relay::builder(args.listen).parents(parents).limits(limits);
+    let mut builder = RelayServer::builder(args.listen).parents(parents).limits(limits);
     if let Some(key) = live::read_key(&args.key)? {
         builder = builder.key(key);
     }
@@ -132,7 +132,7 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
         ("relay_refused_malformed", "Frames that make no sense", refused.malformed),
         ("relay_refused_forged", "Frames of somebody without the key", refused.forged),
         ("relay_refused_repeated", "Frames that came before", refused.repeated),
-        ("relay_refused_strangers", "Frames of who is not attached", refused.strangers),
+        ("relay_refused_unknown", "Frames of who is not attached", refused.unknown),
         ("relay_refused_full", "Requests for which there was no room", refused.full),
         ("relay_refused_loops", "Requests of relays above this one", refused.loops),
         ("relay_refused_misplaced", "Frames of a node that is elsewhere", refused.misplaced),

@@ -66,13 +66,13 @@ pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
-pub use faircast_proto::hop::{Attachment, HopSettings, HopStatus, NeighbourStatus, Refused};
+pub use faircast_proto::hop::{Attachment, HopRefused, HopSettings, HopStatus, NeighbourStatus};
 pub use faircast_proto::object::{Cause, Fec, Limit, MemberState, ObjectStatus, SlowPolicy, Stage};
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::pgm::negotiation::SchemeMismatch;
 pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomness, Refusals};
 pub use receive::{Receiver, ReceiverBuilder};
-pub use relay::{Relay, RelayBuilder, RelayStatus};
+pub use relay::{RelayBuilder, RelayServer, RelayStatus};
 pub use send::{Sender, SenderBuilder};
 pub use status::{
     Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SENDER, Seat,

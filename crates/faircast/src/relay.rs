@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::{Error, GroupKey};
 
-/// Makes a [`Relay`].
+/// Makes a [`RelayServer`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct RelayBuilder {
@@ -41,13 +41,13 @@ pub struct RelayStatus {
 
 /// A relay in a thread of its own. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
-pub struct Relay {
+pub struct RelayServer {
     stop: Arc<AtomicBool>,
     status: watch::Receiver<RelayStatus>,
     local: SocketAddr,
 }
 
-impl Relay {
+impl RelayServer {
     /// Begins to say how it is to be made: it hears at `listen`.
     pub fn builder(listen: SocketAddr) -> RelayBuilder {
         RelayBuilder {
@@ -76,7 +76,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for RelayServer {
     fn drop(&mut self) {
         self.close();
     }
@@ -117,7 +117,7 @@ impl RelayBuilder {
     ///
     /// # Errors
     /// A setting is wrong, or the address cannot be bound.
-    pub fn start(self) -> Result<Relay, Error> {
+    pub fn start(self) -> Result<RelayServer, Error> {
         let options = Options::checked(self.options, credit::RELAY_OPTIONS)?;
         let settings = RelaySettings {
             listen: self.listen,
@@ -148,6 +148,6 @@ impl RelayBuilder {
         };
         let named = thread::Builder::new().name("faircast-relay".to_string());
         named.spawn(work).map_err(Error::Thread)?;
-        Ok(Relay { stop, status, local })
+        Ok(RelayServer { stop, status, local })
     }
 }

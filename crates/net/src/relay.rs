@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::live::system_seed;
 use crate::receive::Inbox;
 use crate::transmit::{Flushed, Outbox, Route};
-use crate::via::epoch_ns;
 use crate::{Counters, Listen, NetError, SocketSettings, Sockets};
 
 /// How a relay is set up.
@@ -119,7 +118,7 @@ impl RelayDriver {
         let node = node_of(system_seed());
         let parent =
             (!settings.parents.is_empty()).then(|| Attach::new(settings.parents.clone(), true));
-        let guard = Guard::new(node, settings.key, epoch_ns());
+        let guard = Guard::new(node, settings.key);
         Ok(Self {
             node: HopNode::new(guard, secret, parent, settings.hop, program(node)),
             outbox: Outbox::new(&sockets),

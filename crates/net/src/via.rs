@@ -2,12 +2,11 @@
 //! hears comes from there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::SystemTime;
 
 use faircast_base::{NodeId, Time};
 use faircast_proto::Destination;
 use faircast_proto::credit;
-use faircast_proto::hop::{Attach, Attachment, Guard, Kind, Parcel, group_number};
+use faircast_proto::hop::{Attach, Attachment, FrameKind, Guard, HopPacket, group_number};
 
 use crate::Envelope;
 
@@ -45,18 +44,12 @@ pub(crate) struct Via {
     group: u64,
 }
 
-/// Nanoseconds since 1970: what is counted from there is above what a program before counted.
-pub(crate) fn epoch_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(0)
-}
-
 impl Via {
     pub(crate) fn new(now: Time, settings: &ViaSettings) -> Self {
         let group = group_number(&settings.group);
         let mut attach = Attach::new(settings.relays.clone(), false);
         attach.set(now, group, Some(settings.receivers));
-        Self { guard: Guard::new(settings.node, settings.key, epoch_ns()), attach, group }
+        Self { guard: Guard::new(settings.node, settings.key), attach, group }
     }
 
     pub(crate) fn relay(&self) -> SocketAddr {
@@ -73,7 +66,7 @@ impl Via {
             return false;
         }
         let Ok(frame) = self.guard.read(datagram) else { return false };
-        if frame.kind != Kind::Data {
+        if frame.kind != FrameKind::Data {
             self.attach.handle(now, &frame);
             return true;
         }
@@ -83,7 +76,7 @@ impl Via {
     }
 
     /// The next packet for machines.
-    pub(crate) fn take(&mut self) -> Option<Parcel> {
+    pub(crate) fn take(&mut self) -> Option<HopPacket> {
         let group = self.group;
         let link = self.attach.link()?;
         std::iter::from_fn(|| link.take()).find(|parcel| parcel.group == group)
@@ -103,7 +96,7 @@ impl Via {
     ) -> bool {
         let (group, origin) = (self.group, self.guard.node());
         let Some(link) = self.attach.link() else { return false };
-        let Some(seq) = link.send(now, Parcel { hops, group, origin, to, body }) else {
+        let Some(seq) = link.send(now, HopPacket { hops, group, origin, to, body }) else {
             return false;
         };
         link.write(seq, &mut self.guard, out);

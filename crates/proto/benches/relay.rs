@@ -9,7 +9,9 @@ use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::Destination;
 use faircast_proto::credit;
-use faircast_proto::hop::{Attach, Guard, HopNode, HopSettings, Kind, Parcel, Sends, node_of};
+use faircast_proto::hop::{
+    Attach, FrameKind, Guard, HopNode, HopPacket, HopSettings, Sends, node_of,
+};
 use faircast_proto::options::Options;
 
 fn main() {
@@ -67,12 +69,12 @@ impl Net {
     fn new(key: Option<[u8; 32]>) -> Self {
         let node = node_of(RELAY.into());
         let program = credit::relay(node, &Options::default());
-        let guard = Guard::new(node, key, 0);
+        let guard = Guard::new(node, key);
         let relay = HopNode::new(guard, [9; 32], None, HopSettings::default(), program);
         let hosts = [(10, 0), (11, 1), (12, 1)].map(|(host, receivers)| {
             let mut attach = Attach::new(vec![at(RELAY)], false);
             attach.set(Time::ZERO, GROUP, Some(receivers));
-            (at(host), Host { guard: Guard::new(node_of(host.into()), key, 0), attach })
+            (at(host), Host { guard: Guard::new(node_of(host.into()), key), attach })
         });
         let rng = Rng::new(1, node, Purpose::Relay);
         let (now, out) = (Time::ZERO, Sent::default());
@@ -104,7 +106,7 @@ impl Net {
         for (to, frame) in &self.out.frames[..self.out.count] {
             let Some(Host { guard, attach }) = self.hosts.get_mut(to) else { continue };
             let Ok(frame) = guard.read(frame) else { continue };
-            if frame.kind != Kind::Data {
+            if frame.kind != FrameKind::Data {
                 attach.handle(self.now, &frame);
             } else if let Some(link) = attach.link() {
                 link.on_frame(self.now, &frame);
@@ -123,7 +125,7 @@ impl Net {
         let link = attach.link().expect("it is attached");
         let to = Destination::Group(GroupId::SESSION);
         let origin: NodeId = guard.node();
-        let parcel = Parcel { hops: 9, group: GROUP, origin, to, body: vec![7; BYTES] };
+        let parcel = HopPacket { hops: 9, group: GROUP, origin, to, body: vec![7; BYTES] };
         if let Some(seq) = link.send(self.now, parcel) {
             link.write(seq, guard, &mut frame);
             self.hand_over(at(10), &frame);

@@ -1,4 +1,4 @@
-//! What is told of the relay above.
+//! The relay above, as people are told of it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Above {
     ) -> Result<(), Failure> {
         let Some((relay, state)) = now.filter(|_| now != self.told) else { return Ok(()) };
         // At first it is asked, which takes a moment.
-        if state == Attachment::Asking && self.begun.elapsed() < PATIENCE {
+        if state == Attachment::Asking && self.begun.elapsed() < ANSWER_TIMEOUT {
             return Ok(());
         }
         self.told = now;
@@ -53,4 +53,4 @@ impl Above {
 }
 
 /// How long a relay may take to answer before that is told.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

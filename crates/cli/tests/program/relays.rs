@@ -52,7 +52,7 @@ fn via(port: u16) -> String {
 }
 
 #[test]
-fn a_file_goes_through_two_levels_of_relays_and_strangers_get_nothing() {
+fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
     for sealed in [false, true] {
         let relays = Relays::new(sealed);
         relays.site.put("file", noise(6_000_000));
@@ -63,8 +63,8 @@ fn a_file_goes_through_two_levels_of_relays_and_strangers_get_nothing() {
             let at = if name == "c" { below[1].0 } else { below[0].0 };
             relays.recv(name, &[at])
         });
-        let stranger = Relays { site: Site::with("--json"), key: String::new() };
-        let stranger = sealed.then(|| stranger.recv("stranger", &[top]));
+        let unknown = Relays { site: Site::with("--json"), key: String::new() };
+        let unknown = sealed.then(|| unknown.recv("unknown", &[top]));
         // The sender is at a relay beside others.
         let sent = relays.send("file", below[1].0, "--wait-for 3").end_with(0);
         assert_eq!(sent.err, "");
@@ -75,9 +75,9 @@ fn a_file_goes_through_two_levels_of_relays_and_strangers_get_nothing() {
         // Once for each relay and host that it goes to, by its source once.
         let bytes = sent.summary()["bytes_sent"].as_u64().unwrap();
         assert!(bytes < 8_000_000, "{bytes}");
-        if let Some(stranger) = stranger {
-            stranger.signal(Signal::SIGINT);
-            let events = stranger.end_with(1).events();
+        if let Some(unknown) = unknown {
+            unknown.signal(Signal::SIGINT);
+            let events = unknown.end_with(1).events();
             assert!(events.iter().all(|event| event["event"] != "sender"), "{events:?}");
         }
     }

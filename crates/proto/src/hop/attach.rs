@@ -1,4 +1,4 @@
-//! How a host or a relay holds on to a relay above it: it asks again and again, takes the next relay of its list where one is
+//! The hold of a host or a relay on a relay above it: it asks again and again, takes the next relay of its list where one is
 //! silent, and knows whether there are receivers of its groups elsewhere.
 
 use alloc::collections::BTreeMap;
@@ -7,9 +7,9 @@ use core::net::SocketAddr;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
+use super::frame::{Accept, COOKIE_BYTES, Frame, FrameKind, Join};
 use super::guard::Guard;
-use super::link::{Ack, Link};
+use super::link::{Ack, HopLink};
 
 /// How often it says that it is there.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub struct Attach {
     path: Vec<NodeId>,
     /// The relay's node, and the counter of its last frame that was no data.
     newest: (NodeId, u64),
-    link: Option<Link>,
+    link: Option<HopLink>,
 }
 
 impl Attach {
@@ -113,7 +113,7 @@ impl Attach {
     }
 
     /// The link to the relay, where there is one.
-    pub const fn link(&mut self) -> Option<&mut Link> {
+    pub const fn link(&mut self) -> Option<&mut HopLink> {
         self.link.as_mut()
     }
 
@@ -125,10 +125,10 @@ impl Attach {
     /// Takes a frame without data from the relay that is above, or that is asked. What came before comes in vain.
     pub fn handle(&mut self, now: Time, frame: &Frame<'_>) {
         let is_old = frame.sender == self.newest.0 && frame.counter <= self.newest.1;
-        if is_old && frame.kind != Kind::Ack {
+        if is_old && frame.kind != FrameKind::Ack {
             return;
         }
-        if frame.kind != Kind::Ack {
+        if frame.kind != FrameKind::Ack {
             if frame.sender != self.newest.0 {
                 // It was started again, and numbers its links from the beginning.
                 self.link = None;
@@ -136,7 +136,7 @@ impl Attach {
             self.newest = (frame.sender, frame.counter);
         }
         match frame.kind {
-            Kind::Challenge => {
+            FrameKind::Challenge => {
                 let Ok(cookie) = <[u8; COOKIE_BYTES]>::try_from(frame.body) else { return };
                 // Asked the same again it would not know better.
                 if cookie != self.cookie {
@@ -144,7 +144,7 @@ impl Attach {
                     self.groups.values_mut().for_each(|of| of.join_at = now);
                 }
             }
-            Kind::Accept => {
+            FrameKind::Accept => {
                 let known = self.groups.get_mut(&frame.group);
                 let (Some(accept), Some(known)) = (Accept::decode(frame.body), known) else {
                     return;
@@ -153,17 +153,17 @@ impl Attach {
                 self.path = accept.path;
                 (self.state, self.heard_at) = (Attachment::Attached, Some(now));
                 if self.link.as_ref().is_none_or(|link| link.id() != accept.link) {
-                    self.link = Some(Link::new(accept.link));
+                    self.link = Some(HopLink::new(accept.link));
                 }
             }
-            Kind::Ack => {
+            FrameKind::Ack => {
                 let link = self.link.as_mut().filter(|link| link.id() == frame.link.0);
                 if let (Some(link), Some(ack)) = (link, Ack::decode(frame.body)) {
                     // One that is wrong says nothing.
                     let _ = link.on_ack(now, &ack);
                 }
             }
-            Kind::Refuse => {
+            FrameKind::Refuse => {
                 self.state = match frame.body {
                     [REFUSED_LOOP] => Attachment::Loop,
                     [REFUSED_FULL] => Attachment::Full,
@@ -174,7 +174,7 @@ impl Attach {
                     self.turn(now);
                 }
             }
-            Kind::Data | Kind::Join | Kind::Leave => {}
+            FrameKind::Data | FrameKind::Join | FrameKind::Leave => {}
         }
     }
 
@@ -212,7 +212,7 @@ impl Attach {
         // Until that is answered.
         of.accepted = false;
         let join = Join { cookie: self.cookie, relay: self.is_relay, receivers: of.receivers };
-        guard.write(&Frame::control(Kind::Join, *group, &[]), out, |out| join.encode(out));
+        guard.write(&Frame::control(FrameKind::Join, *group, &[]), out, |out| join.encode(out));
         true
     }
 
@@ -220,7 +220,7 @@ impl Attach {
     pub fn leave(&mut self, guard: &mut Guard, mut each: impl FnMut(Vec<u8>)) {
         for group in core::mem::take(&mut self.groups).into_keys() {
             let mut out = Vec::new();
-            guard.write(&Frame::control(Kind::Leave, group, &[]), &mut out, |_| {});
+            guard.write(&Frame::control(FrameKind::Leave, group, &[]), &mut out, |_| {});
             each(out);
         }
     }
@@ -230,6 +230,6 @@ impl Attach {
         let joins = self.groups.values().map(|of| of.join_at);
         let own = joins.chain(self.heard_at.map(|at| at + SILENCE)).min();
         let own = own.filter(|_| !self.groups.is_empty());
-        own.into_iter().chain(self.link.as_ref().and_then(Link::next_timeout)).min()
+        own.into_iter().chain(self.link.as_ref().and_then(HopLink::next_timeout)).min()
     }
 }

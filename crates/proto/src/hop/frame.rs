@@ -21,7 +21,7 @@ pub(super) const DEPTH_MAX: usize = 32;
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// It carries a packet of a session, on the link between two neighbours.
     Data,
     /// It says which of these have come.
@@ -38,14 +38,21 @@ pub enum Kind {
     Refuse,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Data, Kind::Ack, Kind::Join, Kind::Challenge, Kind::Accept, Kind::Leave, Kind::Refuse];
+const KINDS: [FrameKind; 7] = [
+    FrameKind::Data,
+    FrameKind::Ack,
+    FrameKind::Join,
+    FrameKind::Challenge,
+    FrameKind::Accept,
+    FrameKind::Leave,
+    FrameKind::Refuse,
+];
 
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// What it is for.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Relays that may still pass it on.
     pub hops: u8,
     /// The link that it is on, and its number there; 0 where it is on none.
@@ -66,7 +73,7 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// One that is for the next node alone.
-    pub(super) const fn control(kind: Kind, group: u64, body: &'a [u8]) -> Self {
+    pub(super) const fn control(kind: FrameKind, group: u64, body: &'a [u8]) -> Self {
         let (sender, to) = (NodeId(0), Destination::Group(GroupId::SESSION));
         Self { kind, hops: 1, link: (0, 0), counter: 0, sender, group, origin: sender, to, body }
     }

@@ -25,10 +25,9 @@ impl core::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// That of a node whose frames have greater counters than `counter`: where it may have run before, the time since some
-    /// day, in nanoseconds.
-    pub const fn new(node: NodeId, key: Option<[u8; 32]>, counter: u64) -> Self {
-        Self { node, key, counter }
+    /// That of a node, which is another one each time that its program is started: its frames are counted from 1.
+    pub const fn new(node: NodeId, key: Option<[u8; 32]>) -> Self {
+        Self { node, key, counter: 0 }
     }
 
     /// Whose it is.

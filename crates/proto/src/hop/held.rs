@@ -2,13 +2,13 @@
 
 use alloc::collections::BTreeMap;
 
-use super::link::Parcel;
+use super::link::HopPacket;
 use crate::relay::PacketKey;
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Packets {
-    held: BTreeMap<PacketKey, Parcel>,
+    held: BTreeMap<PacketKey, HopPacket>,
     next: u64,
 }
 
@@ -19,12 +19,12 @@ impl Packets {
     }
 
     /// Keeps one under that key.
-    pub(super) fn hold(&mut self, parcel: Parcel) {
+    pub(super) fn hold(&mut self, parcel: HopPacket) {
         self.held.insert(PacketKey(self.next), parcel);
         self.next += 1;
     }
 
-    pub(super) fn get(&self, key: PacketKey) -> Option<&Parcel> {
+    pub(super) fn get(&self, key: PacketKey) -> Option<&HopPacket> {
         self.held.get(&key)
     }
 

@@ -1,4 +1,4 @@
-//! Who is attached to a relay, and what it tells the relay above of them.
+//! Requests of hosts and relays to be attached to a relay, and what it tells the relay above of them.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use faircast_base::{FlowId, NodeId, Time};
 
 use super::attach::{Attach, REFUSED_FULL, REFUSED_LOOP};
-use super::frame::{Accept, COOKIE_BYTES, Frame, Join, Kind};
+use super::frame::{Accept, COOKIE_BYTES, Frame, FrameKind, Join};
 use super::neighbours::{Limits, PARENT};
 use super::node::{HopNode, Sends};
 use super::status::HopSettings;
@@ -35,7 +35,7 @@ impl HopNode {
         if join.cookie != cookie {
             // No more bytes than came, and nothing is kept: whoever says to be at another's address gets that host
             // nothing else.
-            return self.answer(from, (Kind::Challenge, frame.group), &cookie, out);
+            return self.answer(from, (FrameKind::Challenge, frame.group), &cookie, out);
         }
         let port = self.neighbours.port(from);
         if !self.is_newest(port, frame) {
@@ -44,7 +44,7 @@ impl HopNode {
         let parent = self.parent.as_ref();
         if join.relay && parent.is_some_and(|parent| parent.path().contains(&frame.sender)) {
             self.refused.loops += 1;
-            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_LOOP], out);
+            return self.answer(from, (FrameKind::Refuse, frame.group), &[REFUSED_LOOP], out);
         }
         let HopSettings { neighbours_max, at_host_max, groups_max } = self.settings;
         let limits =
@@ -54,7 +54,7 @@ impl HopNode {
         let before = self.neighbours.receivers(frame.group, PARENT);
         let Some(port) = self.neighbours.join(now, who, wanted, limits) else {
             self.refused.full += 1;
-            return self.answer(from, (Kind::Refuse, frame.group), &[REFUSED_FULL], out);
+            return self.answer(from, (FrameKind::Refuse, frame.group), &[REFUSED_FULL], out);
         };
         if !self.flows.contains_key(&frame.group) {
             self.flows.insert(frame.group, FlowId(self.next_flow));
@@ -83,13 +83,13 @@ impl HopNode {
         let path = [self.guard.node()].iter().chain(above).copied().collect();
         let mut body = Vec::new();
         Accept { link, elsewhere, path }.encode(&mut body);
-        self.answer(to, (Kind::Accept, group), &body, out);
+        self.answer(to, (FrameKind::Accept, group), &body, out);
     }
 
     fn answer<S: Sends>(
         &mut self,
         to: SocketAddr,
-        (kind, group): (Kind, u64),
+        (kind, group): (FrameKind, u64),
         body: &[u8],
         out: &mut S,
     ) {

@@ -1,19 +1,22 @@
 //! The link between two neighbours: frames arrive in order and whole though the network loses some, and no more are on their
-//! way than it bears beside others, by the rules of TCP (src: rfc5681 s3, rfc6675 s5, rfc6298).
+//! way than it bears beside others, by the rules of TCP (src: RFC 5681 s3). What is lost it finds as with SACK (src: RFC 6675 s5), and its retry timer is that of
+//! TCP (src: RFC 6298).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use crate::Destination;
 use crate::fields::Fields;
 
 /// Frames on their way at most, and frames that wait for one before them.
 const WINDOW_MAX: usize = 2048;
-/// With how many it begins (src: rfc6928).
+/// Bytes of those that wait: with packets of the usual size as many as there may be.
+const HELD_BYTES_MAX: usize = WINDOW_MAX * 1500;
+/// With how many it begins (src: RFC 6928).
 const WINDOW_FIRST: f64 = 10.0;
 /// So many later frames have come: this one is lost.
 const LATER: u32 = 3;
@@ -32,7 +35,7 @@ const MASK_WORDS: usize = WINDOW_MAX / 64;
 
 /// What a frame on a link carries, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct HopPacket {
     /// Relays that may still pass it on.
     pub hops: u8,
     /// The group.
@@ -48,7 +51,7 @@ pub struct Parcel {
 /// A frame that is on its way.
 #[derive(Debug)]
 struct Sent {
-    parcel: Parcel,
+    parcel: HopPacket,
     first_at: Time,
     sent_at: Time,
     again: bool,
@@ -92,7 +95,7 @@ impl Ack {
 
 /// One end of a link.
 #[derive(Debug)]
-pub struct Link {
+pub struct HopLink {
     /// By which both ends know that it is the same.
     id: u16,
     // What is sent.
@@ -100,6 +103,8 @@ pub struct Link {
     /// The number of the first of them.
     first: u32,
     in_flight: usize,
+    /// Those of them that are lost, and were not sent again.
+    lost: usize,
     window: f64,
     threshold: f64,
     /// Losses before this number belong to a cut that has been made.
@@ -111,13 +116,14 @@ pub struct Link {
     timeout_at: Option<Time>,
     // What comes.
     expected: u32,
-    held: BTreeMap<u32, Parcel>,
+    held: BTreeMap<u32, HopPacket>,
+    held_bytes: usize,
     gap_at: Option<Time>,
     unacknowledged: u32,
     ack_at: Option<Time>,
 }
 
-impl Link {
+impl HopLink {
     /// A link on which nothing was sent.
     pub fn new(id: u16) -> Self {
         Self {
@@ -125,6 +131,7 @@ impl Link {
             sent: VecDeque::new(),
             first: 0,
             in_flight: 0,
+            lost: 0,
             window: WINDOW_FIRST,
             threshold: WINDOW_MAX as f64,
             recover: 0,
@@ -134,6 +141,7 @@ impl Link {
             timeout_at: None,
             expected: 0,
             held: BTreeMap::new(),
+            held_bytes: 0,
             gap_at: None,
             unacknowledged: 0,
             ack_at: None,
@@ -161,7 +169,7 @@ impl Link {
     }
 
     /// Sends something. Returns its number, or nothing where far too much is on its way.
-    pub fn send(&mut self, now: Time, parcel: Parcel) -> Option<u32> {
+    pub fn send(&mut self, now: Time, parcel: HopPacket) -> Option<u32> {
         if self.sent.len() >= WINDOW_MAX {
             return None;
         }
@@ -174,7 +182,7 @@ impl Link {
     }
 
     /// What was sent under this number.
-    fn parcel(&self, seq: u32) -> Option<&Parcel> {
+    fn parcel(&self, seq: u32) -> Option<&HopPacket> {
         self.sent.get(seq.wrapping_sub(self.first) as usize).map(|sent| &sent.parcel)
     }
 
@@ -190,17 +198,18 @@ impl Link {
         }
         let was_full = self.in_flight as f64 + 1.0 >= self.window / 2.0;
         let (mut came, mut sample, mut highest) = (0, None, None);
-        for (place, sent) in self.sent.iter_mut().enumerate() {
+        // Mostly nothing is missing.
+        let told = if ack.mask == [0; MASK_WORDS] { before } else { before + MASK_BITS + 1 };
+        for (place, sent) in self.sent.iter_mut().enumerate().take(told as usize) {
             let seq = self.first.wrapping_add(place as u32);
-            if place as u32 >= before.saturating_add(MASK_BITS + 1) {
-                break;
-            }
             if (place as u32) < before || ack.has(seq) {
                 highest = Some(seq);
                 if !sent.arrived {
                     sent.arrived = true;
                     came += 1;
                     self.in_flight -= usize::from(!sent.lost);
+                    self.lost -= usize::from(sent.lost);
+                    sent.lost = false;
                     sample = Some(now.since(sent.sent_at)).filter(|_| !sent.again).or(sample);
                 }
             }
@@ -229,14 +238,15 @@ impl Link {
 
     /// Those are lost after which enough others have arrived; `highest` is the place of the last that has.
     fn find_losses(&mut self, now: Time, highest: u32) {
-        let patience = self.round_trip.map_or(TIMEOUT_FIRST, |(mean, vary)| mean + vary * 2);
+        let retry_after = self.round_trip.map_or(TIMEOUT_FIRST, |(mean, vary)| mean + vary * 2);
         let mut newest = None;
         for place in 0..highest.saturating_sub(LATER - 1) {
             let sent = &mut self.sent[place as usize];
-            let is_old = !sent.again || now.since(sent.sent_at) > patience;
+            let is_old = !sent.again || now.since(sent.sent_at) > retry_after;
             if !sent.arrived && !sent.lost && is_old {
                 sent.lost = true;
                 self.in_flight -= 1;
+                self.lost += 1;
                 newest = Some(self.first.wrapping_add(place));
             }
         }
@@ -267,21 +277,23 @@ impl Link {
 
     /// The number of a frame that is to be sent again now.
     fn again(&mut self, now: Time) -> Option<u32> {
-        if self.in_flight as f64 >= self.window {
+        if self.lost == 0 || self.in_flight as f64 >= self.window {
             return None;
         }
         let place = self.sent.iter().position(|sent| sent.lost)?;
         let sent = &mut self.sent[place];
         (sent.lost, sent.again, sent.sent_at) = (false, true, now);
         self.in_flight += 1;
+        self.lost -= 1;
         self.timeout_at.get_or_insert(now + self.timeout);
         Some(self.first.wrapping_add(place as u32))
     }
 
     /// Something has come under this number. Returns whether it is news; [`take`](Self::take) gives what is in order.
-    fn on_parcel(&mut self, now: Time, seq: u32, parcel: Parcel) -> bool {
+    fn on_parcel(&mut self, now: Time, seq: u32, parcel: HopPacket) -> bool {
         let ahead = seq.wrapping_sub(self.expected);
-        let is_new = (ahead as usize) < WINDOW_MAX && !self.held.contains_key(&seq);
+        let fits = ahead == 0 || self.held_bytes + parcel.body.len() <= HELD_BYTES_MAX;
+        let is_new = (ahead as usize) < WINDOW_MAX && fits && !self.held.contains_key(&seq);
         self.unacknowledged += 1;
         let at_once = !is_new || ahead > 0 || self.gap_at.is_some();
         if at_once || self.unacknowledged >= ACK_EVERY {
@@ -290,6 +302,7 @@ impl Link {
             self.ack_at.get_or_insert(now + ACK_DELAY);
         }
         if is_new {
+            self.held_bytes += parcel.body.len();
             self.held.insert(seq, parcel);
             if ahead > 0 {
                 self.gap_at.get_or_insert(now + GIVE_UP);
@@ -299,8 +312,9 @@ impl Link {
     }
 
     /// The next thing in order.
-    pub fn take(&mut self) -> Option<Parcel> {
+    pub fn take(&mut self) -> Option<HopPacket> {
         let parcel = self.held.remove(&self.expected)?;
+        self.held_bytes -= parcel.body.len();
         self.expected = self.expected.wrapping_add(1);
         if self.held.is_empty() {
             self.gap_at = None;
@@ -313,15 +327,15 @@ impl Link {
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timeout_at = None;
             while self.sent.front().is_some_and(|it| now.since(it.first_at) >= GIVE_UP) {
-                let gone = self.sent.pop_front().is_some_and(|it| !it.lost && !it.arrived);
-                self.in_flight -= usize::from(gone);
+                self.sent.pop_front();
                 self.first = self.first.wrapping_add(1);
             }
+            (self.in_flight, self.lost) = (0, 0);
             if !self.sent.is_empty() {
                 self.cut();
                 (self.window, self.recovers) = (1.0, false);
-                self.in_flight = 0;
-                self.sent.iter_mut().for_each(|sent| sent.lost |= !sent.arrived);
+                self.sent.iter_mut().for_each(|sent| sent.lost = !sent.arrived);
+                self.lost = self.sent.iter().filter(|sent| sent.lost).count();
                 self.timeout = (self.timeout * 2).min(TIMEOUT_MAX);
                 self.timeout_at = Some(now + self.timeout);
             }
@@ -350,8 +364,8 @@ impl Link {
 
     /// Writes the frame of this number.
     pub fn write(&self, seq: u32, guard: &mut Guard, out: &mut Vec<u8>) {
-        if let Some(Parcel { hops, group, origin, to, body }) = self.parcel(seq) {
-            let (kind, link) = (Kind::Data, (self.id, seq));
+        if let Some(HopPacket { hops, group, origin, to, body }) = self.parcel(seq) {
+            let (kind, link) = (FrameKind::Data, (self.id, seq));
             let (group, origin) = (*group, *origin);
             let frame = Frame::control(kind, group, body);
             guard.write(&Frame { hops: *hops, link, origin, to: *to, ..frame }, out, |_| {});
@@ -365,7 +379,7 @@ impl Link {
             return true;
         }
         let Some(ack) = self.poll_ack(now) else { return false };
-        let frame = Frame { link: (self.id, 0), ..Frame::control(Kind::Ack, 0, &[]) };
+        let frame = Frame { link: (self.id, 0), ..Frame::control(FrameKind::Ack, 0, &[]) };
         guard.write(&frame, out, |out| ack.encode(out));
         true
     }
@@ -373,7 +387,7 @@ impl Link {
     /// Takes a frame with data. Returns whether it is news; [`take`](Self::take) gives what is in order.
     pub fn on_frame(&mut self, now: Time, frame: &Frame<'_>) -> bool {
         let Frame { hops, group, origin, to, .. } = *frame;
-        let parcel = Parcel { hops, group, origin, to, body: frame.body.to_vec() };
+        let parcel = HopPacket { hops, group, origin, to, body: frame.body.to_vec() };
         self.on_parcel(now, frame.link.1, parcel)
     }
 
@@ -389,9 +403,9 @@ mod tests {
     use faircast_base::GroupId;
     use proptest::prelude::*;
 
-    fn parcel(number: u32) -> Parcel {
+    fn parcel(number: u32) -> HopPacket {
         let to = Destination::Group(GroupId::SESSION);
-        Parcel { hops: 1, group: 0, origin: NodeId(1), to, body: number.to_be_bytes().into() }
+        HopPacket { hops: 1, group: 0, origin: NodeId(1), to, body: number.to_be_bytes().into() }
     }
 
     /// Sends for so many milliseconds over a path with this delay and a queue that gives a frame each so many
@@ -402,9 +416,9 @@ mod tests {
         every_us: u64,
         queue: u64,
         mut loses: impl FnMut(Time) -> bool,
-    ) -> (Vec<u32>, u32, Link) {
-        let (mut link, mut other) = (Link::new(1), Link::new(1));
-        let mut way: VecDeque<(Time, u32, Parcel)> = VecDeque::new();
+    ) -> (Vec<u32>, u32, HopLink) {
+        let (mut link, mut other) = (HopLink::new(1), HopLink::new(1));
+        let mut way: VecDeque<(Time, u32, HopPacket)> = VecDeque::new();
         let mut back: VecDeque<(Time, Ack)> = VecDeque::new();
         let (mut number, mut got, mut free_at) = (0, Vec::new(), Time::ZERO);
         for tick in 0..ms * 10 {
@@ -484,7 +498,7 @@ mod tests {
 
         #[test]
         fn any_acknowledgement_is_borne(next in any::<u32>(), words in any::<[u64; 4]>(), sent in 0u32..50) {
-            let mut link = Link::new(1);
+            let mut link = HopLink::new(1);
             (0..sent).for_each(|number| { link.send(Time::ZERO, parcel(number)); });
             let now = Time::ZERO + Duration::from_millis(5);
             let mut mask = [0; MASK_WORDS];

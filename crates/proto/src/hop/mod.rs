@@ -17,11 +17,11 @@ mod status;
 mod tests;
 
 pub use attach::{Attach, Attachment};
-pub use frame::{FRAME_BYTES, Frame, Kind};
+pub use frame::{FRAME_BYTES, Frame, FrameKind};
 pub use guard::{Guard, TAG_BYTES};
-pub use link::{Link, Parcel};
+pub use link::{HopLink, HopPacket};
 pub use node::{HopNode, Sends};
-pub use status::{HopSettings, HopStatus, NeighbourStatus, Refused};
+pub use status::{HopRefused, HopSettings, HopStatus, NeighbourStatus};
 
 /// The number by which frames name a group: hosts that name the same one meet at their relays.
 pub fn group_number(name: &str) -> u64 {

@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::link::Link;
+use super::link::HopLink;
 use crate::relay::PortId;
 
 /// After how long without a word a neighbour is gone, and its membership of a group is over.
@@ -23,7 +23,7 @@ pub(super) struct Neighbour {
     pub(super) is_relay: bool,
     /// The counter of its last frame that was no data.
     pub(super) newest: u64,
-    pub(super) link: Link,
+    pub(super) link: HopLink,
     pub(super) groups: BTreeMap<u64, Member>,
 }
 
@@ -111,9 +111,9 @@ impl Neighbours {
         Some(port)
     }
 
-    fn next_link(&mut self) -> Link {
+    fn next_link(&mut self) -> HopLink {
         self.last_link = self.last_link.wrapping_add(1);
-        Link::new(self.last_link)
+        HopLink::new(self.last_link)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Neighbour)> {

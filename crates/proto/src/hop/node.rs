@@ -9,12 +9,12 @@ use core::net::SocketAddr;
 use faircast_base::{BadInput, Cx, Duration, FlowId, NodeId, Time};
 
 use super::attach::{Attach, Attachment};
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use super::held::Packets;
-use super::link::{Ack, Link, Parcel};
+use super::link::{Ack, HopLink, HopPacket};
 use super::neighbours::{Neighbours, PARENT};
-use super::status::{HopSettings, HopStatus, NeighbourStatus, Refused};
+use super::status::{HopRefused, HopSettings, HopStatus, NeighbourStatus};
 use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use crate::{Datagram, Destination};
 
@@ -26,6 +26,8 @@ const ROUTE_STAYS: Duration = Duration::from_secs(3);
 const ROUTE_KEPT: Duration = Duration::from_secs(60);
 /// Nodes of which it is known where they are.
 const ROUTES_MAX: usize = 1 << 16;
+/// Of them behind one neighbour, so that nobody takes all.
+const ROUTES_AT_PORT_MAX: usize = ROUTES_MAX / 4;
 /// Relays that a frame may pass.
 const HOPS_MAX: u8 = 64;
 
@@ -53,6 +55,8 @@ pub struct HopNode {
     pub(super) neighbours: Neighbours,
     pub(super) parent: Option<Attach>,
     routes: BTreeMap<(u64, NodeId), Route>,
+    /// How many of them lead to each port.
+    routes_at: BTreeMap<PortId, usize>,
     pub(super) flows: BTreeMap<u64, FlowId>,
     pub(super) next_flow: u32,
     packets: Packets,
@@ -69,7 +73,7 @@ pub struct HopNode {
     received: u64,
     sent: u64,
     sent_bytes: u64,
-    pub(super) refused: Refused,
+    pub(super) refused: HopRefused,
 }
 
 impl HopNode {
@@ -89,6 +93,7 @@ impl HopNode {
             neighbours: Neighbours::default(),
             parent,
             routes: BTreeMap::new(),
+            routes_at: BTreeMap::new(),
             flows: BTreeMap::new(),
             next_flow: 0,
             packets: Packets::default(),
@@ -102,7 +107,7 @@ impl HopNode {
             received: 0,
             sent: 0,
             sent_bytes: 0,
-            refused: Refused::default(),
+            refused: HopRefused::default(),
         }
     }
 
@@ -144,24 +149,25 @@ impl HopNode {
         let above = self.parent.as_ref().is_some_and(|parent| parent.relay() == from);
         let port = if above { Some(PARENT) } else { self.neighbours.port(from) };
         match frame.kind {
-            Kind::Join => self.on_join(now, from, &frame, out),
-            Kind::Leave => {
-                if let Some(port) = port.filter(|_| self.is_newest(port, &frame)) {
+            FrameKind::Join => self.on_join(now, from, &frame, out),
+            FrameKind::Leave => {
+                let is_own = port.and_then(|port| self.node_at(port)) == Some(frame.sender);
+                if let Some(port) = port.filter(|_| is_own && self.is_newest(port, &frame)) {
                     self.neighbours.leave(port, frame.group);
                     self.tell_above(now);
                 }
             }
-            Kind::Challenge | Kind::Accept | Kind::Refuse => {
+            FrameKind::Challenge | FrameKind::Accept | FrameKind::Refuse => {
                 if let Some(parent) = self.parent.as_mut().filter(|_| above) {
                     parent.handle(now, &frame);
                 } else {
-                    self.refused.strangers += 1;
+                    self.refused.unknown += 1;
                 }
             }
-            Kind::Data | Kind::Ack => {
+            FrameKind::Data | FrameKind::Ack => {
                 let node = port.and_then(|port| self.node_at(port));
                 let Some(port) = port.filter(|_| node == Some(frame.sender)) else {
-                    return self.refused.strangers += 1;
+                    return self.refused.unknown += 1;
                 };
                 self.on_link(cx, port, &frame, out);
             }
@@ -177,7 +183,7 @@ impl HopNode {
     }
 
     /// The link of a port, and who is at its other end.
-    fn link(&mut self, port: PortId) -> Option<(&mut Link, SocketAddr)> {
+    fn link(&mut self, port: PortId) -> Option<(&mut HopLink, SocketAddr)> {
         match port {
             PARENT => {
                 let parent = self.parent.as_mut()?;
@@ -192,9 +198,9 @@ impl HopNode {
     fn on_link<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
         let now = cx.now;
         let Some((link, _)) = self.link(port).filter(|(link, _)| link.id() == frame.link.0) else {
-            return self.refused.strangers += 1;
+            return self.refused.unknown += 1;
         };
-        if frame.kind == Kind::Ack {
+        if frame.kind == FrameKind::Ack {
             let ack = Ack::decode(frame.body).ok_or(BadInput::Malformed);
             if ack.and_then(|ack| link.on_ack(now, &ack)).is_err() {
                 self.refused.malformed += 1;
@@ -242,7 +248,7 @@ impl HopNode {
     }
 
     /// Whether a packet comes from where it says, of somebody who may send to its group.
-    fn admit(&mut self, now: Time, port: PortId, parcel: &Parcel) -> bool {
+    fn admit(&mut self, now: Time, port: PortId, parcel: &HopPacket) -> bool {
         let refused = &mut self.refused;
         let (member, own) = if port == PARENT {
             (self.parent.as_ref().is_some_and(|it| it.state() == Attachment::Attached), None)
@@ -251,7 +257,7 @@ impl HopNode {
             (of.groups.contains_key(&parcel.group), (!of.is_relay).then_some(of.node))
         };
         if !member {
-            refused.strangers += 1;
+            refused.unknown += 1;
             return false;
         }
         let is_own = parcel.origin == self.guard.node();
@@ -260,25 +266,37 @@ impl HopNode {
             return false;
         }
         let key = (parcel.group, parcel.origin);
-        if !self.routes.contains_key(&key) && self.routes.len() >= ROUTES_MAX {
-            refused.full += 1;
-            return false;
+        match self.routes.get_mut(&key) {
+            Some(route) if route.port == port => route.heard_at = now,
+            Some(route) if now.since(route.heard_at) < ROUTE_STAYS => {
+                refused.misplaced += 1;
+                return false;
+            }
+            known => {
+                let was_known = known.is_some();
+                let at_port = self.routes_at.entry(port).or_default();
+                let full =
+                    *at_port >= ROUTES_AT_PORT_MAX || !was_known && self.routes.len() >= ROUTES_MAX;
+                if full {
+                    refused.full += 1;
+                    return false;
+                }
+                *at_port += 1;
+                let before = self.routes.insert(key, Route { port, heard_at: now });
+                if let Some(count) = before.and_then(|it| self.routes_at.get_mut(&it.port)) {
+                    *count = count.saturating_sub(1);
+                }
+            }
         }
-        let route = self.routes.entry(key).or_insert(Route { port, heard_at: now });
-        if route.port != port && now.since(route.heard_at) < ROUTE_STAYS {
-            refused.misplaced += 1;
-            return false;
-        }
-        *route = Route { port, heard_at: now };
         true
     }
 
-    fn on_data<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, parcel: Parcel, out: &mut S) {
+    fn on_data<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, parcel: HopPacket, out: &mut S) {
         if !self.admit(cx.now, port, &parcel) {
             return;
         }
         let Some(flow) = self.flows.get(&parcel.group).copied() else {
-            return self.refused.strangers += 1;
+            return self.refused.unknown += 1;
         };
         self.received += 1;
         self.find_ports_out(port, &parcel);
@@ -298,13 +316,13 @@ impl HopNode {
         let mut buf = core::mem::take(&mut self.buf);
         buf.clear();
         let handling = self.program.handle_packet(cx, &packet, &mut buf);
-        let parcel = Parcel { hops: parcel.hops - 1, ..parcel };
+        let parcel = HopPacket { hops: parcel.hops - 1, ..parcel };
         match handling {
             Handling::Hold => self.packets.hold(parcel),
             Handling::Forward | Handling::Alter => {
                 let body = if handling == Handling::Alter { &buf[..] } else { &parcel.body };
                 for port in core::mem::take(&mut self.ports_out) {
-                    let copy = Parcel { body: body.to_vec(), ..parcel };
+                    let copy = HopPacket { body: body.to_vec(), ..parcel };
                     self.forward(cx.now, port, copy, out);
                 }
             }
@@ -315,7 +333,7 @@ impl HopNode {
     }
 
     /// To which neighbours a packet goes.
-    fn find_ports_out(&mut self, port: PortId, parcel: &Parcel) {
+    fn find_ports_out(&mut self, port: PortId, parcel: &HopPacket) {
         let Self { ports_out, neighbours, parent, routes, .. } = self;
         ports_out.clear();
         match parcel.to {
@@ -340,7 +358,7 @@ impl HopNode {
     }
 
     /// A packet leaves by a port.
-    fn forward<S: Sends>(&mut self, now: Time, port: PortId, parcel: Parcel, out: &mut S) {
+    fn forward<S: Sends>(&mut self, now: Time, port: PortId, parcel: HopPacket, out: &mut S) {
         let bytes = (parcel.body.len() + self.guard.overhead()) as u64;
         let mut guard = self.guard.clone();
         let sent = self.link(port).and_then(|(link, to)| {
@@ -381,7 +399,7 @@ impl HopNode {
                         let mut body = held.body.clone();
                         let begun = buf.len().min(body.len());
                         body[..begun].copy_from_slice(&buf[..begun]);
-                        let copy = Parcel { body, ..*held };
+                        let copy = HopPacket { body, ..*held };
                         self.forward(cx.now, port, copy, out);
                     }
                 }
@@ -399,7 +417,12 @@ impl HopNode {
                     if let (Some((group, _)), Some(port)) = (group, transmit.port) {
                         let (hops, group, body) = (HOPS_MAX, *group, buf.clone());
                         let (origin, to) = (transmit.from, transmit.to);
-                        self.forward(cx.now, port, Parcel { hops, group, origin, to, body }, out);
+                        self.forward(
+                            cx.now,
+                            port,
+                            HopPacket { hops, group, origin, to, body },
+                            out,
+                        );
                     }
                 }
             }
@@ -425,10 +448,20 @@ impl HopNode {
             if self.neighbours.expire(now) {
                 self.tell_above(now);
                 // Nothing waits for who is gone.
-                let gone = |port: &PortId| *port != PARENT && self.neighbours.get(*port).is_none();
-                self.ready.extend(self.awaiting.extract_if(.., |port| gone(port)));
+                let Self { awaiting, ready, neighbours, .. } = self;
+                awaiting.retain(|port| {
+                    let stays = *port == PARENT || neighbours.get(*port).is_some();
+                    if !stays {
+                        ready.push_back(*port);
+                    }
+                    stays
+                });
             }
             self.routes.retain(|_, route| now.since(route.heard_at) < ROUTE_KEPT);
+            self.routes_at.clear();
+            for route in self.routes.values() {
+                *self.routes_at.entry(route.port).or_default() += 1;
+            }
         }
         if let Some(parent) = &mut self.parent {
             parent.handle_timeout(now);

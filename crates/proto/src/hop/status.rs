@@ -1,4 +1,4 @@
-//! What a relay takes, and how it stands.
+//! The limits of a relay, and its status.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Default for HopSettings {
 
 /// Frames that were not taken, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct HopRefused {
     /// They make no sense.
     pub malformed: u64,
     /// They are not authentic: of somebody without the key.
@@ -34,7 +34,7 @@ pub struct Refused {
     /// They came before.
     pub repeated: u64,
     /// They are of somebody who is not attached, or not to this group.
-    pub strangers: u64,
+    pub unknown: u64,
     /// There was no room for who wanted to be attached.
     pub full: u64,
     /// Somebody wanted to be attached that is above this relay.
@@ -63,7 +63,7 @@ pub struct HopStatus {
     /// Packets that wait here now.
     pub held: usize,
     /// What was not taken.
-    pub refused: Refused,
+    pub refused: HopRefused,
 }
 
 /// Somebody who is attached to a relay.

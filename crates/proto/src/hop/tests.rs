@@ -1,3 +1,5 @@
+//! Tests of relays and hosts on a network in memory: who gets what, and who gets nothing.
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -60,7 +62,7 @@ struct Net {
 
 impl Net {
     fn relay(&mut self, host: u8, parents: &[u8], key: Option<[u8; 32]>) {
-        let guard = Guard::new(node(host), key, self.now.as_nanos());
+        let guard = Guard::new(node(host), key);
         let parents: Vec<_> = parents.iter().map(|parent| at(*parent)).collect();
         let parent = (!parents.is_empty()).then(|| Attach::new(parents, true));
         let program = crate::credit::relay(node(host), &Options::default());
@@ -71,16 +73,16 @@ impl Net {
     fn host(&mut self, host: u8, relays: &[u8], receivers: u32, key: Option<[u8; 32]>) {
         let mut attach = Attach::new(relays.iter().map(|relay| at(*relay)).collect(), false);
         attach.set(self.now, GROUP, Some(receivers));
-        let guard = Guard::new(node(host), key, 0);
+        let guard = Guard::new(node(host), key);
         self.hosts.insert(host, Host { guard, attach, got: Vec::new() });
     }
 
     fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
         let Host { guard, attach, .. } = self.hosts.get_mut(&host).unwrap();
         let (relay, origin) = (attach.relay(), node(host));
-        let parcel = Parcel { hops: 64, group: GROUP, origin, to, body: body.into() };
+        let parcel = HopPacket { hops: 64, group: GROUP, origin, to, body: body.into() };
         // Who is not attached has no link.
-        let mut none = Link::new(1);
+        let mut none = HopLink::new(1);
         let link = attach.link().unwrap_or(&mut none);
         let seq = link.send(self.now, parcel).unwrap();
         From(at(host), &mut self.wire).send(relay, |buf| link.write(seq, guard, buf));
@@ -102,7 +104,7 @@ impl Net {
                 {
                     host.attach.handle(self.now, &frame);
                     let link = host.attach.link().filter(|link| link.id() == frame.link.0);
-                    if let (Some(link), Kind::Data) = (link, frame.kind) {
+                    if let (Some(link), FrameKind::Data) = (link, frame.kind) {
                         link.on_frame(self.now, &frame);
                         let all = core::iter::from_fn(|| link.take());
                         host.got.extend(all.map(|parcel| (parcel.origin, parcel.body)));
@@ -173,11 +175,11 @@ fn whoever_says_to_be_somewhere_else_gets_that_host_nothing() {
     net.host(12, &[1], 1, None);
     net.host(10, &[1], 0, None);
     net.run(1000);
-    let mut liar = Guard::new(node(66), None, 0);
+    let mut liar = Guard::new(node(66), None);
     for number in 0..100u8 {
         let mut join = Vec::new();
         let body = Join { cookie: [number; 16], relay: number % 2 == 0, receivers: 1 };
-        liar.write(&Frame::control(Kind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
+        liar.write(&Frame::control(FrameKind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
         let bytes = join.len();
         net.wire.0.push_back((at(200), at(1), join));
         net.run(10);
@@ -192,7 +194,7 @@ fn whoever_says_to_be_somewhere_else_gets_that_host_nothing() {
 }
 
 #[test]
-fn strangers_are_served_nothing_and_pass_nothing_on() {
+fn who_has_no_key_is_served_nothing_and_passes_nothing_on() {
     let mut net = Net::default();
     let key = Some([5; 32]);
     net.relay(1, &[], key);
@@ -202,14 +204,14 @@ fn strangers_are_served_nothing_and_pass_nothing_on() {
     net.host(67, &[1], 1, Some([6; 32]));
     net.run(2000);
     assert_eq!(net.state(12), Attachment::Attached);
-    for stranger in [66, 67] {
-        net.send(stranger, TO_GROUP, b"forged");
+    for unknown in [66, 67] {
+        net.send(unknown, TO_GROUP, b"forged");
     }
     net.send(10, TO_GROUP, b"data");
     net.run(100);
     assert_eq!(net.got(12), [b"data"]);
-    for stranger in [66, 67] {
-        assert_eq!(net.reached.get(&at(stranger)), None, "not even an answer");
+    for unknown in [66, 67] {
+        assert_eq!(net.reached.get(&at(unknown)), None, "not even an answer");
     }
     assert!(net.relays[&1].status().refused.forged > 0);
 }
@@ -294,7 +296,7 @@ fn a_relay_that_is_started_again_is_found_again_with_new_links() {
         net.run(100);
         assert_eq!(net.got(11).len(), 20 * (usize::from(round) + 1), "in round {round}");
         // Each time it is another node.
-        let guard = Guard::new(node(100 + round), None, net.now.as_nanos());
+        let guard = Guard::new(node(100 + round), None);
         let program = crate::credit::relay(node(100 + round), &Options::default());
         let again = HopNode::new(guard, [round; 32], None, HopSettings::default(), program);
         net.relays.insert(1, again);
@@ -308,14 +310,14 @@ fn there_is_room_for_so_many_of_one_host_and_no_more() {
     net.relay(1, &[], None);
     let settings = HopSettings { neighbours_max: 100, at_host_max: 3, groups_max: 2 };
     let program = crate::credit::relay(node(1), &Options::default());
-    let guard = Guard::new(node(1), None, 0);
+    let guard = Guard::new(node(1), None);
     net.relays.insert(1, HopNode::new(guard, [1; 32], None, settings, program));
     net.host(12, &[1], 1, None);
     net.run(500);
     // Many programs at one host, which answer challenges.
     for port in 1..20u16 {
         let from = SocketAddr::from(([10, 0, 0, 77], port));
-        let mut guard = Guard::new(node_of(1000 + u64::from(port)), None, 0);
+        let mut guard = Guard::new(node_of(1000 + u64::from(port)), None);
         let mut attach = Attach::new([at(1)].into(), false);
         attach.set(net.now, GROUP, Some(1));
         for _ in 0..2 {
@@ -349,7 +351,7 @@ proptest! {
         for mut frame in frames {
             if as_frames && frame.len() > 4 {
                 frame[..3].copy_from_slice(&[b'f', b'h', 1]);
-                frame[3] = frame[3] % 7 + 1 | frame[3] & 0x80;
+                frame[3] = (frame[3] % 7 + 1) | (frame[3] & 0x80);
             }
             let from = [at(2), at(12), at(99)][frame.len() % 3];
             net.wire.0.push_back((from, at(1), frame));
@@ -369,14 +371,14 @@ proptest! {
             hops,
             origin: node(1),
             to: Destination::Node(NodeId(to)),
-            ..Frame::control(Kind::Data, group, &body)
+            ..Frame::control(FrameKind::Data, group, &body)
         };
         let mut bytes = Vec::new();
-        let mut guard = Guard::new(node(2), key, 9);
+        let mut guard = Guard::new(node(2), key);
         guard.write(&frame, &mut bytes, |_| {});
         prop_assert_eq!(bytes.len(), guard.overhead() + body.len());
-        let read = Guard::new(node(3), key, 0).read(&bytes).unwrap();
-        prop_assert_eq!(read, Frame { sender: node(2), counter: 10, ..frame });
+        let read = Guard::new(node(3), key).read(&bytes).unwrap();
+        prop_assert_eq!(read, Frame { sender: node(2), counter: 1, ..frame });
         prop_assert!(guard.read(&bytes).is_err(), "its own");
         let accept = Accept { link: 3, elsewhere, path: [node(1), node(2)].into() };
         let mut bytes = Vec::new();
