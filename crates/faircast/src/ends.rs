@@ -166,7 +166,7 @@ macro_rules! either {
 }
 
 macro_rules! machine {
-    ($ends:ty ) => {
+    ($ends:ty) => {
         impl Machine for $ends {
             fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
                 either!(self, end => end.handle_datagram(cx, datagram), via => via.handle_datagram(cx, datagram));

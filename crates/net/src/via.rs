@@ -82,9 +82,10 @@ impl Via {
         std::iter::from_fn(|| link.take()).find(|parcel| parcel.group == group)
     }
 
-    /// Whether more may be sent now.
+    /// Whether more may be sent now. Where there is no relay nothing is waited for: what is sent is lost, and time passes for
+    /// machines.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.attach.link().is_some_and(|link| link.has_room())
+        self.attach.link().is_none_or(|link| link.has_room())
     }
 
     /// Writes a frame with this packet. Returns whether there was a place for it.

@@ -147,6 +147,24 @@ fn a_receiver_that_stops_reading_holds_others_up_for_seconds_and_has_it_all_late
 }
 
 #[test]
+fn where_no_relay_comes_back_both_ends_come_to_an_end() {
+    let relays = Relays::new(false);
+    relays.site.put("file", noise(8_000_000));
+    let (top, relay) = relays.start(None, &[]);
+    let receiver = {
+        let to = format!("--into r --once --name r --give-up 8s --via {}", via(top));
+        relays.site.start(&format!("recv {GROUP} {to}"))
+    };
+    let limits = "--wait-for 1 --rate-max 8Mbit/s --give-up 3s";
+    let sender = relays.send("file", top, limits);
+    receiver.until_has(1 << 20);
+    relay.kill();
+    let summary = sender.end_with(1).summary();
+    assert_eq!(summary["receivers"][0]["state"], "lost", "{summary}");
+    assert_eq!(receiver.end_with(1).summary()["given_up"], true);
+}
+
+#[test]
 fn relays_that_hang_below_each_other_say_so() {
     let relays = Relays::new(false);
     let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

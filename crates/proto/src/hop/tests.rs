@@ -51,6 +51,7 @@ struct Host {
 #[derive(Default)]
 struct Net {
     now: Time,
+    starts: u64,
     relays: BTreeMap<u8, HopNode>,
     hosts: BTreeMap<u8, Host>,
     wire: Wire,
@@ -61,13 +62,15 @@ struct Net {
 }
 
 impl Net {
+    /// A relay, which is another node each time that it is started.
     fn relay(&mut self, host: u8, parents: &[u8], key: Option<[u8; 32]>) {
-        let guard = Guard::new(node(host), key);
+        self.starts += 1;
+        let node = node_of(u64::from(host) + 1000 * self.starts);
         let parents: Vec<_> = parents.iter().map(|parent| at(*parent)).collect();
         let parent = (!parents.is_empty()).then(|| Attach::new(parents, true));
-        let program = crate::credit::relay(node(host), &Options::default());
-        let relay = HopNode::new(guard, [host; 32], parent, HopSettings::default(), program);
-        self.relays.insert(host, relay);
+        let program = crate::credit::relay(node, &Options::default());
+        let (guard, settings) = (Guard::new(node, key), HopSettings::default());
+        self.relays.insert(host, HopNode::new(guard, [host; 32], parent, settings, program));
     }
 
     fn host(&mut self, host: u8, relays: &[u8], receivers: u32, key: Option<[u8; 32]>) {
@@ -295,11 +298,7 @@ fn a_relay_that_is_started_again_is_found_again_with_new_links() {
         (0..20).for_each(|_| net.send(10, TO_GROUP, &[round]));
         net.run(100);
         assert_eq!(net.got(11).len(), 20 * (usize::from(round) + 1), "in round {round}");
-        // Each time it is another node.
-        let guard = Guard::new(node(100 + round), None);
-        let program = crate::credit::relay(node(100 + round), &Options::default());
-        let again = HopNode::new(guard, [round; 32], None, HopSettings::default(), program);
-        net.relays.insert(1, again);
+        net.relay(1, &[], None);
         net.run(4000);
     }
 }
