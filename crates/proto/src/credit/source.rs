@@ -30,6 +30,8 @@ pub struct CreditSource<M> {
     silent_at: Option<Time>,
     /// Packets that may leave though nobody was heard for so long, and until when.
     free: (u16, Time),
+    /// It had nothing to send when it was last asked.
+    is_idle: bool,
     /// When it was last told that time had passed.
     woken_at: Time,
     packet: Vec<u8>,
@@ -60,6 +62,7 @@ impl<M: Machine> CreditSource<M> {
             chance: false,
             silent_at: None,
             free: (0, Time::ZERO),
+            is_idle: false,
             woken_at: Time::ZERO,
             packet: Vec::new(),
         }
@@ -97,6 +100,7 @@ impl<M: Machine> Machine for CreditSource<M> {
         let is_free = self.is_free(cx.now);
         let may = self.branch.may_send() || self.chance || is_free;
         let sent = if may { self.poll_inner(cx, buf) } else { None };
+        self.is_idle = may && sent.is_none();
         // With what has no payload it is not used up.
         self.chance &= sent.is_some_and(|transmit| transmit.payload_len == 0);
         if sent.is_some() {
@@ -113,6 +117,10 @@ impl<M: Machine> Machine for CreditSource<M> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
+        // Who has nothing left to do waits for nobody.
+        if self.is_idle && self.inner.next_timeout().is_none() {
+            return None;
+        }
         // What it has to send waits for a credit, and not for time.
         let is_free = self.silent_at.is_some() && self.free.0 > 0;
         let waits = |at: &Time| self.branch.may_send() || is_free || *at > self.woken_at;
