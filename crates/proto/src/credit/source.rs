@@ -2,18 +2,13 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{Cx, Event, GroupId, NodeId, Time};
 
 use super::branch::Branch;
-use super::refresh::REFRESH;
 use super::settings::CreditSettings;
 use super::wire::{self, Capsule, Packet};
 use crate::options::Options;
 use crate::{Datagram, Destination, Machine, Transmit, passes_on};
-
-/// How long a source that hears nobody waits before it goes on as if nobody below knew of credits, with as many packets in each
-/// refresh as a branch has room for. Chosen: whoever is above then finds out by itself that nobody is there.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The source `inner` under credits. What it sends to the session's group leaves as capsules; all else, as what it sends
 /// to single nodes, leaves as it is.
@@ -26,10 +21,6 @@ pub struct CreditSource<M> {
     probes: bool,
     /// A packet with payload may leave though nobody is heard.
     chance: bool,
-    /// Since when nobody is heard.
-    silent_at: Option<Time>,
-    /// Packets that may leave though nobody was heard for so long, and until when.
-    free: (u16, Time),
     /// It had nothing to send when it was last asked.
     is_idle: bool,
     /// When it was last told that time had passed.
@@ -60,8 +51,6 @@ impl<M: Machine> CreditSource<M> {
             branch,
             probes: false,
             chance: false,
-            silent_at: None,
-            free: (0, Time::ZERO),
             is_idle: false,
             woken_at: Time::ZERO,
             packet: Vec::new(),
@@ -96,9 +85,7 @@ impl<M: Machine> Machine for CreditSource<M> {
         let probes = core::mem::take(&mut self.probes);
         // Where nobody is heard any more a packet goes in the place of each probe: perhaps somebody is there.
         self.chance = self.branch.is_silent() && (self.chance || probes);
-        // Looked at each time, since it sets when to look again.
-        let is_free = self.is_free(cx.now);
-        let may = self.branch.may_send() || self.chance || is_free;
+        let may = self.branch.may_send() || self.chance;
         let sent = if may { self.poll_inner(cx, buf) } else { None };
         self.is_idle = may && sent.is_none();
         // With what has no payload it is not used up.
@@ -122,33 +109,14 @@ impl<M: Machine> Machine for CreditSource<M> {
             return None;
         }
         // What it has to send waits for a credit, and not for time.
-        let is_free = self.silent_at.is_some() && self.free.0 > 0;
-        let waits = |at: &Time| self.branch.may_send() || is_free || *at > self.woken_at;
-        let free_at = self.silent_at.map(|at| (at + SILENCE_MAX).max(self.free.1));
-        let own = self.branch.next_timeout().into_iter().chain(free_at);
-        self.inner.next_timeout().filter(waits).into_iter().chain(own).min()
+        let waits = |at: &Time| self.branch.may_send() || *at > self.woken_at;
+        self.inner.next_timeout().filter(waits).into_iter().chain(self.branch.next_timeout()).min()
     }
 
     passes_on!(inner: handle_close, poll_membership, poll_event);
 }
 
 impl<M: Machine> CreditSource<M> {
-    /// Whether a packet may leave since nobody was heard for long: then nobody is waited for.
-    fn is_free(&mut self, now: Time) -> bool {
-        if !self.branch.is_silent() {
-            self.silent_at = None;
-            return false;
-        }
-        let since = *self.silent_at.get_or_insert(now);
-        if now.since(since) < SILENCE_MAX {
-            return false;
-        }
-        if self.free.1 <= now {
-            self.free = (self.header.buffer, now + REFRESH);
-        }
-        self.free.0 > 0
-    }
-
     fn poll_inner(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.packet.clear();
         let transmit = self.inner.poll_transmit(cx, &mut self.packet)?;
@@ -157,7 +125,6 @@ impl<M: Machine> CreditSource<M> {
             let layer = (count % self.layers) as u8;
             Capsule { count, layer, ..self.header }.encode(buf);
             if self.branch.is_silent() {
-                self.free.0 = self.free.0.saturating_sub(1);
                 self.branch.wait(cx.now);
             }
         }
