@@ -275,6 +275,13 @@ impl App<Sending> for Work {
             let Some(after) = self.status(live) else { return };
             status = after;
         }
+        // Under credits nothing leaves for nobody: what is left to send would never end.
+        let gone = [MemberState::Left, MemberState::Lost, MemberState::Failed];
+        let mut members = status.members.iter().peekable();
+        let all_gone = members.peek().is_some() && members.all(|it| gone.contains(&it.state));
+        if live.relay().is_some() && self.begun.is_some() && all_gone {
+            live.close();
+        }
         self.report(live, status, false, None);
     }
 }
