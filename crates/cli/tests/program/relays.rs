@@ -251,7 +251,7 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
 /// What the hop between two relays and a connection of the kernel's TCP get of a link of 20 Mbit/s that both cross, for so
 /// many seconds: megabits.
 pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
-    let hosts = Hosts::new(&["a", "b", "t"], |to| {
+    let hosts = Hosts::new(&["s", "a", "b", "r", "t"], |to| {
         let rate = if to == Some("b") { 20 } else { 200 };
         format!(
             "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 50 }}"
@@ -280,9 +280,9 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
                   except OSError: time.sleep(0.1)\n\
                   while True: s.sendall(bytes(1<<16))\n";
     let _source = python("t", source);
-    let receiver = hosts.start("b", &format!("recv --via {} --into r --once --name r", at("b")));
+    let receiver = hosts.start("r", &format!("recv --via {} --into r --once --name r", at("b")));
     let send = format!("send file --via {} --wait-for 1 --give-up 60s", at("a"));
-    let _sender = hosts.start("a", &send);
+    let _sender = hosts.start("s", &send);
     let has = || {
         let told = receiver.told();
         let last = told.iter().rev().find(|event| event["event"] == "progress");
