@@ -248,8 +248,8 @@ pub(super) fn three_levels(policy: &str, kill: bool, sealed: bool) {
     );
 }
 
-/// What the hop between two relays and a connection of the kernel's TCP get of a link of 20 Mbit/s that both cross, for so
-/// many seconds: megabits.
+/// What the hop between two relays and a connection of the kernel's TCP (CUBIC) get of a link of 20 Mbit/s that both cross, for
+/// so many seconds: megabits.
 pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     let hosts = Hosts::new(&["s", "a", "b", "r", "t"], |to| {
         let rate = if to == Some("b") { 20 } else { 200 };
@@ -274,10 +274,12 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
                 s=socket.create_server((sys.argv[1],9000));c=s.accept()[0];n=0\n\
                 while True:\n b=c.recv(1<<16);n+=len(b);print(n,flush=True)\n";
     let sink = python("b", sink);
+    // The host's own may be BBR, which leaves little to all that slow down when packets are lost.
     let source = "import socket,sys,time\n\
                   for _ in range(50):\n \
                   try: s=socket.create_connection((sys.argv[1],9000));break\n \
                   except OSError: time.sleep(0.1)\n\
+                  s.setsockopt(socket.IPPROTO_TCP,socket.TCP_CONGESTION,b'cubic')\n\
                   while True: s.sendall(bytes(1<<16))\n";
     let _source = python("t", source);
     let receiver = hosts.start("r", &format!("recv --via {} --into r --once --name r", at("b")));
