@@ -314,4 +314,6 @@ pub enum BadInput {
     TableFull,
     /// It is of a scheme that this end does not speak.
     OtherScheme,
+    /// The program of its session cannot be had, is refused, or has failed.
+    Program,
 }

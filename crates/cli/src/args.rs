@@ -4,6 +4,7 @@ mod check;
 mod files;
 mod key;
 mod live;
+mod program;
 mod recv;
 mod relay;
 mod send;
@@ -13,6 +14,7 @@ mod sweep;
 pub use check::CheckArgs;
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, ViaOptions, WatchOptions};
+pub use program::{ProgramArgs, ProgramVerb};
 pub use recv::RecvArgs;
 pub use relay::RelayArgs;
 pub use send::SendArgs;
@@ -54,6 +56,8 @@ pub enum Verb {
     Recv(Box<RecvArgs>),
     /// Join sites that have no multicast between them: pass sessions on to hosts and relays
     Relay(Box<RelayArgs>),
+    /// Check and sign programs that sessions bring to relays
+    Program(ProgramArgs),
     /// Look at this host and its network: what would keep a transfer from going well
     Check(Box<CheckArgs>),
     /// Make a key for a group, or show the id of one

@@ -12,6 +12,7 @@ mod key;
 mod lab;
 mod live;
 mod manual;
+mod program;
 mod progress;
 mod recv;
 mod relay;
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
         Verb::Send(args) => send::send(args),
         Verb::Recv(args) => recv::recv(args),
         Verb::Relay(args) => relay::relay(args),
+        Verb::Program(args) => program::program(args),
         Verb::Check(args) => check::check(args),
         Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),

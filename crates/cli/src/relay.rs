@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use faircast::{Attachment, HopSettings, Refusals, RelayServer, RelayStatus};
+use faircast::{
+    Attachment, HopSettings, ProgramHost, RUNS_PROGRAMS, Refusals, RelayServer, RelayStatus,
+    program_host,
+};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
@@ -43,6 +47,10 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
+    let programs = programs(args).map_err(|error| Failure::Usage(error.to_string()))?;
+    if let Some(host) = programs {
+        builder = builder.programs(host);
+    }
     let relay = builder.start().map_err(|error| live::failure(error, false))?;
     let status = relay.status();
     if let Some(listener) = listener {
@@ -74,6 +82,16 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
             closing = true;
             relay.close();
         }
+    }
+}
+
+/// What runs the programs of sessions. Where anybody can send, nobody's are run whom nobody vouches for.
+fn programs(args: &RelayArgs) -> Result<Option<Arc<dyn ProgramHost>>, faircast::Error> {
+    let closed = args.key.key.is_some() || args.listen.ip().is_loopback();
+    match &args.signers[..] {
+        [] if closed && RUNS_PROGRAMS => program_host(None).map(Some),
+        [] => Ok(None),
+        signers => program_host(Some(signers)).map(Some),
     }
 }
 
@@ -121,6 +139,13 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
             f64::from(u8::from(attached)),
         ),
         ("relay_held_packets", "Packets that wait for their turn", hop.held as f64),
+        ("relay_sessions", "Sessions under credits", hop.served.sessions as f64),
+        (
+            "relay_plain_sessions",
+            "Sessions that pass as by any router, without a program",
+            hop.served.plain as f64,
+        ),
+        ("relay_programs", "Programs of sessions that are kept", hop.served.programs as f64),
     ] {
         gauge(registry, name, help, value);
     }
@@ -136,6 +161,11 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
         ("relay_refused_full", "Requests for which there was no room", refused.full),
         ("relay_refused_loops", "Requests of relays above this one", refused.loops),
         ("relay_refused_misplaced", "Frames of a node that is elsewhere", refused.misplaced),
+        (
+            "relay_programs_failed",
+            "Sessions whose programs were refused or have failed",
+            hop.served.failed,
+        ),
         ("relay_lost", "Frames that had nowhere to go", refused.lost),
     ] {
         counter(registry, name, help, value);

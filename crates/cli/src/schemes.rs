@@ -103,6 +103,7 @@ fn allowed(kind: OptionKind) -> String {
             format!("a rate from {} to {}", bound(min_bits_per_s), bound(max_bits_per_s))
         }
         OptionKind::Choice(words) => format!("one of {}", words.join(", ")),
+        OptionKind::File { max_bytes } => format!("a file of 1 to {max_bytes} bytes"),
     }
 }
 

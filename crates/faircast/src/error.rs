@@ -27,6 +27,14 @@ pub enum Error {
     /// The system gives no randomness to seal with.
     #[error(transparent)]
     Seal(#[from] NoRandomness),
+    /// A program of a session would be refused.
+    #[error("{0}")]
+    Program(String),
+    /// Programs of sessions cannot be run.
+    #[error(
+        "this faircast was built without programs of sessions: build it with --features programs"
+    )]
+    WithoutPrograms,
     /// There is no such scheme.
     #[error("there is no scheme \"{name}\"; there are {known}")]
     Scheme {

@@ -45,6 +45,7 @@ mod ends;
 mod envelope;
 mod error;
 mod log;
+mod programs;
 mod receive;
 mod relay;
 mod send;
@@ -66,11 +67,15 @@ pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
+pub use faircast_proto::credit::{PROGRAM_BYTES_MAX, ProgramHost};
 pub use faircast_proto::hop::{Attachment, HopRefused, HopSettings, HopStatus, NeighbourStatus};
 pub use faircast_proto::object::{Cause, Fec, Limit, MemberState, ObjectStatus, SlowPolicy, Stage};
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::pgm::negotiation::SchemeMismatch;
 pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomness, Refusals};
+pub use programs::{
+    ProgramFacts, RUNS_PROGRAMS, check_program, new_signing_key, program_host, sign_program,
+};
 pub use receive::{Receiver, ReceiverBuilder};
 pub use relay::{RelayBuilder, RelayServer, RelayStatus};
 pub use send::{Sender, SenderBuilder};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use faircast_net::{Counters, RelayDriver, RelaySettings, SocketSettings};
-use faircast_proto::credit;
+use faircast_proto::credit::{self, ProgramHost};
 use faircast_proto::hop::{HopSettings, HopStatus};
 use faircast_proto::options::{OptionValue, Options};
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::{Error, GroupKey};
 
 /// Makes a [`RelayServer`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct RelayBuilder {
     listen: SocketAddr,
@@ -23,6 +23,7 @@ pub struct RelayBuilder {
     hop: HopSettings,
     sockets: SocketSettings,
     options: Vec<(String, OptionValue)>,
+    programs: Option<Arc<dyn ProgramHost>>,
 }
 
 /// How a relay stands.
@@ -57,6 +58,7 @@ impl RelayServer {
             hop: HopSettings::default(),
             sockets: SocketSettings::default(),
             options: Vec::new(),
+            programs: None,
         }
     }
 
@@ -79,6 +81,16 @@ impl RelayServer {
 impl Drop for RelayServer {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+impl std::fmt::Debug for RelayBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { listen, parents, .. } = self;
+        f.debug_struct("RelayBuilder")
+            .field("listen", listen)
+            .field("parents", parents)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,6 +125,13 @@ impl RelayBuilder {
         self
     }
 
+    /// What runs the programs of sessions, such as [`program_host`](crate::program_host) gives. Default: nothing, sessions
+    /// that bring one pass as by any router.
+    pub fn programs(mut self, host: Arc<dyn ProgramHost>) -> Self {
+        self.programs = Some(host);
+        self
+    }
+
     /// Opens the socket and begins.
     ///
     /// # Errors
@@ -126,7 +145,8 @@ impl RelayBuilder {
             hop: self.hop,
             sockets: self.sockets,
         };
-        let mut driver = RelayDriver::new(&settings, |node| credit::relay(node, &options))?;
+        let mut driver =
+            RelayDriver::new(&settings, |node| credit::relay(node, &options, self.programs))?;
         let (stop, local) = (driver.stopper(), driver.local_address());
         let first = RelayStatus {
             hop: driver.status(),

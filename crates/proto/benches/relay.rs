@@ -68,7 +68,7 @@ struct Net {
 impl Net {
     fn new(key: Option<[u8; 32]>) -> Self {
         let node = node_of(RELAY.into());
-        let program = credit::relay(node, &Options::default());
+        let program = credit::relay(node, &Options::default(), None);
         let guard = Guard::new(node, key);
         let relay = HopNode::new(guard, [9; 32], None, HopSettings::default(), program);
         let hosts = [(10, 0), (11, 1), (12, 1)].map(|(host, receivers)| {

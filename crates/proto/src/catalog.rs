@@ -5,6 +5,7 @@ mod ends;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 
 use faircast_base::NodeId;
 
@@ -18,7 +19,7 @@ use crate::congestion::{
     Bounds, Control, Feedback, Guarantees, ReceiverFeedback, RouterView, Scheme, SenderControl,
     Wire, bounded_control, boxed_feedback,
 };
-use crate::credit;
+use crate::credit::{self, ProgramHost};
 use crate::options::{OptionSpec, OptionValue, Options, selected};
 use crate::pgm;
 use crate::pgm::element::ElementConfig;
@@ -138,8 +139,9 @@ pub struct RelayEntry {
     pub about: &'static str,
     /// Its settings.
     pub options: &'static [OptionSpec],
-    /// Makes the relay of the router at a node, with settings checked against its table.
-    pub relay: fn(NodeId, &Options) -> Box<dyn Relay>,
+    /// Makes the relay of the router at a node, with settings checked against its table, and with what runs the programs of
+    /// sessions, where there is such a thing.
+    pub relay: fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn Relay>,
 }
 
 /// The scheme of whoever names none.
@@ -433,13 +435,13 @@ pub const RELAYS: &[RelayEntry] = &[
         name: "pgm-element",
         about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
         options: ElementConfig::OPTIONS,
-        relay: pgm_element,
+        relay: |node, options, _| pgm_element(node, options),
     },
     RelayEntry {
         name: "credit",
         about: "hop-by-hop credits: queues for branches, and fair turns between flows",
         options: credit::RELAY_OPTIONS,
-        relay: |node, options| credit::relay(node, options),
+        relay: |node, options, host| credit::relay(node, options, host),
     },
 ];
 

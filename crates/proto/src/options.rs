@@ -4,6 +4,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -20,6 +21,8 @@ pub enum OptionValue {
     Float(f64),
     /// Text, perhaps a quantity.
     Text(String),
+    /// What is in a file.
+    Bytes(Arc<[u8]>),
 }
 
 impl fmt::Display for OptionValue {
@@ -29,6 +32,7 @@ impl fmt::Display for OptionValue {
             Self::Integer(x) => x.fmt(f),
             Self::Float(x) => x.fmt(f),
             Self::Text(x) => write!(f, "\"{x}\""),
+            Self::Bytes(x) => write!(f, "{} bytes", x.len()),
         }
     }
 }
@@ -68,6 +72,11 @@ pub enum OptionKind {
     },
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// What is in a file; its name is written.
+    File {
+        /// Most bytes.
+        max_bytes: u32,
+    },
 }
 
 /// One setting of a scheme.
@@ -228,6 +237,14 @@ impl Options {
         }
     }
 
+    /// What is in a file, where set.
+    pub fn bytes(&self, key: &str) -> Option<&Arc<[u8]>> {
+        match self.0.get(key)? {
+            OptionValue::Bytes(x) => Some(x),
+            _ => None,
+        }
+    }
+
     /// A duration, where set.
     pub fn duration(&self, key: &str) -> Option<Duration> {
         Duration::parse(self.text(key)?).ok()
@@ -325,6 +342,14 @@ fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
             Ok(())
         }
         (OptionKind::Choice(words), _) => wrong(format!("one of {}", words.join(", "))),
+        (OptionKind::File { max_bytes }, OptionValue::Bytes(x))
+            if (1..=max_bytes as usize).contains(&x.len()) =>
+        {
+            Ok(())
+        }
+        (OptionKind::File { max_bytes }, _) => {
+            wrong(format!("the name of a file of 1 to {max_bytes} bytes"))
+        }
     }
 }
 

@@ -89,6 +89,19 @@ pub struct RelayTransmit {
     pub router_alert: bool,
 }
 
+/// What a relay serves, and the programs that it has for that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Sessions under a policy or a program.
+    pub sessions: usize,
+    /// Sessions that pass as by any router, since there is no program for them here.
+    pub plain: usize,
+    /// Programs that are kept.
+    pub programs: usize,
+    /// Programs that were refused, and sessions whose programs have failed, since it was made.
+    pub failed: u64,
+}
+
 /// What a router does beside forwarding, for all flows that pass it: a machine that sees packets of
 /// others. Ordinary data passes without it, unless it asks for that too.
 ///
@@ -124,4 +137,9 @@ pub trait Relay {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
+
+    /// What it serves now.
+    fn served(&self) -> Served {
+        Served::default()
+    }
 }

@@ -5,10 +5,14 @@
 //! may send: its credit. The paper's rule waits for the slowest branch, which suits those who need every byte. Others are
 //! programs of the session's own choice: each is a type here that implements [`Policy`], and sees of the relay what
 //! [`View`] shows. Policies have no clock, no randomness and no floating point, so that one gives the same everywhere.
+//!
+//! [`program!`] makes a policy a program in WebAssembly, which relays fetch with the packets of a session.
 
 #![no_std]
 
 mod policies;
+#[cfg(target_arch = "wasm32")]
+pub mod program;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +67,52 @@ pub trait Policy {
     fn interval_ms(&self) -> Option<u32> {
         None
     }
+}
+
+/// Makes a policy a program: its type, and how it is made of the number that the source of a session gives it. For every
+/// platform but `wasm32-unknown-unknown` this checks no more than the types.
+///
+/// ```
+/// faircast_relay_sdk::program!(faircast_relay_sdk::Quantile, |percent| faircast_relay_sdk::Quantile { percent });
+/// ```
+#[macro_export]
+macro_rules! program {
+    ($policy:ty, $make:expr) => {
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(u32) -> $policy = $make;
+
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, reason = "hosts call these by their names")]
+        const _: () = {
+            static PROGRAM: $crate::program::Program<$policy> = $crate::program::Program::new();
+
+            #[unsafe(no_mangle)]
+            extern "C" fn faircast_policy_1(parameter: u32) {
+                let make: fn(u32) -> $policy = $make;
+                PROGRAM.start(make(parameter));
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn credit() -> i32 {
+                PROGRAM.credit()
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn accepts(branch: u32, layer: u32) -> u32 {
+                PROGRAM.accepts(branch, layer)
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn discards(branch: u32) -> u32 {
+                PROGRAM.discards(branch)
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn interval_ms() -> u32 {
+                PROGRAM.interval_ms()
+            }
+        };
+    };
 }
 
 /// The branch with the least of something.

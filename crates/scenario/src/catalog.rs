@@ -11,6 +11,8 @@ pub struct Catalog {
     pub protocols: Vec<ProtocolEntry>,
     /// What a router can run beside forwarding.
     pub programs: Vec<ProgramEntry>,
+    /// Whether relays run programs that sessions bring.
+    pub runs_sessions_programs: bool,
 }
 
 /// A protocol that a flow can run.

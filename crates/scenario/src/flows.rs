@@ -15,7 +15,7 @@ use crate::limits::{
 };
 use crate::link_config::{moment, size};
 use crate::names::{name, names};
-use crate::options::{options, registered};
+use crate::options::{Files, options, registered};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
@@ -29,8 +29,8 @@ pub(crate) struct Flows<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
-    /// Where relative paths start.
-    pub(crate) folder: &'a Path,
+    /// Where files are.
+    pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) names: BTreeSet<String>,
     /// Receivers and memberships over all flows.
@@ -46,7 +46,8 @@ impl Flows<'_> {
             let protocols = self.catalog.protocols.iter().map(|entry| (entry.name, entry));
             registered(value, "protocol", protocols)
         })?;
-        let (options, raw_options) = options(&table, protocol.name, protocol.options)?;
+        let (options, raw_options) =
+            options(&table, (protocol.name, protocol.options), &self.files)?;
         let from = table.required("from", "\"ms\"", |value| self.senders(value, protocol))?;
         let to =
             table.required("to", "[\"mr1\"]", |value| self.receivers(value, &from, protocol))?;
@@ -73,7 +74,7 @@ impl Flows<'_> {
             start: Time::ZERO,
             stop,
             data: table
-                .optional("data", |value| match data(value, self.folder)? {
+                .optional("data", |value| match data(value, self.files.folder)? {
                     Data::File(_) if several => Err(value.wrong(
                         "\"unlimited\" or a size: nobody could compare what several senders sent",
                     )),

@@ -1,6 +1,9 @@
 //! Names from registries, and the settings that go with them.
 
-use faircast_proto::options::{OptionSpec, OptionValue, Options, did_you_mean};
+use std::io::Read;
+use std::path::Path;
+
+use faircast_proto::options::{OptionKind, OptionSpec, OptionValue, Options, did_you_mean};
 
 use crate::error::{Problem, quoted};
 use crate::read::Table;
@@ -28,11 +31,12 @@ pub(crate) fn registered<'n, T>(
 /// Settings as they were written.
 pub(crate) type RawOptions = Vec<(String, OptionValue)>;
 
-/// The key `options` of a table, checked against the `specs` of the protocol or program `name`.
+/// The key `options` of a table, checked against the `specs` of the protocol or program `name`. Files that they name are
+/// read, relative to the folder of `files`.
 pub(crate) fn options(
     table: &Table<'_>,
-    name: &str,
-    specs: &[OptionSpec],
+    (name, specs): (&str, &[OptionSpec]),
+    files: &Files<'_>,
 ) -> Result<(Options, RawOptions), Problem> {
     let checked = table.optional("options", |value| {
         let given = value.any_table()?;
@@ -45,13 +49,57 @@ pub(crate) fn options(
         }
         let mut raw = RawOptions::new();
         for (key, value) in given.entries() {
-            raw.push((key.clone(), option(value).map_err(|problem| problem.within(key))?));
+            let spec = specs.iter().find(|spec| spec.name == *key);
+            let read = match spec.map(|spec| spec.kind) {
+                Some(OptionKind::File { max_bytes }) => files.read(value, max_bytes),
+                _ => option(value),
+            };
+            raw.push((key.clone(), read.map_err(|problem| problem.within(key))?));
         }
         let checked = Options::checked(raw.iter().cloned(), specs)
             .map_err(|error| given.problem(&error.key, error.message))?;
         Ok((checked, raw))
     })?;
     Ok(checked.unwrap_or_default())
+}
+
+/// Where settings that are files come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'a> {
+    /// Where relative paths start.
+    pub(crate) folder: &'a Path,
+    /// Whether there is something that runs what sessions bring.
+    pub(crate) runs_programs: bool,
+}
+
+impl Files<'_> {
+    fn read(&self, value: &Value, max_bytes: u32) -> Result<OptionValue, Problem> {
+        let path = self.folder.join(value.text()?);
+        if !self.runs_programs {
+            let message = "cannot be run: this faircast was built without programs of sessions; \
+                           build it with --features programs";
+            return Err(Problem::at(value.place, message));
+        }
+        // A byte more than it may have: what never ends is not read to its end.
+        let bytes = std::fs::File::open(&path).and_then(|file| {
+            let mut bytes = Vec::new();
+            file.take(u64::from(max_bytes) + 1).read_to_end(&mut bytes).map(|_| bytes)
+        });
+        match bytes {
+            Ok(bytes) if (1..=max_bytes as usize).contains(&bytes.len()) => {
+                Ok(OptionValue::Bytes(bytes.into()))
+            }
+            Ok(_) => Err(value.wrong(&format!("a file of 1 to {max_bytes} bytes"))),
+            Err(error) => {
+                let message = format!(
+                    "is {}, which cannot be read: {error}; expected a file, its path relative to the \
+                     scenario",
+                    value.shown()
+                );
+                Err(Problem::at(value.place, message))
+            }
+        }
+    }
 }
 
 /// What a message says of the settings that there are: all of a few, of many where they are listed.

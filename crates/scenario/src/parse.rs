@@ -11,6 +11,7 @@ use crate::catalog::Catalog;
 use crate::error::{ErrorPlace, Problem};
 use crate::flows::Flows;
 use crate::limits::{DURATION_NS_MAX, FILE_BYTES_MAX, TITLE_CHARS_MAX};
+use crate::options::Files;
 use crate::overrides::Overrides;
 use crate::reach::Reach;
 use crate::read::Table;
@@ -99,10 +100,14 @@ fn scenario(
     let seed = table.optional("seed", |value| value.integer(0..=i64::MAX as u64))?;
     let seed = overrides.seed.or(seed).unwrap_or(1);
 
+    let files = Files {
+        folder: file.parent().unwrap_or(Path::new("")),
+        runs_programs: catalog.runs_sessions_programs,
+    };
     let mut topology = Topology::default();
     entries(&table, "link", |entry| topology.link(entry, duration.as_nanos()))?;
     if table.has("node") {
-        entries(&table, "node", |entry| topology.node(entry, catalog))?;
+        entries(&table, "node", |entry| topology.node(entry, catalog, &files))?;
     }
     let mut flows = Flows {
         topology: &topology,
@@ -110,7 +115,7 @@ fn scenario(
         catalog,
         duration,
         seed,
-        folder: file.parent().unwrap_or(Path::new("")),
+        files,
         flows: Vec::new(),
         names: BTreeSet::new(),
         receivers: 0,

@@ -11,7 +11,7 @@ use crate::error::{Place, Problem, quoted};
 use crate::limits::{CHANGES_MAX, LINKS_MAX, NAME_CHARS_MAX, NODES_MAX, TREE_LEVELS_MAX};
 use crate::link_config::{self, CONFIG_KEYS};
 use crate::names::{Named, name, names, range_meant};
-use crate::options::{options, registered};
+use crate::options::{Files, options, registered};
 use crate::read::Table;
 use crate::value::Value;
 use crate::{LinkSpec, Node, Program};
@@ -54,13 +54,18 @@ impl Topology {
     }
 
     /// Reads one `[[node]]`.
-    pub(crate) fn node(&mut self, entry: &Value, catalog: &Catalog) -> Result<(), Problem> {
+    pub(crate) fn node(
+        &mut self,
+        entry: &Value,
+        catalog: &Catalog,
+        files: &Files<'_>,
+    ) -> Result<(), Problem> {
         let table = entry.table(&["name", "program", "options"])?;
         let program = table.required("program", "\"pgm-element\"", |value| {
             let programs = catalog.programs.iter().map(|entry| (entry.name, entry));
             registered(value, "router program", programs)
         })?;
-        let (options, _) = options(&table, program.name, program.options)?;
+        let (options, _) = options(&table, (program.name, program.options), files)?;
         table.required("name", "\"r1\"", |value| {
             for named in names(value)? {
                 let id = self.find_named(&named)?;

@@ -1,7 +1,10 @@
 //! The protocols that come with faircast, by the names that scenarios use.
 
+use std::sync::Arc;
+
 use faircast_base::{FlowId, GroupId, NodeId, Time};
 use faircast_proto::catalog::{self, Ends, RELAYS, SCHEMES, TRANSPORTS};
+use faircast_proto::credit::ProgramHost;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
@@ -59,7 +62,23 @@ pub fn catalog() -> Catalog {
     Catalog {
         protocols: schemes.chain(transports).collect(),
         programs: RELAYS.iter().map(relay).collect(),
+        runs_sessions_programs: cfg!(feature = "programs"),
     }
+}
+
+/// What runs the programs of sessions, the same for all relays.
+#[cfg(feature = "programs")]
+fn program_host() -> Option<Arc<dyn ProgramHost>> {
+    use faircast_programs::{Limits, Signers, WasmHost};
+    static HOST: std::sync::LazyLock<Option<Arc<WasmHost>>> = std::sync::LazyLock::new(|| {
+        WasmHost::new(Limits::default(), Signers::Any).ok().map(Arc::new)
+    });
+    HOST.clone().map(|host| host as Arc<dyn ProgramHost>)
+}
+
+#[cfg(not(feature = "programs"))]
+fn program_host() -> Option<Arc<dyn ProgramHost>> {
+    None
 }
 
 /// Whether a protocol runs in the lab and not in the simulator.
@@ -109,7 +128,7 @@ impl Protocols for Builtin {
         let Some(entry) = catalog::relay(&program.name) else {
             unreachable!("the scenario was checked against a catalog that has \"{}\"", program.name)
         };
-        (entry.relay)(node, &program.options)
+        (entry.relay)(node, &program.options, program_host())
     }
 
     fn sees_corruption(&self, flow: &Flow) -> bool {

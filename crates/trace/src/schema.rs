@@ -240,7 +240,7 @@ words! {
     BadInput {
         Truncated 1 "truncated", Malformed 2 "malformed", Checksum 3 "checksum",
         Foreign 4 "foreign", OutOfWindow 5 "out_of_window", Absurd 6 "absurd",
-        Duplicate 7 "duplicate", TableFull 8 "table_full", OtherScheme 9 "other_scheme",
+        Duplicate 7 "duplicate", TableFull 8 "table_full", OtherScheme 9 "other_scheme", Program 10 "program",
     }
 }
 

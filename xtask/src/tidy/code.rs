@@ -86,6 +86,22 @@ pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     complaints
 }
 
+/// Where code may be unsafe, which is where a program of WebAssembly meets its host.
+const UNSAFE: &[&str] = &["crates/relay-sdk/src/program.rs", "crates/relay-sdk/src/lib.rs"];
+
+/// Nothing else is.
+pub(super) fn unsafe_code(files: &[TextFile]) -> Vec<String> {
+    let allows = concat!("(unsafe", "_code");
+    let others = files.iter().filter(|file| !UNSAFE.iter().any(|it| file.path.ends_with(it)));
+    others
+        .flat_map(|file| {
+            let lines = file.lines().filter(|(_, line)| line.contains(allows));
+            lines
+                .map(|(number, _)| file.complaint(number, "unsafe code is for the relay SDK alone"))
+        })
+        .collect()
+}
+
 /// Whether `word` stands in the line with no letter, digit or underscore beside it.
 fn has_word(line: &str, word: &str) -> bool {
     let inner = |c: char| c.is_alphanumeric() || c == '_';
@@ -128,6 +144,13 @@ mod tests {
         let text = format!("ok\n// {word}: later\n{word}S\nA_{word}\n");
         assert_eq!(leftovers(&[text_file("a.rs", &text)]), [format!("a.rs:2: left over: {word}")]);
         assert_eq!(leftovers(&[text_file("a.rs", &format!("{}()", LEFTOVERS[4]))]).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_code_is_allowed_where_programs_meet_their_hosts() {
+        let text = format!("#[allow{}, reason = \"speed\")]\n", concat!("(unsafe", "_code"));
+        let files = ["crates/net/src/lib.rs", UNSAFE[0]].map(|path| text_file(path, &text));
+        assert_eq!(unsafe_code(&files).len(), 1);
     }
 
     #[test]

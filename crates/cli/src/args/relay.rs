@@ -38,6 +38,10 @@ pub struct RelayArgs {
     /// A setting of its program; may be repeated; `faircast schemes credit` lists them
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
+    /// Run programs that this key has signed, and no others; may be repeated; `faircast program` makes such keys. Default: all
+    /// programs with --key or at a loopback address, otherwise none
+    #[arg(long = "signer", value_name = "KEY")]
+    pub signers: Vec<String>,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,

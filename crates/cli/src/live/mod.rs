@@ -9,10 +9,13 @@ pub(crate) mod words;
 pub(crate) use above::Above;
 pub(crate) use output::Output;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 
 use faircast::{Error, GroupKey, Interface, NetError, OptionValue};
+use faircast_proto::credit;
+use faircast_proto::options::OptionKind;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -177,15 +180,35 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
     all.first().copied().ok_or_else(|| "has no address".to_string())
 }
 
-/// Settings of the scheme, as `KEY=VALUE`.
+/// Settings of the scheme, as `KEY=VALUE`; where the value is a file, what is in it.
 pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Failure> {
     let all = given.iter().map(|text| {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             Failure::Usage(format!("--option {text}: expected KEY=VALUE, such as acker_bias=0.75"))
         })?;
-        Ok((key.trim().to_string(), option_value(value.trim())))
+        let (key, value) = (key.trim(), value.trim());
+        let spec = credit::OPTIONS.iter().find(|spec| spec.name == key);
+        let value = match spec.map(|spec| spec.kind) {
+            Some(OptionKind::File { max_bytes }) => OptionValue::Bytes(
+                read_small(Path::new(value), max_bytes)
+                    .map_err(|error| Failure::Usage(format!("--option {key}={value}: {error}")))?
+                    .into(),
+            ),
+            _ => option_value(value),
+        };
+        Ok((key.to_string(), value))
     });
     all.collect()
+}
+
+/// What is in a file of 1 to so many bytes, of which no more is read.
+pub(crate) fn read_small(path: &Path, max_bytes: u32) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(u64::from(max_bytes) + 1).read_to_end(&mut bytes)?;
+    match bytes.len() {
+        len if (1..=max_bytes as usize).contains(&len) => Ok(bytes),
+        _ => Err(std::io::Error::other(format!("expected a file of 1 to {max_bytes} bytes"))),
+    }
 }
 
 fn option_value(text: &str) -> OptionValue {

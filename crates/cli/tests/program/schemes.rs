@@ -73,7 +73,7 @@ fn settings_of_a_scheme_that_are_wrong_are_refused_in_one_line() {
             OptionKind::Bool => Some((spec.name, "true or false")),
             OptionKind::Integer { .. } => Some((spec.name, "a whole number from")),
             OptionKind::Float { .. } => Some((spec.name, "a number from")),
-            OptionKind::Duration { .. } | OptionKind::Rate { .. } => None,
+            OptionKind::Duration { .. } | OptionKind::Rate { .. } | OptionKind::File { .. } => None,
         });
         let (key, allowed) = known.unwrap_or_else(|| panic!("{} has none", scheme.name));
         let insists = format!("--scheme {}", scheme.name);

@@ -35,7 +35,7 @@ fn names_and_keys_are_unique_and_every_row_builds() {
     }
     for (i, entry) in RELAYS.iter().enumerate() {
         assert!(RELAYS[..i].iter().all(|other| other.name != entry.name));
-        let made = (entry.relay)(NodeId(1), &Options::default());
+        let made = (entry.relay)(NodeId(1), &Options::default(), None);
         assert_eq!(made.next_timeout(), None);
     }
     assert!(scheme("nothing").is_none() && relay("nothing").is_none());

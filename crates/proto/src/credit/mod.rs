@@ -2,12 +2,13 @@
 //! fast that is (src: credits).
 //!
 //! Reading order: `wire` (capsules and credits), `branch` and `upstream` (what every flow-control node knows of the nodes
-//! below it and above it), `node` (a session at a relay), `relay` (a router's sessions, and its links), `source` and
-//! `receiver` (the ends, around machines that know nothing of credits).
+//! below it and above it), `node` (a session at a relay), `programs` (policies that come with a session), `relay` (a
+//! router's sessions, and its links), `source` and `receiver` (the ends, around machines that know nothing of credits).
 
 mod branch;
 mod drr;
 mod node;
+mod programs;
 mod receiver;
 mod refresh;
 mod relay;
@@ -19,14 +20,19 @@ mod upstream;
 mod wire;
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
 
 use faircast_base::{NodeId, Time};
 
 use crate::Machine;
+use crate::catalog::joined;
 use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
 
+pub use programs::{PROGRAM_BYTES_MAX, Program, ProgramFault, ProgramHost, RunningProgram};
 pub use receiver::CreditReceiver;
 use relay::CreditRelay;
 pub(crate) use settings::PolicyId;
@@ -34,7 +40,8 @@ use settings::{CreditSettings, RelaySettings};
 pub use source::CreditSource;
 
 /// The settings of a session under credits.
-pub const OPTIONS: &[OptionSpec] = CreditSettings::OPTIONS;
+pub const OPTIONS: &[OptionSpec] =
+    &joined::<{ CreditSettings::OPTIONS.len() + 1 }>(CreditSettings::OPTIONS, &[settings::PROGRAM]);
 
 /// The settings of a relay.
 pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
@@ -45,15 +52,25 @@ pub fn clear_bytes(packet: &[u8]) -> usize {
     if !wire::is_ours(packet) {
         return 0;
     }
-    packet.len().min(wire::CAPSULE_BYTES)
+    wire::own_bytes(packet)
 }
 
 /// Bytes of a capsule before what it carries.
 pub const CAPSULE_BYTES: usize = wire::CAPSULE_BYTES;
 
-/// The relay of the router `node`.
-pub fn relay(node: NodeId, options: &Options) -> Box<dyn Relay + Send> {
-    Box::new(CreditRelay::new(node, options))
+/// The relay of the router `node`, on which `host` runs the programs of sessions. Where there is none, sessions with
+/// programs pass as by any router.
+pub fn relay(
+    node: NodeId,
+    options: &Options,
+    host: Option<Arc<dyn ProgramHost>>,
+) -> Box<dyn Relay + Send> {
+    Box::new(CreditRelay::new(node, options, host))
+}
+
+/// The name of a program in packets, in hexadecimal digits.
+pub fn program_name(code: &[u8]) -> String {
+    settings::PolicyId::of(code).0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The source `inner` of the session with this number, at `node` from `start` on, under credits.

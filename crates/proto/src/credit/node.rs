@@ -267,6 +267,17 @@ impl<Q: Copy> FlowNode<Q> {
         branches.chain(look).min().unwrap_or(Time::MAX)
     }
 
+    /// Whether its program has failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.policy.has_failed()
+    }
+
+    /// What waits at each port, the oldest first.
+    pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, Waiting<Q>)> {
+        let each = |queue: Queue<Q>| queue.waiting.into_iter().map(move |it| (queue.port, it));
+        self.queues.into_iter().flat_map(each)
+    }
+
     /// When a packet of the session last came.
     pub(super) const fn heard_at(&self) -> Time {
         self.heard_at

@@ -2,20 +2,22 @@
 //! all others (src: credits s3.1).
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
 
 use super::drr::RoundRobin;
 use super::node::FlowNode;
-use super::settings::{AnyPolicy, RelaySettings};
+use super::programs::{Found, KeepLimits, ProgramHost, Programs};
+use super::settings::{AnyPolicy, PolicyId, RelaySettings};
 use super::tag_of;
 use super::upstream::Upstream;
-use super::wire::{self, Capsule, Credit, Packet};
+use super::wire::{self, Capsule, Credit, Packet, Pull};
 use crate::Destination;
 use crate::options::Options;
 use crate::relay::{
-    Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit,
+    Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit, Served,
 };
 
 /// Bytes of the headers of IPv4 and UDP, with which packets count.
@@ -42,6 +44,12 @@ struct Port {
 }
 
 impl Port {
+    /// A packet under no credits waits for its turn.
+    fn queue(&mut self, flow: FlowId, key: PacketKey, bytes: u32) {
+        self.others.entry(flow).or_default().push_back((key, bytes));
+        self.turns.join(Turn::Other(flow));
+    }
+
     fn begin_work(&mut self, now: Time) {
         if !self.busy && self.work > Duration::ZERO {
             let begins = self.works_until.map_or(now, |at| at.max(now));
@@ -56,6 +64,13 @@ pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
     sessions: BTreeMap<u64, Session>,
+    /// Sessions whose programs are being fetched.
+    parked: BTreeMap<u64, Parked>,
+    /// Sessions that pass as by any router, since there is no program for them or it has failed, and when they were heard.
+    plain: BTreeMap<u64, Time>,
+    programs: Programs,
+    /// How often there was none for a session, or it has failed.
+    failed: u64,
     ports: BTreeMap<PortId, Port>,
     /// At how many ports each packet that is held still waits.
     held: BTreeMap<PacketKey, u32>,
@@ -69,13 +84,40 @@ struct Session {
     node: FlowNode<PacketKey>,
 }
 
+/// A session whose program is not here yet.
+#[derive(Debug)]
+struct Parked {
+    policy: PolicyId,
+    flow: FlowId,
+    source: NodeId,
+    /// The ports of its last packet.
+    ports: Vec<PortId>,
+    packets: Vec<ParkedPacket>,
+    heard_at: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ParkedPacket {
+    key: PacketKey,
+    bytes: u32,
+    capsule: Capsule,
+    port: PortId,
+}
+
+/// Packets that wait for programs at a relay at most; more are lost.
+const PARKED_MAX: usize = 4096;
+
 impl CreditRelay {
-    /// The relay of the router `node`.
-    pub(crate) fn new(node: NodeId, options: &Options) -> Self {
+    /// The relay of the router `node`, on which `host` runs the programs of sessions.
+    pub(crate) fn new(node: NodeId, options: &Options, host: Option<Arc<dyn ProgramHost>>) -> Self {
         Self {
             node,
             settings: RelaySettings::from_options(options),
             sessions: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            plain: BTreeMap::new(),
+            programs: Programs::new(host),
+            failed: 0,
             ports: BTreeMap::new(),
             held: BTreeMap::new(),
             out: VecDeque::new(),
@@ -104,19 +146,51 @@ impl CreditRelay {
         capsule: Capsule,
     ) -> Result<Handling, BadInput> {
         let (now, id) = (cx.now, capsule.session);
-        let Some(hops) = capsule.hops.checked_sub(1) else { return Err(BadInput::Absurd) };
-        if !self.sessions.contains_key(&id) {
-            let full = self.sessions.len() >= self.settings.sessions_max as usize;
-            let known = AnyPolicy::of(&capsule).filter(|_| !full);
-            // It passes as by any router: those below are the next of whoever is above.
-            let Some(policy) = known else { return Ok(Handling::Forward) };
-            let upstream = Upstream::new(now, tag_of(self.node, id), &capsule, packet.port);
-            let header = Capsule { hops, probe: false, node: self.node, ..capsule };
-            let node = FlowNode::new(now, upstream, policy, header);
-            let (flow, source) = (packet.flow, packet.datagram.from);
-            self.sessions.insert(id, Session { flow, source, node });
-        } else if let Some(session) = self.sessions.get_mut(&id) {
+        if capsule.hops == 0 {
+            return Err(BadInput::Absurd);
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
             session.node.upstream.on_capsule(now, &capsule, packet.port);
+        } else if self.parked.contains_key(&id) {
+            return Ok(self.park(now, packet, capsule));
+        } else {
+            let known = self.sessions.len() + self.parked.len() + self.plain.len();
+            let full = known >= self.settings.sessions_max as usize;
+            if let Some(heard_at) = self.plain.get_mut(&id) {
+                *heard_at = now;
+                return Ok(self.queue_other(cx, packet));
+            } else if full {
+                return Ok(self.queue_other(cx, packet));
+            }
+            let policy = match AnyPolicy::of(&capsule) {
+                Some(policy) => Found::Here(policy),
+                None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
+            };
+            match policy {
+                Found::Here(policy) => {
+                    let session = self.session(
+                        now,
+                        policy,
+                        (packet.flow, packet.datagram.from),
+                        packet.port,
+                        &capsule,
+                    );
+                    self.sessions.insert(id, session);
+                }
+                Found::Later => {
+                    self.ask(now);
+                    return Ok(self.park(now, packet, capsule));
+                }
+                Found::Never => {
+                    // It passes as by any router: those below are the next of whoever is above.
+                    if self.programs.has_host() {
+                        self.fails(cx, id);
+                    } else {
+                        self.plain.insert(id, now);
+                    }
+                    return Ok(self.queue_other(cx, packet));
+                }
+            }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(Handling::Drop) };
         let gone = session.node.set_ports(now, packet.ports_out);
@@ -124,8 +198,7 @@ impl CreditRelay {
             session.node.on_probe(now);
             Handling::Drop
         } else {
-            let bytes = packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES;
-            let waits = session.node.on_data(now, packet.key, bytes, capsule.layer);
+            let waits = session.node.on_data(now, packet.key, bytes_of(packet), capsule.layer);
             if waits > 0 {
                 self.held.insert(packet.key, waits);
                 Handling::Hold
@@ -135,7 +208,137 @@ impl CreditRelay {
         };
         gone.into_iter().for_each(|key| self.let_go(key));
         self.serve_session(cx, id);
+        self.check(cx, id);
         Ok(handling)
+    }
+
+    fn session(
+        &self,
+        now: Time,
+        policy: AnyPolicy,
+        (flow, source): (FlowId, NodeId),
+        port: PortId,
+        capsule: &Capsule,
+    ) -> Session {
+        let upstream = Upstream::new(now, tag_of(self.node, capsule.session), capsule, port);
+        let hops = capsule.hops - 1;
+        let header = Capsule { hops, probe: false, node: self.node, ..*capsule };
+        Session { flow, source, node: FlowNode::new(now, upstream, policy, header) }
+    }
+
+    /// A packet waits for the program of its session.
+    fn park(&mut self, now: Time, packet: &RelayPacket<'_>, capsule: Capsule) -> Handling {
+        let all: usize = self.parked.values().map(|parked| parked.packets.len()).sum();
+        let parked = self.parked.entry(capsule.session).or_insert_with(|| Parked {
+            policy: capsule.policy,
+            flow: packet.flow,
+            source: packet.datagram.from,
+            ports: Vec::new(),
+            packets: Vec::new(),
+            heard_at: now,
+        });
+        parked.heard_at = now;
+        parked.ports.clear();
+        parked.ports.extend_from_slice(packet.ports_out);
+        if capsule.probe || all >= PARKED_MAX {
+            return Handling::Drop;
+        }
+        let (key, bytes, port) = (packet.key, bytes_of(packet), packet.port);
+        parked.packets.push(ParkedPacket { key, bytes, capsule, port });
+        self.held.insert(key, 1);
+        Handling::Hold
+    }
+
+    /// A program is here, or does not come: the sessions that have waited for it go on.
+    fn unpark(&mut self, cx: &mut Cx<'_>, policy: PolicyId) {
+        let waited = self.parked.iter().filter(|(_, parked)| parked.policy == policy);
+        let waited: Vec<u64> = waited.map(|(id, _)| *id).collect();
+        for id in waited {
+            let Some(parked) = self.parked.remove(&id) else { continue };
+            let Some(first) = parked.packets.first() else { continue };
+            let (now, ends) = (cx.now, (parked.flow, parked.source));
+            let Found::Here(policy) = self.programs.start(now, &first.capsule) else {
+                self.fails(cx, id);
+                for ParkedPacket { key, bytes, .. } in parked.packets {
+                    let waiting: Vec<_> =
+                        parked.ports.iter().map(|port| (*port, key, bytes)).collect();
+                    self.held.entry(key).and_modify(|held| *held += waiting.len() as u32);
+                    self.queue_again(cx, parked.flow, waiting);
+                    self.let_go(key);
+                }
+                continue;
+            };
+            let mut session = self.session(now, policy, ends, first.port, &first.capsule);
+            session.node.set_ports(now, &parked.ports);
+            for ParkedPacket { key, bytes, capsule, port } in &parked.packets {
+                session.node.upstream.on_capsule(now, capsule, *port);
+                let waits = session.node.on_data(now, *key, *bytes, capsule.layer);
+                self.held.entry(*key).and_modify(|held| *held += waits);
+                self.let_go(*key);
+            }
+            self.sessions.insert(id, session);
+            self.serve_session(cx, id);
+            self.check(cx, id);
+        }
+    }
+
+    /// Whether the program of a session has failed.
+    fn check(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if self.sessions.get(&id).is_some_and(|session| session.node.has_failed()) {
+            self.fails(cx, id);
+        }
+    }
+
+    /// What is held already waits for its turn at ports as in the queues of any router.
+    fn queue_again(
+        &mut self,
+        cx: &mut Cx<'_>,
+        flow: FlowId,
+        waiting: Vec<(PortId, PacketKey, u32)>,
+    ) {
+        for &(port, key, bytes) in &waiting {
+            self.ports.entry(port).or_default().queue(flow, key, bytes);
+        }
+        waiting.into_iter().for_each(|(port, ..)| self.serve(cx, port));
+    }
+
+    /// A session has no program from now on, and passes as by any router.
+    fn fails(&mut self, cx: &mut Cx<'_>, id: u64) {
+        cx.emit(Event::BadInput { reason: BadInput::Program });
+        self.failed += 1;
+        self.plain.insert(id, cx.now);
+        if let Some(session) = self.sessions.remove(&id) {
+            let waiting = session.node.into_waiting();
+            let waiting = waiting.map(|(port, it)| (port, it.packet, it.bytes)).collect();
+            // They are held already.
+            self.queue_again(cx, session.flow, waiting);
+        }
+    }
+
+    /// Asks for programs that are not here.
+    fn ask(&mut self, now: Time) {
+        while let Some((pull, flow, port, node)) = self.programs.poll(now) {
+            let mut bytes = Vec::new();
+            pull.encode(&mut bytes);
+            let transmit = control(flow, port, Destination::Node(node), self.node);
+            self.out.push_back((Egress::Send(transmit), bytes));
+        }
+    }
+
+    /// A node below asks for a program.
+    fn answer(&mut self, now: Time, packet: &RelayPacket<'_>, pull: &Pull) {
+        let to = Destination::Node(packet.datagram.from);
+        let transmit = control(packet.flow, packet.port, to, self.node);
+        for part in self.programs.answer(now, pull) {
+            let mut bytes = Vec::new();
+            part.encode(&mut bytes);
+            self.out.push_back((Egress::Send(transmit), bytes));
+        }
+    }
+
+    fn keep_limits(&self) -> KeepLimits {
+        let RelaySettings { programs_bytes, program_timeout, .. } = self.settings;
+        KeepLimits { bytes: programs_bytes as usize, age: program_timeout }
     }
 
     fn take_credit(&mut self, cx: &mut Cx<'_>, credit: &Credit) -> Result<(), BadInput> {
@@ -144,6 +347,7 @@ impl CreditRelay {
             self.ports.entry(port).or_default().turns.join(Turn::Session(credit.session));
             self.serve(cx, port);
         }
+        self.check(cx, credit.session);
         Ok(())
     }
 
@@ -184,6 +388,10 @@ impl CreditRelay {
             Turn::Session(id) => sessions.get_mut(&id)?.node.next_bytes(cx.now, port),
             Turn::Other(flow) => Some(others.get(&flow)?.front()?.1),
         });
+        let session = match turn {
+            Some(Turn::Session(id)) => Some(id),
+            _ => None,
+        };
         let key = match turn {
             None => return,
             Some(Turn::Other(flow)) => {
@@ -212,6 +420,9 @@ impl CreditRelay {
         };
         self.out.push_back((Egress::Await(port), Vec::new()));
         self.let_go(key);
+        if let Some(id) = session {
+            self.check(cx, id);
+        }
     }
 
     /// A packet waits at one port less.
@@ -227,14 +438,12 @@ impl CreditRelay {
 
     /// A packet that is under no credits waits for its turn at each port, as in the queue of any router.
     fn queue_other(&mut self, cx: &mut Cx<'_>, packet: &RelayPacket<'_>) -> Handling {
-        let bytes = packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES;
         let mut waits = 0;
         for &port in packet.ports_out {
             let state = self.ports.entry(port).or_default();
-            let waiting = state.others.entry(packet.flow).or_default();
-            if waiting.len() < self.settings.others_max as usize {
-                waiting.push_back((packet.key, bytes));
-                state.turns.join(Turn::Other(packet.flow));
+            let waiting = state.others.get(&packet.flow).map_or(0, VecDeque::len);
+            if waiting < self.settings.others_max as usize {
+                state.queue(packet.flow, packet.key, bytes_of(packet));
                 waits += 1;
             }
         }
@@ -245,6 +454,11 @@ impl CreditRelay {
         packet.ports_out.iter().for_each(|port| self.serve(cx, *port));
         Handling::Hold
     }
+}
+
+/// The bytes with which a packet counts.
+const fn bytes_of(packet: &RelayPacket<'_>) -> u32 {
+    packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES
 }
 
 /// A packet of the relay's own without payload.
@@ -290,8 +504,23 @@ impl Relay for CreditRelay {
                 self.works(cx.now, Some(packet.port));
                 self.take_credit(cx, &credit).map(|()| Handling::Drop)
             }
-            // It is for another node further up, and waits for nothing.
-            Ok(Packet::Credit(_)) => Ok(Handling::Forward),
+            Ok(Packet::Pull(pull)) if packet.datagram.to == Destination::Node(self.node) => {
+                self.answer(cx.now, packet, &pull);
+                Ok(Handling::Drop)
+            }
+            Ok(Packet::Part(part)) if packet.datagram.to == Destination::Node(self.node) => {
+                let limits = self.keep_limits();
+                let done = self.programs.on_part(cx.now, packet.datagram.from, &part, limits);
+                done.map(|done| {
+                    if let Some(policy) = done {
+                        self.unpark(cx, policy);
+                    }
+                    self.ask(cx.now);
+                    Handling::Drop
+                })
+            }
+            // It is for another node, and waits for nothing.
+            Ok(_) => Ok(Handling::Forward),
         };
         outcome.unwrap_or_else(|reason| {
             cx.emit(Event::BadInput { reason });
@@ -330,7 +559,12 @@ impl Relay for CreditRelay {
             }
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
+            self.check(cx, id);
         }
+        let timeout = self.settings.session_timeout;
+        self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
+        self.programs.on_timeout(now).into_iter().for_each(|policy| self.unpark(cx, policy));
+        self.ask(now);
         let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);
         let done: Vec<PortId> =
             self.ports.iter().filter(|(_, port)| done(port)).map(|(id, _)| *id).collect();
@@ -345,6 +579,16 @@ impl Relay for CreditRelay {
 
     fn next_timeout(&self) -> Option<Time> {
         let sessions = self.sessions.values().map(|session| session.node.next_timeout());
-        sessions.chain(self.ports.values().filter_map(|port| port.works_until)).min()
+        let works = self.ports.values().filter_map(|port| port.works_until);
+        sessions.chain(works).chain(self.programs.next_timeout()).min()
+    }
+
+    fn served(&self) -> Served {
+        Served {
+            sessions: self.sessions.len(),
+            plain: self.plain.len() + self.parked.len(),
+            programs: self.programs.kept(),
+            failed: self.failed,
+        }
     }
 }

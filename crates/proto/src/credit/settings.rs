@@ -5,7 +5,9 @@ use faircast_relay_sdk::{
     BestPath, BoundedLag, Deadline, LayeredDrop, Policy, Quantile, View, WeightedUtility, WorstPath,
 };
 
+use super::programs::{PROGRAM_BYTES_MAX, ProgramPolicy};
 use super::wire::Capsule;
+use crate::options::{OptionKind, OptionSpec};
 use crate::settings::{choices, settings};
 
 choices! {
@@ -46,6 +48,8 @@ settings! {
     deadline: Duration [1 ms, 60 s] = 1 s;
     /// Layers in which packets are sent in turn, the first of them the base: what policy = "layered-drop" tells apart
     layers: u32 [1, 8] = 1;
+    /// What the program of the session is given, where it brings one (option program)
+    parameter: u32 [0, 4294967295] = 0;
     /// Relays that a packet may pass
     hops_max: u32 [1, 255] = 64;
 }
@@ -61,11 +65,31 @@ settings! {
     others_max: u32 [1, 65536] = 50;
     /// What each packet of credits that it takes or sends costs a slow host, which cannot send and work at the same time
     capsule_time: Duration [0 s, 1 s] = 0 s;
+    /// Bytes of programs of sessions that are kept at most; those used longest ago go first
+    programs_bytes: u32 [65536, 1073741824] = 4194304;
+    /// After how long without use a program is forgotten
+    program_timeout: Duration [1 s, 86400 s] = 600 s;
 }
+
+/// The program that a session brings.
+pub(crate) const PROGRAM: OptionSpec = OptionSpec {
+    name: "program",
+    kind: OptionKind::File { max_bytes: PROGRAM_BYTES_MAX },
+    default: "none",
+    doc: "A file with a program in WebAssembly, which relays fetch and run in the place of a policy of theirs",
+};
 
 /// The name of a policy in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PolicyId(pub(crate) [u8; 16]);
+
+impl PolicyId {
+    /// The name of a program, or of what is known by a word: no two have the same by chance.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let digest = blake3::hash(bytes);
+        Self(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
+    }
+}
 
 impl PolicyName {
     const ALL: [Self; 7] = [
@@ -78,17 +102,16 @@ impl PolicyName {
         Self::WeightedUtility,
     ];
 
-    /// The first bytes of the digest of its name: no program that is carried has the same by chance.
     fn id(self) -> PolicyId {
-        let digest = blake3::hash(self.written().as_bytes());
-        PolicyId(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
+        PolicyId::of(self.written().as_bytes())
     }
 }
 
 impl CreditSettings {
-    /// The header of a capsule of `node` that carries data.
-    pub(crate) fn capsule(&self, session: u64, node: NodeId) -> Capsule {
+    /// The header of a capsule of `node` that carries data, of a session with this program, if it brings one.
+    pub(crate) fn capsule(&self, session: u64, node: NodeId, program: Option<&[u8]>) -> Capsule {
         let parameter = match self.policy {
+            _ if program.is_some() => self.parameter,
             PolicyName::Quantile => self.quantile,
             PolicyName::BoundedLag => self.lag.min(self.credit_buffer - 1).max(1),
             PolicyName::Deadline => self.deadline.as_millis() as u32,
@@ -102,7 +125,7 @@ impl CreditSettings {
             hops: self.hops_max as u8,
             layer: 0,
             session,
-            policy: self.policy.id(),
+            policy: program.map_or_else(|| self.policy.id(), PolicyId::of),
             parameter,
             buffer,
             unit,
@@ -114,7 +137,7 @@ impl CreditSettings {
 }
 
 /// A policy by its name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum AnyPolicy {
     WorstPath(WorstPath),
     BestPath(BestPath),
@@ -123,9 +146,15 @@ pub(crate) enum AnyPolicy {
     Deadline(Deadline),
     LayeredDrop(LayeredDrop),
     WeightedUtility(WeightedUtility),
+    Program(ProgramPolicy),
 }
 
 impl AnyPolicy {
+    /// Whether it is a program that has failed.
+    pub(crate) const fn has_failed(&self) -> bool {
+        matches!(self, Self::Program(program) if program.failed)
+    }
+
     /// The one that a capsule names; `None` where it is not known here.
     pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
         let parameter = capsule.parameter;
@@ -152,6 +181,7 @@ macro_rules! any {
             Self::Deadline($policy) => $does,
             Self::LayeredDrop($policy) => $does,
             Self::WeightedUtility($policy) => $does,
+            Self::Program($policy) => $does,
         }
     };
 }

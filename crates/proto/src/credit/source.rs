@@ -1,12 +1,15 @@
 //! The source of a session under credits: another machine, which is asked for a packet when there is a credit for it.
 
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Cx, Event, GroupId, NodeId, Time};
 
 use super::branch::Branch;
-use super::settings::CreditSettings;
-use super::wire::{self, Capsule, Packet};
+use super::programs::parts;
+use super::settings::{CreditSettings, PROGRAM};
+use super::wire::{self, Capsule, Packet, Pull};
 use crate::options::Options;
 use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 
@@ -26,7 +29,13 @@ pub struct CreditSource<M> {
     /// When it was last told that time had passed.
     woken_at: Time,
     packet: Vec<u8>,
+    /// The program of the session, and what is to be told of it to whom.
+    program: Option<Arc<[u8]>>,
+    parts: VecDeque<(NodeId, Vec<u8>)>,
 }
+
+/// Parts of the program that wait to be sent at most; who gets none asks again.
+const PARTS_MAX: usize = 256;
 
 impl<M: Machine> CreditSource<M> {
     /// The machine that knows nothing of credits.
@@ -42,7 +51,9 @@ impl<M: Machine> CreditSource<M> {
     /// The source of the session with this number at `node`.
     pub fn new(inner: M, session: u64, node: NodeId, start: Time, options: &Options) -> Self {
         let settings = CreditSettings::from_options(options);
-        let (header, layers) = (settings.capsule(session, node), settings.layers);
+        let program = options.bytes(PROGRAM.name).cloned();
+        let header = settings.capsule(session, node, program.as_deref());
+        let layers = settings.layers;
         let branch = Branch::new(start, header.buffer);
         Self {
             inner,
@@ -54,7 +65,23 @@ impl<M: Machine> CreditSource<M> {
             is_idle: false,
             woken_at: Time::ZERO,
             packet: Vec::new(),
+            program,
+            parts: VecDeque::new(),
         }
+    }
+
+    /// A node asks for the program.
+    fn on_pull(&mut self, from: NodeId, pull: Pull) -> Result<(), BadInput> {
+        let Self { program, parts: waiting, header, .. } = self;
+        let is_it = pull.session == header.session && pull.policy == header.policy;
+        let program = program.as_ref().filter(|_| is_it).ok_or(BadInput::Foreign)?;
+        let all = parts(program, pull).take(PARTS_MAX.saturating_sub(waiting.len()));
+        waiting.extend(all.map(|part| {
+            let mut bytes = Vec::new();
+            part.encode(&mut bytes);
+            (from, bytes)
+        }));
+        Ok(())
     }
 }
 
@@ -67,7 +94,8 @@ impl<M: Machine> Machine for CreditSource<M> {
             Ok(Packet::Credit(credit)) if credit.session == self.header.session => {
                 self.branch.on_credit(cx.now, &credit).map(|_| ())
             }
-            Ok(_) => Err(faircast_base::BadInput::Foreign),
+            Ok(Packet::Pull(pull)) => self.on_pull(datagram.from, pull),
+            Ok(_) => Err(BadInput::Foreign),
             Err(reason) => Err(reason),
         };
         if let Err(reason) = outcome {
@@ -82,6 +110,10 @@ impl<M: Machine> Machine for CreditSource<M> {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((to, part)) = self.parts.pop_front() {
+            buf.extend_from_slice(&part);
+            return Some(Transmit::control(Destination::Node(to)));
+        }
         let probes = core::mem::take(&mut self.probes);
         // Where nobody is heard any more a packet goes in the place of each probe: perhaps somebody is there.
         self.chance = self.branch.is_silent() && (self.chance || probes);

@@ -9,26 +9,31 @@ use proptest::prelude::*;
 
 use super::branch::Branch;
 use super::node::FlowNode;
+use super::settings::PolicyId;
 use super::settings::{AnyPolicy, CreditSettings};
 use super::upstream::Upstream;
-use super::wire::{self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, Packet};
+use super::wire::{
+    self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, PULL_BYTES, Packet, Part, Pull,
+};
 use super::{OPTIONS, tag_of};
 use crate::relay::PortId;
 use crate::world::{at, options};
 
 fn header(raw: &[(&str, &str)]) -> Capsule {
-    CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1))
+    CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1), None)
 }
 
 fn credit(tag: u64, count: u32) -> Credit {
     Credit { session: 7, tag, branch: 0, buffer: 5, count, weight: 1 }
 }
 
-fn encoded(packet: &Packet) -> Vec<u8> {
+fn encoded(packet: &Packet<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     match packet {
         Packet::Capsule(capsule) => capsule.encode(&mut bytes),
         Packet::Credit(credit) => credit.encode(&mut bytes),
+        Packet::Pull(pull) => pull.encode(&mut bytes),
+        Packet::Part(part) => part.encode(&mut bytes),
     }
     bytes
 }
@@ -37,15 +42,42 @@ fn encoded(packet: &Packet) -> Vec<u8> {
 fn packets_come_back_as_they_went_and_damage_is_found() {
     let capsule = Capsule { count: u32::MAX, branch: 3, ..header(&[("policy", "quantile")]) };
     let probe = Capsule { probe: true, ..capsule };
-    for packet in [Packet::Capsule(capsule), Packet::Capsule(probe), Packet::Credit(credit(9, 4))] {
+    let pull = Pull { session: 7, policy: PolicyId::of(b"program"), offset: 3 };
+    let all = [
+        Packet::Capsule(capsule),
+        Packet::Capsule(probe),
+        Packet::Credit(credit(9, 4)),
+        Packet::Pull(pull),
+    ];
+    for packet in all {
         let mut bytes = encoded(&packet);
         assert!(wire::is_ours(&bytes));
         assert_eq!(wire::decode(&bytes), Ok(packet));
-        let len = if matches!(packet, Packet::Credit(_)) { CREDIT_BYTES } else { CAPSULE_BYTES };
+        let len = match packet {
+            Packet::Credit(_) => CREDIT_BYTES,
+            Packet::Pull(_) => PULL_BYTES,
+            _ => CAPSULE_BYTES,
+        };
         assert_eq!(bytes.len(), len);
         assert_eq!(wire::decode(&bytes[..len - 1]), Err(BadInput::Malformed));
         bytes[len - 1] ^= 1;
         assert_eq!(wire::decode(&bytes), Err(BadInput::Checksum));
+    }
+    // (all of a program, where a part begins, how much is in it, whether that can be)
+    for (total, offset, len, sound) in [
+        (7, 0, 7, true),
+        (7, 4, 3, true),
+        (7, 4, 4, false),
+        (7, 9, 1, false),
+        (7, 0, 0, false),
+        (9000, 0, 1025, false),
+    ] {
+        let bytes = &[5; 2000][..len];
+        let part = Part { session: 7, policy: PolicyId::of(b"program"), total, offset, bytes };
+        let want = if sound { Ok(Packet::Part(part)) } else { Err(BadInput::Malformed) };
+        let encoded = encoded(&Packet::Part(part));
+        assert_eq!(wire::decode(&encoded), want, "{len} bytes at {offset} of {total}");
+        assert_eq!(wire::own_bytes(&encoded), encoded.len());
     }
     let absurd = Capsule { unit: 9, buffer: 5, ..capsule };
     assert_eq!(wire::decode(&encoded(&Packet::Capsule(absurd))), Err(BadInput::Malformed));

@@ -1,5 +1,5 @@
-//! Packets of credits on the wire: capsules, which carry a session's data from hop to hop, and credits, which come
-//! back for them. Described in `docs/credits.md`.
+//! Packets of credits on the wire: capsules, which carry a session's data from hop to hop, credits, which come back for
+//! them, and the programs of sessions with the requests for them. Described in `docs/credits.md`.
 
 use alloc::vec::Vec;
 
@@ -14,12 +14,20 @@ const VERSION: u8 = 1;
 const DATA: u8 = 1;
 const PROBE: u8 = 2;
 const CREDIT: u8 = 3;
+const PULL: u8 = 4;
+const PART: u8 = 5;
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 
 /// Bytes before what a capsule carries.
 pub(crate) const CAPSULE_BYTES: usize = 52;
 /// Bytes of a credit.
 pub(crate) const CREDIT_BYTES: usize = 40;
+
+/// Bytes of a request for a program, and of the header of a part of one.
+pub(crate) const PULL_BYTES: usize = 36;
+pub(crate) const PART_HEADER_BYTES: usize = 40;
+/// Bytes of a program in one part at most.
+pub(crate) const PART_BYTES_MAX: usize = 1024;
 
 /// Packets that may wait for a branch at most: more is no buffer.
 pub(crate) const BUFFER_MAX: u16 = 4096;
@@ -64,11 +72,42 @@ pub(crate) struct Credit {
     pub(crate) weight: u32,
 }
 
+/// A node asks the one before it for a program, from a byte of it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pull {
+    pub(crate) session: u64,
+    pub(crate) policy: PolicyId,
+    pub(crate) offset: u32,
+}
+
+/// A part of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    pub(crate) session: u64,
+    pub(crate) policy: PolicyId,
+    /// Bytes of all of it.
+    pub(crate) total: u32,
+    /// Where this part begins.
+    pub(crate) offset: u32,
+    /// 1 to [`PART_BYTES_MAX`] bytes.
+    pub(crate) bytes: &'a [u8],
+}
+
 /// A packet of credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packet {
+pub(crate) enum Packet<'a> {
     Capsule(Capsule),
     Credit(Credit),
+    Pull(Pull),
+    Part(Part<'a>),
+}
+
+/// Bytes of a packet, of which [`is_ours`] holds, that are no payload of the session.
+pub(crate) fn own_bytes(bytes: &[u8]) -> usize {
+    match bytes.get(3) {
+        Some(&PART) => bytes.len(),
+        _ => bytes.len().min(CAPSULE_BYTES),
+    }
 }
 
 /// Whether a packet is one of these at all, sound or not.
@@ -103,6 +142,28 @@ impl Credit {
     }
 }
 
+impl Pull {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin(out, [PULL, 0, 0], self.session);
+        out.extend_from_slice(&self.policy.0);
+        out.extend_from_slice(&self.offset.to_be_bytes());
+        seal(&mut out[start..]);
+    }
+}
+
+impl Part<'_> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = begin(out, [PART, 0, 0], self.session);
+        out.extend_from_slice(&self.policy.0);
+        for word in [self.total, self.offset] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        // Its bytes have a hash.
+        seal(&mut out[start..]);
+        out.extend_from_slice(self.bytes);
+    }
+}
+
 fn begin(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64) -> usize {
     let start = out.len();
     out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, hops, layer, 0, 0]);
@@ -119,17 +180,23 @@ fn seal(header: &mut [u8]) {
 ///
 /// # Errors
 /// Its header was damaged, or makes no sense.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Packet, BadInput> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Packet<'_>, BadInput> {
     let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
-    let len = if kind == CREDIT { CREDIT_BYTES } else { CAPSULE_BYTES };
-    let header = bytes.get(..len).ok_or(BadInput::Malformed)?;
+    let len = match kind {
+        CREDIT => CREDIT_BYTES,
+        PULL => PULL_BYTES,
+        PART => PART_HEADER_BYTES,
+        _ => CAPSULE_BYTES,
+    };
+    let (header, rest) = bytes.split_at_checked(len).ok_or(BadInput::Malformed)?;
     if checksum(header) != 0 {
         return Err(BadInput::Checksum);
     }
-    read(kind, header).filter(|_| kind == DATA || bytes.len() == len).ok_or(BadInput::Malformed)
+    let carries = matches!(kind, DATA | PART);
+    read(kind, header, rest).filter(|_| carries || rest.is_empty()).ok_or(BadInput::Malformed)
 }
 
-fn read(kind: u8, header: &[u8]) -> Option<Packet> {
+fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
     let mut fields = Fields(header);
     let [_, _, _, _, hops, layer, ..]: [u8; 8] = fields.array()?;
     let session = fields.u64()?;
@@ -141,7 +208,19 @@ fn read(kind: u8, header: &[u8]) -> Option<Packet> {
         let fits = buffer <= u32::from(BUFFER_MAX) && weight > 0;
         return fits.then_some(Packet::Credit(credit));
     }
-    let (policy, parameter) = (PolicyId(fields.array()?), fields.u32()?);
+    let policy = PolicyId(fields.array()?);
+    match kind {
+        PULL => return Some(Packet::Pull(Pull { session, policy, offset: fields.u32()? })),
+        PART => {
+            let (total, offset) = (fields.u32()?, fields.u32()?);
+            let part = Part { session, policy, total, offset, bytes: rest };
+            let left = total.checked_sub(offset)? as usize;
+            let fits = (1..=PART_BYTES_MAX.min(left)).contains(&rest.len());
+            return fits.then_some(Packet::Part(part));
+        }
+        _ => {}
+    }
+    let parameter = fields.u32()?;
     let (buffer, unit) = (fields.u16()?, fields.u16()?);
     let (count, node, branch) = (fields.u32()?, NodeId(fields.u32()?), fields.u32()?);
     let probe = kind == PROBE;

@@ -127,6 +127,7 @@ impl HopNode {
             sent: self.sent,
             sent_bytes: self.sent_bytes,
             held: self.packets.len(),
+            served: self.program.served(),
             refused: self.refused,
         }
     }

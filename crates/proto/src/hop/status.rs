@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use faircast_base::NodeId;
 
 use super::attach::Attachment;
+use crate::relay::Served;
 
 /// How many of everything a relay takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct HopStatus {
     pub sent_bytes: u64,
     /// Packets that wait here now.
     pub held: usize,
+    /// The sessions that its program serves.
+    pub served: Served,
     /// What was not taken.
     pub refused: HopRefused,
 }

@@ -68,7 +68,7 @@ impl Net {
         let node = node_of(u64::from(host) + 1000 * self.starts);
         let parents: Vec<_> = parents.iter().map(|parent| at(*parent)).collect();
         let parent = (!parents.is_empty()).then(|| Attach::new(parents, true));
-        let program = crate::credit::relay(node, &Options::default());
+        let program = crate::credit::relay(node, &Options::default(), None);
         let (guard, settings) = (Guard::new(node, key), HopSettings::default());
         self.relays.insert(host, HopNode::new(guard, [host; 32], parent, settings, program));
     }
@@ -308,7 +308,7 @@ fn there_is_room_for_so_many_of_one_host_and_no_more() {
     let mut net = Net::default();
     net.relay(1, &[], None);
     let settings = HopSettings { neighbours_max: 100, at_host_max: 3, groups_max: 2 };
-    let program = crate::credit::relay(node(1), &Options::default());
+    let program = crate::credit::relay(node(1), &Options::default(), None);
     let guard = Guard::new(node(1), None);
     net.relays.insert(1, HopNode::new(guard, [1; 32], None, settings, program));
     net.host(12, &[1], 1, None);

@@ -52,6 +52,7 @@ impl SchemeAnnouncement {
                     out.push(TEXT);
                     put(&mut out, value)?;
                 }
+                OptionValue::Bytes(_) => return None,
             }
         }
         let fits = self.scheme.len() <= SCHEME_NAME_MAX && out.len() <= ANNOUNCED_BYTES_MAX;

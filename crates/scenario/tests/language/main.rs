@@ -37,6 +37,7 @@ pub(crate) fn catalog() -> Catalog {
             protocol("cbr", true, false, CBR_OPTIONS),
         ],
         programs: vec![ProgramEntry { name: "pgm-element", about, options: ELEMENT_OPTIONS }],
+        runs_sessions_programs: true,
     }
 }
 

@@ -1,0 +1,112 @@
+//! Programs that sessions bring to relays: which of them a relay runs, and how one is checked and signed.
+
+use std::sync::Arc;
+
+use faircast_proto::credit::ProgramHost;
+
+use crate::Error;
+
+/// Whether this build runs programs: it was made with the feature `programs`.
+pub const RUNS_PROGRAMS: bool = cfg!(feature = "programs");
+
+/// What is known of a program without a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFacts {
+    /// Bytes of its file.
+    pub bytes: usize,
+    /// Its name in packets, in hexadecimal digits: the first bytes of its BLAKE3.
+    pub name: String,
+    /// The key by which its signature is checked, in hexadecimal digits, where it has one.
+    pub signer: Option<String>,
+}
+
+/// What runs programs: those that one of `signers` has signed, or with `None` everybody's.
+///
+/// # Errors
+/// A key is none, or this build runs no programs.
+pub fn program_host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
+    inner::host(signers)
+}
+
+/// Checks a program as relays do, and starts it once.
+///
+/// # Errors
+/// Relays would refuse it, or this build runs no programs.
+pub fn check_program(code: &[u8]) -> Result<ProgramFacts, Error> {
+    inner::check(code)
+}
+
+/// The program with a signature at its end, by the key that [`new_signing_key`] has made.
+///
+/// # Errors
+/// It is no program, the key is none, or this build runs no programs.
+pub fn sign_program(code: &[u8], key: &str) -> Result<Vec<u8>, Error> {
+    inner::sign(code, key)
+}
+
+/// A key that signs, to be kept secret, and the key by which others check its signatures.
+///
+/// # Errors
+/// The system gives no randomness, or this build runs no programs.
+pub fn new_signing_key() -> Result<(String, String), Error> {
+    inner::new_key()
+}
+
+#[cfg(feature = "programs")]
+mod inner {
+    use faircast_programs::{Limits, ProgramError, Signers, SigningKey, WasmHost, sign as signed};
+
+    use super::*;
+
+    fn refused(error: ProgramError) -> Error {
+        Error::Program(error.to_string())
+    }
+
+    pub(super) fn host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
+        let keys = signers.map(|all| all.iter().map(|key| key.parse()).collect::<Result<_, _>>());
+        let signers = keys.transpose().map_err(refused)?.map_or(Signers::Any, Signers::Only);
+        Ok(Arc::new(WasmHost::new(Limits::default(), signers).map_err(refused)?))
+    }
+
+    pub(super) fn check(code: &[u8]) -> Result<ProgramFacts, Error> {
+        let host = WasmHost::new(Limits::default(), Signers::Any).map_err(refused)?;
+        let info = host.check(code).map_err(refused)?;
+        let name = faircast_proto::credit::program_name(code);
+        let signer = info.signer.map(|key| key.to_string());
+        Ok(ProgramFacts { bytes: info.bytes, name, signer })
+    }
+
+    pub(super) fn sign(code: &[u8], key: &str) -> Result<Vec<u8>, Error> {
+        signed(code, &SigningKey::from_text(key).map_err(refused)?).map_err(refused)
+    }
+
+    pub(super) fn new_key() -> Result<(String, String), Error> {
+        let key = SigningKey::random().map_err(refused)?;
+        Ok((key.to_text(), key.verifying().to_string()))
+    }
+}
+
+#[cfg(not(feature = "programs"))]
+mod inner {
+    use super::*;
+
+    fn none<T>() -> Result<T, Error> {
+        Err(Error::WithoutPrograms)
+    }
+
+    pub(super) fn host(_signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
+        none()
+    }
+
+    pub(super) fn check(_code: &[u8]) -> Result<ProgramFacts, Error> {
+        none()
+    }
+
+    pub(super) fn sign(_code: &[u8], _key: &str) -> Result<Vec<u8>, Error> {
+        none()
+    }
+
+    pub(super) fn new_key() -> Result<(String, String), Error> {
+        none()
+    }
+}

@@ -1,0 +1,294 @@
+//! The host of programs: compiles them, and gives each what it may ask of the relay.
+
+use std::sync::Arc;
+
+use faircast_proto::credit::{
+    PROGRAM_BYTES_MAX, Program, ProgramFault, ProgramHost, RunningProgram,
+};
+use faircast_relay_sdk::View;
+use wasmtime::{
+    Config, Engine, ExternType, Instance, Linker, Module, Store, StoreLimits, StoreLimitsBuilder,
+    TypedFunc, ValType,
+};
+
+use crate::signature::{ProgramError, Signers, VerifyingKey, signer};
+
+/// The module of which programs import what they ask of the relay.
+const IMPORTS: &str = "faircast";
+
+/// What a program may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions for each question, and for each branch as many more as `fuel_per_branch`.
+    pub fuel: u64,
+    /// Instructions for each question and branch.
+    pub fuel_per_branch: u64,
+    /// Bytes of memory.
+    pub memory_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 10 000 instructions, 1000 more for each branch, and 2 MiB.
+    fn default() -> Self {
+        Self { fuel: 10_000, fuel_per_branch: 1000, memory_bytes: 2 << 20 }
+    }
+}
+
+/// What is known of a program without running it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramInfo {
+    /// Bytes of its file.
+    pub bytes: usize,
+    /// Who has signed it.
+    pub signer: Option<VerifyingKey>,
+}
+
+/// Runs programs. See the crate's documentation.
+pub struct WasmHost {
+    engine: Engine,
+    linker: Arc<Linker<Relay>>,
+    limits: Limits,
+    signers: Signers,
+}
+
+/// What a program is told of the session at the relay, and what it may take.
+struct Relay {
+    seen: Seen,
+    memory: StoreLimits,
+}
+
+/// The session as it was when the program was asked.
+#[derive(Default)]
+struct Seen {
+    reported: i64,
+    buffer: u32,
+    unit: u32,
+    branches: Vec<Branch>,
+}
+
+#[derive(Clone, Copy)]
+struct Branch {
+    forwarded: i64,
+    queued: u32,
+    weight: u32,
+    waited_ms: u32,
+}
+
+impl WasmHost {
+    /// A host for programs that `signers` allow.
+    ///
+    /// # Errors
+    /// This machine cannot run any.
+    pub fn new(limits: Limits, signers: Signers) -> Result<Self, ProgramError> {
+        let mut config = Config::new();
+        config.consume_fuel(true).max_wasm_stack(64 << 10).cranelift_nan_canonicalization(true);
+        // What gives other results on other machines, or takes memory that is not counted.
+        config.wasm_relaxed_simd(false).wasm_simd(false).wasm_multi_memory(false);
+        config.memory_reservation(limits.memory_bytes as u64).memory_guard_size(64 << 10);
+        let engine = Engine::new(&config).map_err(ProgramError::host)?;
+        let linker = linker(&engine).map_err(ProgramError::host)?;
+        Ok(Self { engine, linker: Arc::new(linker), limits, signers })
+    }
+
+    /// Reads and checks a program, and starts it once to see that it can be.
+    ///
+    /// # Errors
+    /// It would be refused, or fails.
+    pub fn check(&self, code: &[u8]) -> Result<ProgramInfo, ProgramError> {
+        let program = self.compile(code)?;
+        program.run(0).map_err(|fault| ProgramError::Fails(fault.0))?;
+        Ok(ProgramInfo { bytes: code.len(), signer: signer(code)? })
+    }
+
+    fn compile(&self, code: &[u8]) -> Result<WasmProgram, ProgramError> {
+        if code.len() > PROGRAM_BYTES_MAX as usize {
+            return Err(ProgramError::TooLarge { bytes: code.len() });
+        }
+        self.signers.allow(code)?;
+        let module = Module::new(&self.engine, code)
+            .map_err(|error| ProgramError::Malformed(error.to_string()))?;
+        for import in module.imports() {
+            if import.module() != IMPORTS {
+                let name = format!("{}.{}", import.module(), import.name());
+                return Err(ProgramError::Import(name));
+            }
+        }
+        for (name, parameters, results) in EXPORTS {
+            let Some(ExternType::Func(found)) = module.get_export(name) else {
+                return Err(ProgramError::Export(name));
+            };
+            let is_number = |it: ValType| matches!(it, ValType::I32);
+            let right = found.params().len() == *parameters
+                && found.results().len() == *results
+                && found.params().chain(found.results()).all(is_number);
+            if !right {
+                return Err(ProgramError::Export(name));
+            }
+        }
+        let (engine, linker) = (self.engine.clone(), self.linker.clone());
+        let ready = linker
+            .instantiate_pre(&module)
+            .map_err(|error| ProgramError::Malformed(error.to_string()))?;
+        Ok(WasmProgram { engine, ready, limits: self.limits })
+    }
+}
+
+/// The functions that a program exports, how many numbers they take, and how many they give.
+const EXPORTS: &[(&str, usize, usize)] = &[
+    ("faircast_policy_1", 1, 0),
+    ("credit", 0, 1),
+    ("accepts", 2, 1),
+    ("discards", 1, 1),
+    ("interval_ms", 0, 1),
+];
+
+impl ProgramHost for WasmHost {
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+        let program = self.compile(code).map_err(|error| error.to_string())?;
+        Ok(Arc::new(program))
+    }
+}
+
+/// What programs may ask.
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
+    type Caller<'a> = wasmtime::Caller<'a, Relay>;
+    let branch = |caller: &Caller<'_>, branch: u32| {
+        let found = caller.data().seen.branches.get(branch as usize).copied();
+        found.ok_or_else(|| wasmtime::Error::msg(format!("there is no branch {branch}")))
+    };
+    let mut linker = Linker::new(engine);
+    linker.func_wrap(IMPORTS, "branches", |caller: Caller<'_>| {
+        caller.data().seen.branches.len() as u32
+    })?;
+    linker.func_wrap(IMPORTS, "reported", |caller: Caller<'_>| caller.data().seen.reported)?;
+    linker.func_wrap(IMPORTS, "buffer", |caller: Caller<'_>| caller.data().seen.buffer)?;
+    linker.func_wrap(IMPORTS, "unit", |caller: Caller<'_>| caller.data().seen.unit)?;
+    linker.func_wrap(IMPORTS, "forwarded", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.forwarded)
+    })?;
+    linker.func_wrap(IMPORTS, "queued", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.queued)
+    })?;
+    linker.func_wrap(IMPORTS, "weight", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.weight)
+    })?;
+    linker.func_wrap(IMPORTS, "waited_ms", move |caller: Caller<'_>, it: u32| {
+        branch(&caller, it).map(|it| it.waited_ms)
+    })?;
+    Ok(linker)
+}
+
+/// A program that was compiled.
+struct WasmProgram {
+    engine: Engine,
+    ready: wasmtime::InstancePre<Relay>,
+    limits: Limits,
+}
+
+impl WasmProgram {
+    fn run(&self, parameter: u32) -> Result<Running, ProgramFault> {
+        let limits = self.limits;
+        let memory = StoreLimitsBuilder::new()
+            .memory_size(limits.memory_bytes)
+            .table_elements(1024)
+            .instances(1)
+            .memories(1)
+            .tables(4)
+            .trap_on_grow_failure(true)
+            .build();
+        let mut store = Store::new(&self.engine, Relay { seen: Seen::default(), memory });
+        store.limiter(|relay| &mut relay.memory);
+        store.set_fuel(limits.fuel).map_err(fault)?;
+        let instance = self.ready.instantiate(&mut store).map_err(fault)?;
+        let start: TypedFunc<u32, ()> = function(&mut store, &instance, "faircast_policy_1")?;
+        let credit = function(&mut store, &instance, "credit")?;
+        let accepts = function(&mut store, &instance, "accepts")?;
+        let discards = function(&mut store, &instance, "discards")?;
+        let interval = function(&mut store, &instance, "interval_ms")?;
+        let mut running = Running { store, limits, credit, accepts, discards, interval };
+        start.call(&mut running.store, parameter).map_err(fault)?;
+        Ok(running)
+    }
+}
+
+fn function<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    store: &mut Store<Relay>,
+    instance: &Instance,
+    name: &str,
+) -> Result<TypedFunc<P, R>, ProgramFault> {
+    instance.get_typed_func(store, name).map_err(fault)
+}
+
+fn fault(error: wasmtime::Error) -> ProgramFault {
+    ProgramFault(format!("{error:#}"))
+}
+
+impl Program for WasmProgram {
+    fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault> {
+        Ok(Box::new(self.run(parameter)?))
+    }
+}
+
+/// A program at work for one session.
+struct Running {
+    store: Store<Relay>,
+    limits: Limits,
+    credit: TypedFunc<(), i32>,
+    accepts: TypedFunc<(u32, u32), i32>,
+    discards: TypedFunc<u32, u32>,
+    interval: TypedFunc<(), u32>,
+}
+
+impl Running {
+    /// The program is asked what it makes of what is seen.
+    fn look(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
+        let seen = &mut self.store.data_mut().seen;
+        (seen.reported, seen.buffer, seen.unit) = (view.reported(), view.buffer(), view.unit());
+        seen.branches.clear();
+        seen.branches.extend((0..view.branches()).map(|it| Branch {
+            forwarded: view.forwarded(it),
+            queued: view.queued(it),
+            weight: view.weight(it),
+            waited_ms: view.waited_ms(it),
+        }));
+        let branches = seen.branches.len() as u64;
+        self.refuel(branches)
+    }
+
+    fn refuel(&mut self, branches: u64) -> Result<(), ProgramFault> {
+        let Limits { fuel, fuel_per_branch, .. } = self.limits;
+        self.store.set_fuel(fuel + fuel_per_branch * branches).map_err(fault)
+    }
+}
+
+impl RunningProgram for Running {
+    fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault> {
+        self.look(view)?;
+        let chosen = self.credit.call(&mut self.store, ()).map_err(fault)?;
+        Ok(u32::try_from(chosen).ok())
+    }
+
+    fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault> {
+        self.look(view)?;
+        let accepts = self.accepts.call(&mut self.store, (branch, layer.into())).map_err(fault)?;
+        Ok(accepts != 0)
+    }
+
+    fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault> {
+        self.look(view)?;
+        self.discards.call(&mut self.store, branch).map_err(fault)
+    }
+
+    fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
+        self.refuel(0)?;
+        let ms = self.interval.call(&mut self.store, ()).map_err(fault)?;
+        Ok((ms > 0).then_some(ms))
+    }
+}
+
+impl core::fmt::Debug for WasmHost {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { limits, signers, .. } = self;
+        f.debug_struct("WasmHost").field("limits", limits).field("signers", signers).finish()
+    }
+}

@@ -1,0 +1,42 @@
+//! The policies of the SDK, built as programs.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// All policies, by the names of their examples in the SDK.
+pub(crate) const ALL: [&str; 7] = [
+    "worst_path",
+    "best_path",
+    "quantile",
+    "bounded_lag",
+    "deadline",
+    "layered_drop",
+    "weighted_utility",
+];
+
+/// Builds a package for WebAssembly. Returns the folder of what was built.
+pub(crate) fn build(arguments: &[&str]) -> PathBuf {
+    let target = "wasm32-unknown-unknown";
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = root.join("target/programs");
+    let ended = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--target", target, "--profile", "program", "--target-dir"])
+        .arg(&folder)
+        .args(arguments)
+        .current_dir(&root)
+        // Those of the tests are not meant.
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("RUSTFLAGS")
+        .status()
+        .unwrap();
+    assert!(ended.success(), "is the target there? rustup target add {target}");
+    folder.join(target).join("program")
+}
+
+/// The code of a policy.
+pub(crate) fn program(name: &str) -> Vec<u8> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| build(&["-p", "faircast-relay-sdk", "--examples"]));
+    std::fs::read(folder.join("examples").join(format!("{name}.wasm"))).unwrap()
+}

@@ -1,0 +1,199 @@
+//! Programs that misbehave: each costs its own session alone, which passes as by any router from then on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use faircast_base::{BadInput, Event};
+use faircast_programs::{Limits, ProgramError, Signers, WasmHost};
+use faircast_proto::credit::{Program, ProgramHost};
+use faircast_trace::{Record, Sink};
+
+use crate::built::program;
+use crate::world::{BESIDE, World};
+
+/// A program of these functions, with those that are not given as they are in one that waits for nobody.
+fn with(functions: &[(&str, &str)]) -> Vec<u8> {
+    let usual = [
+        ("faircast_policy_1", "(param i32)"),
+        ("credit", "(result i32) i32.const 0"),
+        ("accepts", "(param i32 i32) (result i32) i32.const 1"),
+        ("discards", "(param i32) (result i32) i32.const 0"),
+        ("interval_ms", "(result i32) i32.const 0"),
+    ];
+    let mut text =
+        "(module (import \"faircast\" \"forwarded\" (func $forwarded (param i32) (result i64)))\n\
+                    (memory (export \"memory\") 1)\n"
+            .to_string();
+    for (name, usual) in usual {
+        let given = functions.iter().find(|(given, _)| *given == name);
+        let body = given.map_or(usual, |(_, body)| body);
+        text += &format!("(func (export \"{name}\") {body})\n");
+    }
+    wat::parse_str(text + ")").unwrap()
+}
+
+fn host() -> Arc<WasmHost> {
+    Arc::new(WasmHost::new(Limits::default(), Signers::Any).unwrap())
+}
+
+/// What is heard of programs.
+#[derive(Default)]
+struct Failures(usize);
+
+impl Sink for Failures {
+    fn record(&mut self, record: &Record) {
+        self.0 +=
+            usize::from(matches!(record.event, Event::BadInput { reason: BadInput::Program }));
+    }
+}
+
+/// Both sessions have everything in the end. Returns when the other had it, in seconds, and how many relays had failures.
+fn delivered(case: &str, code: &[u8], host: Option<Arc<dyn ProgramHost>>) -> (f64, usize) {
+    let mut failures = Failures::default();
+    let world = World { more: BESIDE, ..World::with(code) };
+    let outcome = world.run(host, &mut failures);
+    for (flow, all) in outcome.deliveries.iter().enumerate() {
+        for (delivery, intact) in all {
+            assert!(*intact && delivery.completed.is_some(), "{case}, flow {flow}: {delivery:?}");
+        }
+    }
+    let last = outcome.deliveries[1].iter().filter_map(|(it, _)| it.completed).max().unwrap();
+    (last.as_secs_f64(), failures.0)
+}
+
+#[test]
+fn a_program_that_fails_costs_its_own_session_alone() {
+    let (usual, failures) = delivered("a sound one", &program("worst_path"), Some(host()));
+    assert_eq!(failures, 0);
+    let endless = "(loop $again br $again)";
+    let cases: &[(&str, Vec<u8>, bool)] = &[
+        ("loops", with(&[("credit", &format!("(result i32) {endless} i32.const 0"))]), true),
+        (
+            "loops when it is started",
+            with(&[("faircast_policy_1", &format!("(param i32) {endless}"))]),
+            true,
+        ),
+        ("traps", with(&[("accepts", "(param i32 i32) (result i32) unreachable")]), true),
+        (
+            "traps after a while",
+            with(&[(
+                "credit",
+                "(result i32) (i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1))) \
+             (if (i32.gt_u (i32.load (i32.const 0)) (i32.const 300)) (then unreachable)) i32.const 0",
+            )]),
+            true,
+        ),
+        (
+            "takes memory",
+            with(&[(
+                "credit",
+                "(result i32) (loop $again (br_if $again (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) i32.const 0",
+            )]),
+            true,
+        ),
+        ("recurses", with(&[("credit", "(result i32) call 2")]), true),
+        (
+            "asks for a branch that is not there",
+            with(&[("credit", "(result i32) (drop (call $forwarded (i32.const 99))) i32.const 0")]),
+            true,
+        ),
+        (
+            "names a branch that is not there",
+            with(&[("credit", "(result i32) i32.const 99")]),
+            false,
+        ),
+        ("never asks for more", with(&[("credit", "(result i32) i32.const -1")]), false),
+        (
+            "drops everything",
+            with(&[
+                ("discards", "(param i32) (result i32) i32.const -1"),
+                ("interval_ms", "(result i32) i32.const 1"),
+            ]),
+            false,
+        ),
+    ];
+    for (case, code, fails) in cases {
+        // What never asks for more, or drops everything, gets nothing; that is its own affair.
+        let own = !matches!(
+            *case,
+            "never asks for more" | "names a branch that is not there" | "drops everything"
+        );
+        let mut failures = Failures::default();
+        let world = World { more: BESIDE, ..World::with(code) };
+        let outcome = world.run(Some(host()), &mut failures);
+        let whole = |flow: usize| {
+            outcome.deliveries[flow].iter().all(|(it, intact)| *intact && it.completed.is_some())
+        };
+        assert!(whole(1), "{case}: the other session has everything");
+        assert!(!own || whole(0), "{case}: its own session, too");
+        let last = outcome.deliveries[1].iter().filter_map(|(it, _)| it.completed).max().unwrap();
+        let slower = last.as_secs_f64() / usual;
+        assert!(slower < 1.3, "{case}: the other session takes {slower:.2} of its time");
+        assert_eq!(failures.0 > 0, *fails, "{case}: {} failures", failures.0);
+    }
+}
+
+#[test]
+fn what_asks_for_too_much_is_refused_in_words() {
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        ("something else", b"#!/bin/sh".to_vec(), "not a program"),
+        ("too large", vec![0; 70_000], "70000 bytes; it may have 65536"),
+        ("files", wat::parse_str("(module (import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32 i32 i32 i32) (result i32))))").unwrap(), "wasi_snapshot_preview1.fd_write"),
+        ("an unknown question", wat::parse_str("(module (import \"faircast\" \"clock\" (func (result i64))))").unwrap(), "faircast_policy_1"),
+        ("no policy", wat::parse_str("(module)").unwrap(), "\"faircast_policy_1\""),
+        ("much memory", wat::parse_str("(module (memory 40) (func (export \"faircast_policy_1\") (param i32)) \
+            (func (export \"credit\") (result i32) i32.const 0) (func (export \"accepts\") (param i32 i32) (result i32) i32.const 0) \
+            (func (export \"discards\") (param i32) (result i32) i32.const 0) (func (export \"interval_ms\") (result i32) i32.const 0))").unwrap(), "fails when it is started"),
+    ];
+    for (case, code, words) in cases {
+        let refused: ProgramError = host().check(&code).unwrap_err();
+        assert!(refused.to_string().contains(words), "{case}: {refused}");
+    }
+    assert!(host().check(&program("worst_path")).is_ok());
+}
+
+#[test]
+fn sessions_with_programs_pass_where_nobody_runs_any() {
+    delivered("no host", &program("worst_path"), None);
+    let only = Signers::Only(Vec::new());
+    let strict = Arc::new(WasmHost::new(Limits::default(), only).unwrap());
+    let (_, failures) = delivered("no signer", &program("worst_path"), Some(strict));
+    assert!(failures > 0);
+}
+
+/// A host that counts.
+struct Counting {
+    host: Arc<WasmHost>,
+    loads: AtomicUsize,
+}
+
+impl ProgramHost for Counting {
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.host.load(code)
+    }
+}
+
+#[test]
+fn a_program_comes_over_links_that_lose_and_each_relay_fetches_it_once() {
+    // As large as one may be nearly: sixty parts over links that lose each tenth packet.
+    let mut code = program("worst_path");
+    let name = b"\x05bytes";
+    let filler = vec![7; 60_000];
+    let len = name.len() + filler.len();
+    code.extend_from_slice(&[
+        0,
+        len as u8 & 0x7f | 0x80,
+        (len >> 7) as u8 & 0x7f | 0x80,
+        (len >> 14) as u8,
+    ]);
+    code.extend_from_slice(name);
+    code.extend_from_slice(&filler);
+    let counting = Arc::new(Counting { host: host(), loads: AtomicUsize::new(0) });
+    let world = World { links: "loss = 0.1\n", ..World::with(&code) };
+    let mut failures = Failures::default();
+    let outcome = world.run(Some(counting.clone()), &mut failures);
+    assert!(outcome.deliveries[0].iter().all(|(it, intact)| *intact && it.completed.is_some()));
+    assert_eq!(failures.0, 0);
+    assert_eq!(counting.loads.load(Ordering::Relaxed), 2, "one for each relay");
+}

@@ -1,0 +1,5 @@
+//! The policy `layered-drop` as a program.
+
+use faircast_relay_sdk::LayeredDrop;
+
+faircast_relay_sdk::program!(LayeredDrop, |_| LayeredDrop);
