@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faircast_proto::credit::{
-    PROGRAM_BYTES_MAX, Program, ProgramFault, ProgramHost, RunningProgram,
+    PROGRAM_BYTES_MAX, ProgramFault, ProgramHost, RunningProgram, SessionProgram,
 };
 use faircast_relay_sdk::View;
 use wasmtime::{
@@ -143,7 +143,7 @@ const EXPORTS: &[(&str, usize, usize)] = &[
 ];
 
 impl ProgramHost for WasmHost {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
         let program = self.compile(code).map_err(|error| error.to_string())?;
         Ok(Arc::new(program))
     }
@@ -223,7 +223,7 @@ fn fault(error: wasmtime::Error) -> ProgramFault {
     ProgramFault(format!("{error:#}"))
 }
 
-impl Program for WasmProgram {
+impl SessionProgram for WasmProgram {
     fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault> {
         Ok(Box::new(self.run(parameter)?))
     }

@@ -1,4 +1,4 @@
-//! Who vouches for a program: a signature at its end, and the keys of those who may sign.
+//! Signatures of programs: one at the end of each, and the keys of those who may sign.
 
 use std::fmt;
 
@@ -184,7 +184,7 @@ impl Signers {
 /// # Errors
 /// It is no WebAssembly.
 pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
-    let signed = signature(code)?.map_or(code, |(before, ..)| before);
+    let signed = signature(code)?.map_or(code, |found| found.signed);
     let mut content = vec![SECTION.len() as u8];
     content.extend_from_slice(SECTION.as_bytes());
     content.extend_from_slice(&key.verifying().0);
@@ -202,7 +202,7 @@ pub fn sign(code: &[u8], key: &SigningKey) -> Result<Vec<u8>, ProgramError> {
 /// # Errors
 /// It is no WebAssembly, or its signature is wrong.
 pub fn signer(code: &[u8]) -> Result<Option<VerifyingKey>, ProgramError> {
-    let Some((signed, key, signature)) = signature(code)? else { return Ok(None) };
+    let Some(Signature { signed, key, signature }) = signature(code)? else { return Ok(None) };
     let check = UnparsedPublicKey::new(&ED25519, key.0);
     check.verify(&message(signed), signature).map_err(|_| ProgramError::Signature)?;
     Ok(Some(key))
@@ -212,8 +212,15 @@ fn message(signed: &[u8]) -> Vec<u8> {
     [CONTEXT, signed].concat()
 }
 
-/// What is signed, by whom, and the signature: where the last section is that.
-fn signature(code: &[u8]) -> Result<Option<(&[u8], VerifyingKey, &[u8])>, ProgramError> {
+/// A signature as it was found.
+struct Signature<'a> {
+    signed: &'a [u8],
+    key: VerifyingKey,
+    signature: &'a [u8],
+}
+
+/// The signature of a program, where its last section is one.
+fn signature(code: &[u8]) -> Result<Option<Signature<'_>>, ProgramError> {
     let mut found = None;
     let mut begins = 0;
     for payload in Parser::new(0).parse_all(code) {
@@ -235,5 +242,7 @@ fn signature(code: &[u8]) -> Result<Option<(&[u8], VerifyingKey, &[u8])>, Progra
             begins = range.end;
         }
     }
-    Ok(found.and_then(|(begins, key, signature)| Some((code.get(..begins)?, key, signature))))
+    Ok(found.and_then(|(begins, key, signature)| {
+        Some(Signature { signed: code.get(..begins)?, key, signature })
+    }))
 }

@@ -130,6 +130,9 @@ pub enum Ends {
     },
 }
 
+/// How a relay is made.
+pub type RelayOf = fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn Relay>;
+
 /// What a router can do beside forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayEntry {
@@ -141,7 +144,7 @@ pub struct RelayEntry {
     pub options: &'static [OptionSpec],
     /// Makes the relay of the router at a node, with settings checked against its table, and with what runs the programs of
     /// sessions, where there is such a thing.
-    pub relay: fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn Relay>,
+    pub relay: RelayOf,
 }
 
 /// The scheme of whoever names none.

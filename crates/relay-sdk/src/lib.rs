@@ -84,7 +84,7 @@ macro_rules! program {
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "hosts call these by their names")]
         const _: () = {
-            static PROGRAM: $crate::program::Program<$policy> = $crate::program::Program::new();
+            static PROGRAM: $crate::program::Exported<$policy> = $crate::program::Exported::new();
 
             #[unsafe(no_mangle)]
             extern "C" fn faircast_policy_1(parameter: u32) {

@@ -6,7 +6,7 @@ use crate::{Policy, View};
 
 /// The relay, as a program sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Relay;
+pub struct HostView;
 
 #[allow(unsafe_code, reason = "the host keeps its word on the types")]
 mod imports {
@@ -23,7 +23,7 @@ mod imports {
     }
 }
 
-impl View for Relay {
+impl View for HostView {
     fn branches(&self) -> u32 {
         imports::branches()
     }
@@ -59,12 +59,12 @@ impl View for Relay {
 
 /// The policy of the program, once it was started.
 #[derive(Debug)]
-pub struct Program<P>(RefCell<Option<P>>);
+pub struct Exported<P>(RefCell<Option<P>>);
 
 #[allow(unsafe_code, reason = "a program has one thread")]
-unsafe impl<P> Sync for Program<P> {}
+unsafe impl<P> Sync for Exported<P> {}
 
-impl<P: Policy> Program<P> {
+impl<P: Policy> Exported<P> {
     /// One that was not started.
     #[expect(clippy::new_without_default, reason = "it is made for a static alone")]
     pub const fn new() -> Self {
@@ -82,18 +82,18 @@ impl<P: Policy> Program<P> {
 
     /// See [`Policy::credit`]; -1 for none.
     pub fn credit(&self) -> i32 {
-        let chosen = self.with(None, |policy| policy.credit(&Relay));
+        let chosen = self.with(None, |policy| policy.credit(&HostView));
         chosen.and_then(|branch| i32::try_from(branch).ok()).unwrap_or(-1)
     }
 
     /// See [`Policy::accepts`]; 0 for no.
     pub fn accepts(&self, branch: u32, layer: u32) -> u32 {
-        u32::from(self.with(true, |policy| policy.accepts(&Relay, branch, layer as u8)))
+        u32::from(self.with(true, |policy| policy.accepts(&HostView, branch, layer as u8)))
     }
 
     /// See [`Policy::discards`].
     pub fn discards(&self, branch: u32) -> u32 {
-        self.with(0, |policy| policy.discards(&Relay, branch))
+        self.with(0, |policy| policy.discards(&HostView, branch))
     }
 
     /// See [`Policy::interval_ms`]; 0 for none.

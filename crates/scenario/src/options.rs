@@ -89,7 +89,7 @@ impl Files<'_> {
             Ok(bytes) if (1..=max_bytes as usize).contains(&bytes.len()) => {
                 Ok(OptionValue::Bytes(bytes.into()))
             }
-            Ok(_) => Err(value.wrong(&format!("a file of 1 to {max_bytes} bytes"))),
+            Ok(_) => Err(value.wrong(format!("a file of 1 to {max_bytes} bytes"))),
             Err(error) => {
                 let message = format!(
                     "is {}, which cannot be read: {error}; expected a file, its path relative to the \

@@ -46,7 +46,7 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
         code::leftovers(&files),
         code::pure_crates(&files, crates),
         code::lints(&files, crates),
-        code::unsafe_code(&files),
+        code::unsafety(&files),
         documents::sources(&files),
         documents::schemes(&files),
         documents::links(&files),

@@ -80,7 +80,7 @@ fn a_sender_that_was_killed_goes_on_where_it_was() {
 }
 
 /// What a server says to `GET path`, and its head.
-fn get(address: &str, method: &str, path: &str) -> (String, String) {
+pub(super) fn get(address: &str, method: &str, path: &str) -> (String, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -91,7 +91,7 @@ fn get(address: &str, method: &str, path: &str) -> (String, String) {
 
 /// The values of a text in the format of OpenMetrics 1.0, without labels: every family has one HELP
 /// and one TYPE before its value, counters end in `_total`, and the end is said.
-fn openmetrics(text: &str) -> BTreeMap<String, f64> {
+pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let (body, end) = text.split_at(text.len() - "# EOF\n".len());
     assert_eq!(end, "# EOF\n");

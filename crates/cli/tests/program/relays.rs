@@ -11,13 +11,13 @@ use super::*;
 const GROUP: &str = "--group 239.192.7.1:7500";
 
 /// Relays of this host by their ports, and what goes through them.
-struct Relays {
-    site: Site,
+pub(super) struct Relays {
+    pub(super) site: Site,
     key: String,
 }
 
 impl Relays {
-    fn new(sealed: bool) -> Self {
+    pub(super) fn new(sealed: bool) -> Self {
         let site = Site::with("--json");
         let key = if sealed { format!("--key {}", site.key("group.key")) } else { String::new() };
         Self { site, key }
@@ -25,24 +25,35 @@ impl Relays {
 
     /// A relay below these, at a port that was free or that one had before.
     fn start(&self, at: Option<u16>, parents: &[u16]) -> (u16, Running) {
+        self.start_with(at, parents, "")
+    }
+
+    /// The same, with more to tell it.
+    pub(super) fn start_with(
+        &self,
+        at: Option<u16>,
+        parents: &[u16],
+        more: &str,
+    ) -> (u16, Running) {
         let port = at.unwrap_or_else(|| {
             UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
         });
         let parents: Vec<_> =
             parents.iter().map(|port| format!("--parent {}", via(*port))).collect();
-        let words = format!("relay --listen {} {} {}", via(port), parents.join(" "), self.key);
+        let words =
+            format!("relay --listen {} {} {} {more}", via(port), parents.join(" "), self.key);
         let relay = self.site.start(&words);
         relay.until("listening", |_| true);
         (port, relay)
     }
 
-    fn recv(&self, name: &str, relays: &[u16]) -> Running {
+    pub(super) fn recv(&self, name: &str, relays: &[u16]) -> Running {
         let relays: Vec<_> = relays.iter().map(|port| format!("--via {}", via(*port))).collect();
         let to = format!("--into {name} --once --name {name}");
         self.site.start(&format!("recv {GROUP} {} {to} {}", relays.join(" "), self.key))
     }
 
-    fn send(&self, file: &str, relay: u16, more: &str) -> Running {
+    pub(super) fn send(&self, file: &str, relay: u16, more: &str) -> Running {
         self.site.start(&format!("send {file} {GROUP} --via {} {more} {}", via(relay), self.key))
     }
 }

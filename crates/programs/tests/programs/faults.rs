@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faircast_base::{BadInput, Event};
 use faircast_programs::{Limits, ProgramError, Signers, WasmHost};
-use faircast_proto::credit::{Program, ProgramHost};
+use faircast_proto::credit::{ProgramHost, SessionProgram};
 use faircast_trace::{Record, Sink};
 
 use crate::built::program;
@@ -168,7 +168,7 @@ struct Counting {
 }
 
 impl ProgramHost for Counting {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.host.load(code)
     }

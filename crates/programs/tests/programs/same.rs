@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use faircast_programs::{Limits, Signers, WasmHost};
-use faircast_proto::credit::{Program, ProgramFault, ProgramHost, RunningProgram};
+use faircast_proto::credit::{ProgramFault, ProgramHost, RunningProgram, SessionProgram};
 use faircast_relay_sdk::{
     BestPath, BoundedLag, Deadline, LayeredDrop, Policy, Quantile, View, WeightedUtility, WorstPath,
 };
@@ -15,7 +15,7 @@ use crate::world::{World, traced};
 /// A policy as it is, where a program is asked for.
 struct Native<P>(fn(u32) -> P);
 
-impl<P: Policy + Send + 'static> Program for Native<P> {
+impl<P: Policy + Send + 'static> SessionProgram for Native<P> {
     fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault> {
         Ok(Box::new(Running((self.0)(parameter))))
     }
@@ -68,7 +68,7 @@ impl<P: Policy + Send> RunningProgram for Running<P> {
     }
 }
 
-fn native(name: &str) -> Arc<dyn Program> {
+fn native(name: &str) -> Arc<dyn SessionProgram> {
     match name {
         "worst_path" => Arc::new(Native(|_| WorstPath)),
         "best_path" => Arc::new(Native(|_| BestPath)),
@@ -88,7 +88,7 @@ fn wasm() -> WasmHost {
 struct NativeHost;
 
 impl ProgramHost for NativeHost {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
         let name = ALL.iter().find(|name| program(name) == code);
         name.map(|name| native(name)).ok_or_else(|| "none of the seven".to_string())
     }
@@ -162,7 +162,7 @@ proptest! {
         states in prop::collection::vec((state(), 0..4u8), 1..20),
         parameter in 0..120u32,
     ) {
-        static LOADED: OnceLock<Vec<Arc<dyn Program>>> = OnceLock::new();
+        static LOADED: OnceLock<Vec<Arc<dyn SessionProgram>>> = OnceLock::new();
         let loaded = || ALL.iter().map(|name| wasm().load(&program(name)).unwrap()).collect();
         for (name, loaded) in ALL.iter().zip(LOADED.get_or_init(loaded)) {
             let mut one = native(name).start(parameter).unwrap();

@@ -32,7 +32,7 @@ use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
 
-pub use programs::{PROGRAM_BYTES_MAX, Program, ProgramFault, ProgramHost, RunningProgram};
+pub use programs::{PROGRAM_BYTES_MAX, ProgramFault, ProgramHost, RunningProgram, SessionProgram};
 pub use receiver::CreditReceiver;
 use relay::CreditRelay;
 pub(crate) use settings::PolicyId;

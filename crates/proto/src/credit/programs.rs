@@ -38,11 +38,11 @@ pub trait ProgramHost: Send + Sync {
     ///
     /// # Errors
     /// It is no program for this host, asks for more than its limits, or is of nobody who may have one here; in words.
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String>;
+    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String>;
 }
 
 /// A program that was checked.
-pub trait Program: Send + Sync {
+pub trait SessionProgram: Send + Sync {
     /// Starts it for one session, with what its source gives it.
     ///
     /// # Errors
@@ -87,11 +87,11 @@ pub(crate) struct ProgramPolicy {
     interval_ms: Option<u32>,
     pub(crate) failed: bool,
     /// It stays as long as somebody uses it.
-    _program: Arc<dyn Program>,
+    _program: Arc<dyn SessionProgram>,
 }
 
 impl ProgramPolicy {
-    fn start(program: &Arc<dyn Program>, parameter: u32) -> Result<Self, ProgramFault> {
+    fn start(program: &Arc<dyn SessionProgram>, parameter: u32) -> Result<Self, ProgramFault> {
         let mut running = program.start(parameter)?;
         let interval_ms = running.interval_ms()?;
         Ok(Self { running, interval_ms, failed: false, _program: program.clone() })
@@ -149,7 +149,7 @@ pub(super) enum Found {
 /// A program that is here, or was refused.
 struct Kept {
     code: Vec<u8>,
-    program: Option<Arc<dyn Program>>,
+    program: Option<Arc<dyn SessionProgram>>,
     used_at: Time,
 }
 
@@ -400,12 +400,12 @@ mod tests {
     struct Idle;
 
     impl ProgramHost for Host {
-        fn load(&self, code: &[u8]) -> Result<Arc<dyn Program>, String> {
+        fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
             if code[0] == 1 { Ok(Arc::new(Idle)) } else { Err("not this one".into()) }
         }
     }
 
-    impl Program for Idle {
+    impl SessionProgram for Idle {
         fn start(&self, _parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault> {
             Ok(Box::new(Self))
         }

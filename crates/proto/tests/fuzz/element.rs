@@ -33,7 +33,7 @@ fn drain(relay: &mut dyn Relay, cx: &mut Cx<'_>) -> (usize, usize) {
 /// Runs the steps that `data` spells: each is a time, where the packet comes from, its bytes.
 pub(crate) fn element(mut data: &[u8]) {
     for entry in RELAYS {
-        let mut relay = (entry.relay)(ME, &Options::default());
+        let mut relay = (entry.relay)(ME, &Options::default(), None);
         let mut rng = Rng::new(1, ME, Purpose::Machine(0));
         let mut now = Time::ZERO;
         let (mut key, mut held) = (0, 0);
