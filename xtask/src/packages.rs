@@ -60,6 +60,9 @@ const NEEDS: &[Need] = &[
 /// Components of the toolchain that the checks call.
 const COMPONENTS: &[(&str, &str)] = &[("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
 
+/// For what the pure crates are built too, and programs of sessions alone.
+pub(crate) const PROGRAMS_TARGET: &str = "wasm32-unknown-unknown";
+
 /// Installs what is missing. Returns what was done, in words.
 pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     let mut done = components()?;
@@ -144,6 +147,14 @@ fn components() -> Result<Vec<String>, String> {
         }
         run("rustup", &["component", "add", component], &[])?;
         done.push(format!("added {component}"));
+    }
+    // Programs of sessions are built for it by the tests.
+    if !crate::steps::has_target(PROGRAMS_TARGET) {
+        if !exists("rustup") {
+            return Err(format!("missing: the standard library of Rust for {PROGRAMS_TARGET}"));
+        }
+        run("rustup", &["target", "add", PROGRAMS_TARGET], &[])?;
+        done.push(format!("added {PROGRAMS_TARGET}"));
     }
     Ok(done)
 }

@@ -225,15 +225,15 @@ fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Said, 
     shell::run("cargo", arguments, env).map(|()| Said::Done(words.to_string()))
 }
 
+/// Whether the toolchain has the standard library for this platform.
+pub(crate) fn has_target(target: &str) -> bool {
+    let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
+    libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
+}
+
 /// Builds the pure crates for a platform without files, clocks, threads or sockets.
 fn wasm32(crates: &[Crate]) -> Result<Said, String> {
-    let target = "wasm32-unknown-unknown";
-    let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
-    let installed = libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir());
-    if !installed {
-        let words = format!("the target is not installed: rustup target add {target}");
-        return Ok(Said::PassedOver(words));
-    }
+    let target = packages::PROGRAMS_TARGET;
     let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
     let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
     let mut arguments = vec!["build", "--target", target];
