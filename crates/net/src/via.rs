@@ -97,7 +97,8 @@ impl Via {
     ) -> bool {
         let (group, origin) = (self.group, self.guard.node());
         let Some(link) = self.attach.link() else { return false };
-        let Some(seq) = link.send(now, HopPacket { hops, group, origin, to, body }) else {
+        let Some(seq) = link.send(now, HopPacket { hops, group, origin, to, body: body.into() })
+        else {
             return false;
         };
         link.write(seq, &mut self.guard, out);

@@ -209,7 +209,7 @@ impl Net {
                 };
                 let (hops, origin, to) = (9, host.guard.node(), sent.to);
                 let Some(link) = host.attach.link() else { break };
-                let parcel = HopPacket { hops, group: GROUP, origin, to, body };
+                let parcel = HopPacket { hops, group: GROUP, origin, to, body: body.into() };
                 let Some(seq) = link.send(now, parcel) else { break };
                 link.write(seq, &mut host.guard, &mut frame);
                 batch.frames.push((*address, std::mem::take(&mut frame)));

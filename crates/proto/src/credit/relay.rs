@@ -74,7 +74,15 @@ pub(crate) struct CreditRelay {
     ports: BTreeMap<PortId, Port>,
     /// At how many ports each packet that is held still waits.
     held: BTreeMap<PacketKey, u32>,
-    out: VecDeque<(Egress, Vec<u8>)>,
+    out: VecDeque<(Egress, Written)>,
+}
+
+/// The bytes that go with what a relay asks for.
+#[derive(Debug)]
+enum Written {
+    Nothing,
+    Capsule(Capsule),
+    Bytes(Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -321,7 +329,7 @@ impl CreditRelay {
             let mut bytes = Vec::new();
             pull.encode(&mut bytes);
             let transmit = control(flow, port, Destination::Node(node), self.node);
-            self.out.push_back((Egress::Send(transmit), bytes));
+            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
         }
     }
 
@@ -332,7 +340,7 @@ impl CreditRelay {
         for part in self.programs.answer(now, pull) {
             let mut bytes = Vec::new();
             part.encode(&mut bytes);
-            self.out.push_back((Egress::Send(transmit), bytes));
+            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
         }
     }
 
@@ -370,7 +378,7 @@ impl CreditRelay {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
             let transmit = control(session.flow, upstream.port, to, self.node);
-            self.out.push_back((Egress::Send(transmit), bytes));
+            self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
             self.works(now, None);
         }
     }
@@ -400,7 +408,7 @@ impl CreditRelay {
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let Some((key, _)) = first else { return };
                 state.busy = true;
-                out.push_back((Egress::Copy(key, port), Vec::new()));
+                out.push_back((Egress::Copy(key, port), Written::Nothing));
                 key
             }
             Some(Turn::Session(id)) => {
@@ -410,15 +418,13 @@ impl CreditRelay {
                     return;
                 };
                 state.busy = true;
-                let mut bytes = Vec::new();
-                header.encode(&mut bytes);
-                out.push_back((Egress::Copy(key, port), bytes));
+                out.push_back((Egress::Copy(key, port), Written::Capsule(header)));
                 self.works(cx.now, Some(port));
                 self.tell(cx.now, id);
                 key
             }
         };
-        self.out.push_back((Egress::Await(port), Vec::new()));
+        self.out.push_back((Egress::Await(port), Written::Nothing));
         self.let_go(key);
         if let Some(id) = session {
             self.check(cx, id);
@@ -431,7 +437,7 @@ impl CreditRelay {
             *waits -= 1;
             if *waits == 0 {
                 self.held.remove(&key);
-                self.out.push_back((Egress::Release(key), Vec::new()));
+                self.out.push_back((Egress::Release(key), Written::Nothing));
             }
         }
     }
@@ -552,10 +558,8 @@ impl Relay for CreditRelay {
             let (gone, probes) = session.node.on_timeout(now);
             let (flow, from) = (session.flow, session.source);
             for (port, probe) in probes {
-                let mut bytes = Vec::new();
-                probe.encode(&mut bytes);
                 let transmit = control(flow, port, Destination::Group(GroupId::SESSION), from);
-                self.out.push_back((Egress::Send(transmit), bytes));
+                self.out.push_back((Egress::Send(transmit), Written::Capsule(probe)));
             }
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
@@ -572,8 +576,12 @@ impl Relay for CreditRelay {
     }
 
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
-        let (egress, bytes) = self.out.pop_front()?;
-        buf.extend_from_slice(&bytes);
+        let (egress, written) = self.out.pop_front()?;
+        match written {
+            Written::Nothing => {}
+            Written::Capsule(capsule) => capsule.encode(buf),
+            Written::Bytes(bytes) => buf.extend_from_slice(&bytes),
+        }
         Some(egress)
     }
 

@@ -119,15 +119,17 @@ impl Capsule {
     /// Writes the header.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let kind = if self.probe { PROBE } else { DATA };
-        let start = begin(out, [kind, self.hops, self.layer], self.session);
-        out.extend_from_slice(&self.policy.0);
-        out.extend_from_slice(&self.parameter.to_be_bytes());
-        out.extend_from_slice(&self.buffer.to_be_bytes());
-        out.extend_from_slice(&self.unit.to_be_bytes());
-        for word in [self.count, self.node.0, self.branch] {
-            out.extend_from_slice(&word.to_be_bytes());
+        let mut bytes = [0; CAPSULE_BYTES];
+        bytes[..6].copy_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, self.hops, self.layer]);
+        bytes[8..16].copy_from_slice(&self.session.to_be_bytes());
+        bytes[16..32].copy_from_slice(&self.policy.0);
+        let sizes = u32::from(self.buffer) << 16 | u32::from(self.unit);
+        let words = [self.parameter, sizes, self.count, self.node.0, self.branch];
+        for (place, word) in bytes[32..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
-        seal(&mut out[start..]);
+        seal(&mut bytes);
+        out.extend_from_slice(&bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 //! TCP (src: RFC 6298).
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
@@ -10,6 +11,7 @@ use faircast_base::{BadInput, Duration, NodeId, Time};
 use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use crate::Destination;
+use crate::credit::CAPSULE_BYTES;
 use crate::fields::Fields;
 
 /// Frames on their way at most, and frames that wait for one before them.
@@ -44,14 +46,22 @@ pub struct HopPacket {
     pub origin: NodeId,
     /// To whom.
     pub to: Destination,
-    /// The packet.
-    pub body: Vec<u8>,
+    /// The packet, which all links that bring it share.
+    pub body: Arc<[u8]>,
+}
+
+/// Bytes in the place of as many at the beginning of a packet: on each link it has counts of its own.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    bytes: [u8; CAPSULE_BYTES],
+    len: u8,
 }
 
 /// A frame that is on its way.
 #[derive(Debug)]
 struct Sent {
     parcel: HopPacket,
+    begun: Begun,
     first_at: Time,
     sent_at: Time,
     again: bool,
@@ -116,6 +126,8 @@ pub struct HopLink {
     timeout_at: Option<Time>,
     // What comes.
     expected: u32,
+    /// What was expected, where nothing is held that came before it.
+    next: Option<HopPacket>,
     held: BTreeMap<u32, HopPacket>,
     held_bytes: usize,
     gap_at: Option<Time>,
@@ -140,6 +152,7 @@ impl HopLink {
             timeout: TIMEOUT_FIRST,
             timeout_at: None,
             expected: 0,
+            next: None,
             held: BTreeMap::new(),
             held_bytes: 0,
             gap_at: None,
@@ -170,20 +183,53 @@ impl HopLink {
 
     /// Sends something. Returns its number, or nothing where far too much is on its way.
     pub fn send(&mut self, now: Time, parcel: HopPacket) -> Option<u32> {
+        self.send_begun(now, parcel, &[])
+    }
+
+    /// The same, with `begun` in the place of as many bytes at its beginning.
+    pub(super) fn send_begun(
+        &mut self,
+        now: Time,
+        mut parcel: HopPacket,
+        begun: &[u8],
+    ) -> Option<u32> {
         if self.sent.len() >= WINDOW_MAX {
             return None;
         }
+        let begun = &begun[..begun.len().min(parcel.body.len())];
+        let mut bytes = [0; CAPSULE_BYTES];
+        let len = match bytes.get_mut(..begun.len()) {
+            Some(place) => {
+                place.copy_from_slice(begun);
+                begun.len() as u8
+            }
+            None => {
+                let mut whole = parcel.body.to_vec();
+                whole[..begun.len()].copy_from_slice(begun);
+                parcel.body = whole.into();
+                0
+            }
+        };
+        let begun = Begun { bytes, len };
         let seq = self.first.wrapping_add(self.sent.len() as u32);
         let (again, lost, arrived) = (false, false, false);
-        self.sent.push_back(Sent { parcel, first_at: now, sent_at: now, again, lost, arrived });
+        self.sent.push_back(Sent {
+            parcel,
+            begun,
+            first_at: now,
+            sent_at: now,
+            again,
+            lost,
+            arrived,
+        });
         self.in_flight += 1;
         self.timeout_at.get_or_insert(now + self.timeout);
         Some(seq)
     }
 
     /// What was sent under this number.
-    fn parcel(&self, seq: u32) -> Option<&HopPacket> {
-        self.sent.get(seq.wrapping_sub(self.first) as usize).map(|sent| &sent.parcel)
+    fn sent(&self, seq: u32) -> Option<&Sent> {
+        self.sent.get(seq.wrapping_sub(self.first) as usize)
     }
 
     /// An acknowledgement has come.
@@ -292,8 +338,11 @@ impl HopLink {
     /// Something has come under this number. Returns whether it is news; [`take`](Self::take) gives what is in order.
     fn on_parcel(&mut self, now: Time, seq: u32, parcel: HopPacket) -> bool {
         let ahead = seq.wrapping_sub(self.expected);
+        // Mostly it comes in order.
+        let in_order = ahead == 0 && self.held.is_empty() && self.next.is_none();
         let fits = ahead == 0 || self.held_bytes + parcel.body.len() <= HELD_BYTES_MAX;
-        let is_new = (ahead as usize) < WINDOW_MAX && fits && !self.held.contains_key(&seq);
+        let is_here = self.held.contains_key(&seq) || ahead == 0 && self.next.is_some();
+        let is_new = (ahead as usize) < WINDOW_MAX && fits && !is_here;
         self.unacknowledged += 1;
         let at_once = !is_new || ahead > 0 || self.gap_at.is_some();
         if at_once || self.unacknowledged >= ACK_EVERY {
@@ -301,7 +350,9 @@ impl HopLink {
         } else {
             self.ack_at.get_or_insert(now + ACK_DELAY);
         }
-        if is_new {
+        if in_order {
+            self.next = Some(parcel);
+        } else if is_new {
             self.held_bytes += parcel.body.len();
             self.held.insert(seq, parcel);
             if ahead > 0 {
@@ -313,6 +364,10 @@ impl HopLink {
 
     /// The next thing in order.
     pub fn take(&mut self) -> Option<HopPacket> {
+        if let Some(parcel) = self.next.take() {
+            self.expected = self.expected.wrapping_add(1);
+            return Some(parcel);
+        }
         let parcel = self.held.remove(&self.expected)?;
         self.held_bytes -= parcel.body.len();
         self.expected = self.expected.wrapping_add(1);
@@ -364,11 +419,13 @@ impl HopLink {
 
     /// Writes the frame of this number.
     pub fn write(&self, seq: u32, guard: &mut Guard, out: &mut Vec<u8>) {
-        if let Some(HopPacket { hops, group, origin, to, body }) = self.parcel(seq) {
+        if let Some(Sent { parcel, begun, .. }) = self.sent(seq) {
             let (kind, link) = (FrameKind::Data, (self.id, seq));
-            let (group, origin) = (*group, *origin);
-            let frame = Frame::control(kind, group, body);
-            guard.write(&Frame { hops: *hops, link, origin, to: *to, ..frame }, out, |_| {});
+            let HopPacket { hops, group, origin, to, body } = parcel;
+            let (begun, rest) = (&begun.bytes[..begun.len.into()], &body[begun.len.into()..]);
+            let frame = Frame::control(kind, *group, begun);
+            let frame = Frame { hops: *hops, link, origin: *origin, to: *to, ..frame };
+            guard.write(&frame, out, |out| out.extend_from_slice(rest));
         }
     }
 
@@ -387,7 +444,7 @@ impl HopLink {
     /// Takes a frame with data. Returns whether it is news; [`take`](Self::take) gives what is in order.
     pub fn on_frame(&mut self, now: Time, frame: &Frame<'_>) -> bool {
         let Frame { hops, group, origin, to, .. } = *frame;
-        let parcel = HopPacket { hops, group, origin, to, body: frame.body.to_vec() };
+        let parcel = HopPacket { hops, group, origin, to, body: frame.body.into() };
         self.on_parcel(now, frame.link.1, parcel)
     }
 
@@ -405,7 +462,7 @@ mod tests {
 
     fn parcel(number: u32) -> HopPacket {
         let to = Destination::Group(GroupId::SESSION);
-        HopPacket { hops: 1, group: 0, origin: NodeId(1), to, body: number.to_be_bytes().into() }
+        HopPacket { hops: 1, group: 0, origin: NodeId(1), to, body: Arc::new(number.to_be_bytes()) }
     }
 
     /// Sends for so many milliseconds over a path with this delay and a queue that gives a frame each so many
@@ -440,14 +497,14 @@ mod tests {
                 if !loses(now) && waits.since(now) <= Duration::from_micros(every_us * queue) {
                     free_at = waits;
                     let at = waits + Duration::from_millis(delay_ms);
-                    way.push_back((at, seq, link.parcel(seq).unwrap().clone()));
+                    way.push_back((at, seq, link.sent(seq).unwrap().parcel.clone()));
                 }
             }
             while way.front().is_some_and(|(at, ..)| *at <= now) {
                 let (_, seq, parcel) = way.pop_front().unwrap();
                 other.on_parcel(now, seq, parcel);
                 while let Some(parcel) = other.take() {
-                    got.push(u32::from_be_bytes(parcel.body.try_into().unwrap()));
+                    got.push(u32::from_be_bytes((&*parcel.body).try_into().unwrap()));
                 }
             }
             other.handle_timeout(now);

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -321,10 +322,13 @@ impl HopNode {
         match handling {
             Handling::Hold => self.packets.hold(parcel),
             Handling::Forward | Handling::Alter => {
-                let body = if handling == Handling::Alter { &buf[..] } else { &parcel.body };
+                let body = match handling {
+                    Handling::Alter => Arc::from(&buf[..]),
+                    _ => parcel.body.clone(),
+                };
                 for port in core::mem::take(&mut self.ports_out) {
-                    let copy = HopPacket { body: body.to_vec(), ..parcel };
-                    self.forward(cx.now, port, copy, out);
+                    let copy = HopPacket { body: body.clone(), ..parcel };
+                    self.forward(cx.now, port, copy, &[], out);
                 }
             }
             Handling::Drop => {}
@@ -359,11 +363,18 @@ impl HopNode {
     }
 
     /// A packet leaves by a port.
-    fn forward<S: Sends>(&mut self, now: Time, port: PortId, parcel: HopPacket, out: &mut S) {
+    fn forward<S: Sends>(
+        &mut self,
+        now: Time,
+        port: PortId,
+        parcel: HopPacket,
+        begun: &[u8],
+        out: &mut S,
+    ) {
         let bytes = (parcel.body.len() + self.guard.overhead()) as u64;
         let mut guard = self.guard.clone();
         let sent = self.link(port).and_then(|(link, to)| {
-            let seq = link.send(now, parcel)?;
+            let seq = link.send_begun(now, parcel, begun)?;
             out.send(to, |buf| link.write(seq, &mut guard, buf));
             Some(link.next_timeout())
         });
@@ -397,11 +408,8 @@ impl HopNode {
             match egress {
                 Egress::Copy(key, port) => {
                     if let Some(held) = self.packets.get(key) {
-                        let mut body = held.body.clone();
-                        let begun = buf.len().min(body.len());
-                        body[..begun].copy_from_slice(&buf[..begun]);
-                        let copy = HopPacket { body, ..*held };
-                        self.forward(cx.now, port, copy, out);
+                        let copy = held.clone();
+                        self.forward(cx.now, port, copy, &buf, out);
                     }
                 }
                 Egress::Release(key) => self.packets.release(key),
@@ -416,14 +424,10 @@ impl HopNode {
                 Egress::Send(transmit) => {
                     let group = self.flows.iter().find(|(_, flow)| **flow == transmit.flow);
                     if let (Some((group, _)), Some(port)) = (group, transmit.port) {
-                        let (hops, group, body) = (HOPS_MAX, *group, buf.clone());
+                        let (hops, group, body) = (HOPS_MAX, *group, Arc::from(&buf[..]));
                         let (origin, to) = (transmit.from, transmit.to);
-                        self.forward(
-                            cx.now,
-                            port,
-                            HopPacket { hops, group, origin, to, body },
-                            out,
-                        );
+                        let parcel = HopPacket { hops, group, origin, to, body };
+                        self.forward(cx.now, port, parcel, &[], out);
                     }
                 }
             }

@@ -110,7 +110,7 @@ impl Net {
                     if let (Some(link), FrameKind::Data) = (link, frame.kind) {
                         link.on_frame(self.now, &frame);
                         let all = core::iter::from_fn(|| link.take());
-                        host.got.extend(all.map(|parcel| (parcel.origin, parcel.body)));
+                        host.got.extend(all.map(|parcel| (parcel.origin, parcel.body.to_vec())));
                     }
                 }
             }
