@@ -140,6 +140,7 @@ const EXPORTS: &[(&str, usize, usize)] = &[
     ("accepts", 2, 1),
     ("discards", 1, 1),
     ("interval_ms", 0, 1),
+    ("drops", 0, 1),
 ];
 
 impl ProgramHost for WasmHost {
@@ -205,7 +206,8 @@ impl WasmProgram {
         let accepts = function(&mut store, &instance, "accepts")?;
         let discards = function(&mut store, &instance, "discards")?;
         let interval = function(&mut store, &instance, "interval_ms")?;
-        let mut running = Running { store, limits, credit, accepts, discards, interval };
+        let drops = function(&mut store, &instance, "drops")?;
+        let mut running = Running { store, limits, credit, accepts, discards, interval, drops };
         start.call(&mut running.store, parameter).map_err(fault)?;
         Ok(running)
     }
@@ -237,6 +239,7 @@ struct Running {
     accepts: TypedFunc<(u32, u32), i32>,
     discards: TypedFunc<u32, u32>,
     interval: TypedFunc<(), u32>,
+    drops: TypedFunc<(), u32>,
 }
 
 impl Running {
@@ -283,6 +286,12 @@ impl RunningProgram for Running {
         self.refuel(0)?;
         let ms = self.interval.call(&mut self.store, ()).map_err(fault)?;
         Ok((ms > 0).then_some(ms))
+    }
+
+    fn drops(&mut self) -> Result<bool, ProgramFault> {
+        self.refuel(0)?;
+        let drops = self.drops.call(&mut self.store, ()).map_err(fault)?;
+        Ok(drops != 0)
     }
 }
 

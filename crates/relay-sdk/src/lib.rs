@@ -49,6 +49,10 @@ pub trait View {
 
 /// Which branch sets the pace of a session, and what happens at others.
 pub trait Policy {
+    /// Whether it ever has a branch do without a packet. Where it does not, [`accepts`](Self::accepts) and
+    /// [`discards`](Self::discards) are not asked, which is faster.
+    const DROPS: bool = true;
+
     /// The branch whose state goes upward as a credit now; `None` where there is no reason for one yet.
     fn credit(&mut self, view: &impl View) -> Option<u32>;
 
@@ -110,6 +114,11 @@ macro_rules! program {
             #[unsafe(no_mangle)]
             extern "C" fn interval_ms() -> u32 {
                 PROGRAM.interval_ms()
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn drops() -> u32 {
+                PROGRAM.drops()
             }
         };
     };

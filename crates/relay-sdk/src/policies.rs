@@ -7,6 +7,8 @@ use crate::{Policy, View, least, once_due};
 pub struct WorstPath;
 
 impl Policy for WorstPath {
+    const DROPS: bool = false;
+
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         once_due(view, least(view, 0..view.branches(), |view, branch| view.forwarded(branch)))
     }
@@ -17,6 +19,8 @@ impl Policy for WorstPath {
 pub struct BestPath;
 
 impl Policy for BestPath {
+    const DROPS: bool = false;
+
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         once_due(view, least(view, 0..view.branches(), |view, branch| -view.forwarded(branch)))
     }
@@ -30,6 +34,8 @@ pub struct Quantile {
 }
 
 impl Policy for Quantile {
+    const DROPS: bool = false;
+
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         let branches = view.branches();
         let rank = (u64::from(self.percent) * u64::from(branches)).div_ceil(100).max(1);
@@ -108,6 +114,8 @@ impl Policy for LayeredDrop {
 pub struct WeightedUtility;
 
 impl Policy for WeightedUtility {
+    const DROPS: bool = false;
+
     fn credit(&mut self, view: &impl View) -> Option<u32> {
         let gain = |branch: u32| {
             let own = view.forwarded(branch);

@@ -96,6 +96,12 @@ impl<P: Policy> Exported<P> {
         self.with(0, |policy| policy.discards(&HostView, branch))
     }
 
+    /// See [`Policy::DROPS`]; 0 for no.
+    #[expect(clippy::unused_self, reason = "as the others are called")]
+    pub fn drops(&self) -> u32 {
+        u32::from(P::DROPS)
+    }
+
     /// See [`Policy::interval_ms`]; 0 for none.
     pub fn interval_ms(&self) -> u32 {
         self.with(None, |policy| policy.interval_ms()).unwrap_or(0)

@@ -19,6 +19,7 @@ fn with(functions: &[(&str, &str)]) -> Vec<u8> {
         ("accepts", "(param i32 i32) (result i32) i32.const 1"),
         ("discards", "(param i32) (result i32) i32.const 0"),
         ("interval_ms", "(result i32) i32.const 0"),
+        ("drops", "(result i32) i32.const 1"),
     ];
     let mut text =
         "(module (import \"faircast\" \"forwarded\" (func $forwarded (param i32) (result i64)))\n\
@@ -143,7 +144,7 @@ fn what_asks_for_too_much_is_refused_in_words() {
         ("no policy", wat::parse_str("(module)").unwrap(), "\"faircast_policy_1\""),
         ("much memory", wat::parse_str("(module (memory 40) (func (export \"faircast_policy_1\") (param i32)) \
             (func (export \"credit\") (result i32) i32.const 0) (func (export \"accepts\") (param i32 i32) (result i32) i32.const 0) \
-            (func (export \"discards\") (param i32) (result i32) i32.const 0) (func (export \"interval_ms\") (result i32) i32.const 0))").unwrap(), "fails when it is started"),
+            (func (export \"discards\") (param i32) (result i32) i32.const 0) (func (export \"interval_ms\") (result i32) i32.const 0) (func (export \"drops\") (result i32) i32.const 0))").unwrap(), "fails when it is started"),
     ];
     for (case, code, words) in cases {
         let refused: ProgramError = host().check(&code).unwrap_err();

@@ -66,6 +66,9 @@ impl<P: Policy + Send> RunningProgram for Running<P> {
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
         Ok(self.0.interval_ms())
     }
+    fn drops(&mut self) -> Result<bool, ProgramFault> {
+        Ok(P::DROPS)
+    }
 }
 
 fn native(name: &str) -> Arc<dyn SessionProgram> {
@@ -168,6 +171,7 @@ proptest! {
             let mut one = native(name).start(parameter).unwrap();
             let mut other = loaded.start(parameter).unwrap();
             prop_assert_eq!(one.interval_ms(), other.interval_ms());
+            prop_assert_eq!(one.drops(), other.drops());
             for (state, layer) in &states {
                 prop_assert_eq!(one.credit(state), other.credit(state), "{}", name);
                 for branch in 0..state.branches() {

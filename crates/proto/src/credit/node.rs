@@ -41,6 +41,8 @@ pub(super) struct FlowNode<Q> {
     heard: Vec<usize>,
     heard_at: Time,
     look_at: Option<Time>,
+    /// Something has happened since the policy was asked for a credit.
+    asks: bool,
 }
 
 /// What its policy sees.
@@ -103,8 +105,16 @@ impl<Q: Copy> FlowNode<Q> {
     /// A session of which `capsule` is the first that came. Its own capsules begin with `header`.
     pub(super) fn new(now: Time, upstream: Upstream, policy: AnyPolicy, header: Capsule) -> Self {
         let (queues, heard) = (Vec::new(), Vec::new());
-        let mut node =
-            Self { upstream, policy, header, queues, heard, heard_at: now, look_at: None };
+        let mut node = Self {
+            upstream,
+            policy,
+            header,
+            queues,
+            heard,
+            heard_at: now,
+            look_at: None,
+            asks: true,
+        };
         node.arm(now);
         node
     }
@@ -155,20 +165,21 @@ impl<Q: Copy> FlowNode<Q> {
             let place = self.heard[branch];
             let room = self.queues[place].waiting.len() < usize::from(self.header.buffer);
             let (policy, seen) = self.judge(now);
-            if room && policy.accepts(&seen, branch as u32, layer) {
+            let accepts = !policy.drops() || room && policy.accepts(&seen, branch as u32, layer);
+            if room && accepts {
                 let waiting = Waiting { since: now, packet, bytes, layer };
                 self.queues[place].waiting.push_back(waiting);
                 waits += 1;
             }
         }
-        self.ask(now);
+        self.asks = true;
         waits
     }
 
     /// A probe has come: perhaps more is done with than was known.
     pub(super) fn on_probe(&mut self, now: Time) {
         self.heard_at = now;
-        self.ask(now);
+        self.asks = true;
     }
 
     /// A credit has come from below the branch that it names. Returns the port that may send more now.
@@ -197,13 +208,21 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     /// That packet leaves: with this header.
-    pub(super) fn send(&mut self, now: Time, port: PortId) -> Option<(Q, Capsule)> {
+    pub(super) fn send(&mut self, port: PortId) -> Option<(Q, Capsule)> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let waiting = queue.waiting.pop_front()?;
         let count = queue.branch.send();
-        self.ask(now);
+        self.asks = true;
         let layer = waiting.layer;
         Some((waiting.packet, Capsule { count, layer, branch: port.0, ..self.header }))
+    }
+
+    /// Writes the credit that is due, where the policy finds that it is time for one, or the last is to be said again.
+    pub(super) fn poll_credit(&mut self, now: Time, buf: &mut Vec<u8>) -> bool {
+        if core::mem::take(&mut self.asks) {
+            self.ask(now);
+        }
+        self.upstream.poll(buf)
     }
 
     /// Asks for more above where the policy finds that it is time.
@@ -239,9 +258,7 @@ impl<Q: Copy> FlowNode<Q> {
         // Where nobody is left below nobody is to wait for this node.
         let deserted = !self.queues.is_empty() && self.heard.is_empty();
         self.upstream.on_timeout(now, !deserted);
-        if !gone.is_empty() {
-            self.ask(now);
-        }
+        self.asks |= !gone.is_empty();
         if self.look_at.is_some_and(|at| at <= now) {
             for branch in 0..self.heard.len() {
                 loop {
@@ -256,7 +273,7 @@ impl<Q: Copy> FlowNode<Q> {
                 }
             }
             self.arm(now);
-            self.ask(now);
+            self.asks = true;
         }
         (gone, probes)
     }

@@ -75,6 +75,12 @@ pub trait RunningProgram: Send {
     /// # Errors
     /// It has failed.
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault>;
+
+    /// See [`Policy::DROPS`]; asked once.
+    ///
+    /// # Errors
+    /// It has failed.
+    fn drops(&mut self) -> Result<bool, ProgramFault>;
 }
 
 /// Why a program has failed, in words.
@@ -85,6 +91,7 @@ pub struct ProgramFault(pub String);
 pub(crate) struct ProgramPolicy {
     running: Box<dyn RunningProgram>,
     interval_ms: Option<u32>,
+    pub(crate) drops: bool,
     pub(crate) failed: bool,
     /// It stays as long as somebody uses it.
     _program: Arc<dyn SessionProgram>,
@@ -94,7 +101,8 @@ impl ProgramPolicy {
     fn start(program: &Arc<dyn SessionProgram>, parameter: u32) -> Result<Self, ProgramFault> {
         let mut running = program.start(parameter)?;
         let interval_ms = running.interval_ms()?;
-        Ok(Self { running, interval_ms, failed: false, _program: program.clone() })
+        let drops = running.drops()?;
+        Ok(Self { running, interval_ms, drops, failed: false, _program: program.clone() })
     }
 
     fn ask<T>(
@@ -423,6 +431,9 @@ mod tests {
         }
         fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
             Ok(None)
+        }
+        fn drops(&mut self) -> Result<bool, ProgramFault> {
+            Ok(true)
         }
     }
 

@@ -216,7 +216,6 @@ impl CreditRelay {
         };
         gone.into_iter().for_each(|key| self.let_go(key));
         self.serve_session(cx, id);
-        self.check(cx, id);
         Ok(handling)
     }
 
@@ -286,7 +285,6 @@ impl CreditRelay {
             }
             self.sessions.insert(id, session);
             self.serve_session(cx, id);
-            self.check(cx, id);
         }
     }
 
@@ -355,7 +353,6 @@ impl CreditRelay {
             self.ports.entry(port).or_default().turns.join(Turn::Session(credit.session));
             self.serve(cx, port);
         }
-        self.check(cx, credit.session);
         Ok(())
     }
 
@@ -365,70 +362,74 @@ impl CreditRelay {
         let ports: Vec<PortId> = session.node.ports().collect();
         for port in ports {
             self.ports.entry(port).or_default().turns.join(Turn::Session(id));
-            self.serve(cx, port);
+            let sent = self.send(cx.now, port);
+            if let Some(other) = sent.filter(|sent| *sent != id) {
+                self.tell(cx, other);
+            }
         }
-        self.tell(cx.now, id);
+        self.tell(cx, id);
     }
 
     /// Sends the credit that is due, if there is one. Credits go before everything else.
-    fn tell(&mut self, now: Time, id: u64) {
+    fn tell(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let now = cx.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut bytes = Vec::new();
-        if session.node.upstream.poll(&mut bytes) {
+        if session.node.poll_credit(now, &mut bytes) {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
             let transmit = control(session.flow, upstream.port, to, self.node);
             self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
             self.works(now, None);
         }
+        self.check(cx, id);
     }
 
-    /// Sends what has its turn at a port that is free.
+    /// Sends what has its turn at a port that is free, and what is to be said of that.
     fn serve(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        if let Some(id) = self.send(cx.now, port) {
+            self.tell(cx, id);
+        }
+    }
+
+    /// Sends what has its turn at a port that is free. Returns the session where it was of one.
+    fn send(&mut self, now: Time, port: PortId) -> Option<u64> {
         let Self { ports, sessions, out, .. } = self;
-        let Some(state) = ports.get_mut(&port).filter(|port| !port.busy) else { return };
-        if state.works_until.is_some_and(|until| cx.now < until) {
-            return;
+        let state = ports.get_mut(&port).filter(|port| !port.busy)?;
+        if state.works_until.is_some_and(|until| now < until) {
+            return None;
         }
         state.works_until = None;
         let others = &state.others;
         let turn = state.turns.next(|turn| match turn {
-            Turn::Session(id) => sessions.get_mut(&id)?.node.next_bytes(cx.now, port),
+            Turn::Session(id) => sessions.get_mut(&id)?.node.next_bytes(now, port),
             Turn::Other(flow) => Some(others.get(&flow)?.front()?.1),
         });
         let session = match turn {
             Some(Turn::Session(id)) => Some(id),
             _ => None,
         };
-        let key = match turn {
-            None => return,
-            Some(Turn::Other(flow)) => {
+        let key = match turn? {
+            Turn::Other(flow) => {
                 let waiting = state.others.get_mut(&flow);
                 let first = waiting.and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
-                let Some((key, _)) = first else { return };
+                let (key, _) = first?;
                 state.busy = true;
                 out.push_back((Egress::Copy(key, port), Written::Nothing));
                 key
             }
-            Some(Turn::Session(id)) => {
-                let Some((key, header)) =
-                    sessions.get_mut(&id).and_then(|session| session.node.send(cx.now, port))
-                else {
-                    return;
-                };
+            Turn::Session(id) => {
+                let (key, header) = sessions.get_mut(&id)?.node.send(port)?;
                 state.busy = true;
                 out.push_back((Egress::Copy(key, port), Written::Capsule(header)));
-                self.works(cx.now, Some(port));
-                self.tell(cx.now, id);
+                self.works(now, Some(port));
                 key
             }
         };
         self.out.push_back((Egress::Await(port), Written::Nothing));
         self.let_go(key);
-        if let Some(id) = session {
-            self.check(cx, id);
-        }
+        session
     }
 
     /// A packet waits at one port less.
@@ -563,7 +564,6 @@ impl Relay for CreditRelay {
             }
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
-            self.check(cx, id);
         }
         let timeout = self.settings.session_timeout;
         self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);

@@ -150,6 +150,23 @@ pub(crate) enum AnyPolicy {
 }
 
 impl AnyPolicy {
+    /// Whether it ever has a branch do without a packet.
+    pub(crate) const fn drops(&self) -> bool {
+        const fn of<P: Policy>(_policy: &P) -> bool {
+            P::DROPS
+        }
+        match self {
+            Self::Program(program) => program.drops,
+            Self::WorstPath(policy) => of(policy),
+            Self::BestPath(policy) => of(policy),
+            Self::Quantile(policy) => of(policy),
+            Self::BoundedLag(policy) => of(policy),
+            Self::Deadline(policy) => of(policy),
+            Self::LayeredDrop(policy) => of(policy),
+            Self::WeightedUtility(policy) => of(policy),
+        }
+    }
+
     /// Whether it is a program that has failed.
     pub(crate) const fn has_failed(&self) -> bool {
         matches!(self, Self::Program(program) if program.failed)

@@ -199,7 +199,7 @@ impl Relay {
         for (port, every) in self.every.iter().enumerate() {
             let port = PortId(port as u32);
             if ms.is_multiple_of(*every) && self.node.next_bytes(now, port).is_some() {
-                came.extend(self.node.send(now, port).map(|(_, capsule)| (port, capsule)));
+                came.extend(self.node.send(port).map(|(_, capsule)| (port, capsule)));
             }
         }
         for (port, capsule) in came.into_iter().filter(|_| !loses()) {
@@ -227,7 +227,7 @@ impl Relay {
             }
         }
         let mut bytes = Vec::new();
-        if self.node.upstream.poll(&mut bytes)
+        if self.node.poll_credit(now, &mut bytes)
             && !loses()
             && let Ok(Packet::Credit(credit)) = wire::decode(&bytes)
         {
