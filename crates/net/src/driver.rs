@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use faircast_base::{Duration, GroupId, Time};
 use faircast_proto::{Datagram, Destination, Machine, credit};
@@ -363,7 +364,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.foreign += u64::from(!via.open(now, from, datagram));
             while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
                 let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));
-                self.open(app, now, at, from, marked, &mut parcel.body);
+                self.open(app, now, at, from, marked, Arc::make_mut(&mut parcel.body));
             }
             return;
         }
