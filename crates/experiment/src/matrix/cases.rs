@@ -17,12 +17,14 @@
 //! bottlenecks = ["r1>r2"]                                      # whose utilisation counts
 //! alone = ['flow.mcc.to=["mr1"]']      # what leaves the slowest receiver alone
 //! quick = ["duration=60 s"]            # changes for --quick; without it the case is left out there
+//! without_credits = true               # not for sessions under credits
 //! objects = true                       # once more as set1-reno-object, where sessions send objects
 //! ```
 
 use std::collections::BTreeSet;
 
 use faircast_proto::catalog;
+use faircast_proto::credit;
 use faircast_proto::options::OptionSpec;
 use faircast_scenario::Scenario;
 use serde::Deserialize;
@@ -92,6 +94,9 @@ pub(crate) struct Case {
     /// Whether it is there once more, with objects.
     #[serde(default)]
     pub(crate) objects: bool,
+    /// No session under credits runs in it: every router would be a relay of theirs, which takes hours.
+    #[serde(default)]
+    pub(crate) without_credits: bool,
 }
 
 impl MatrixFile {
@@ -168,7 +173,8 @@ impl Case {
     pub(crate) fn is_for(&self, protocol: &str) -> bool {
         let known = || catalog::reliable_multicast().find(|(name, _)| *name == protocol);
         let tells = |(_, options): (_, &[OptionSpec])| options.iter().any(|it| it.name == DELIVERY);
-        !self.sends_objects || known().is_none_or(tells)
+        let excluded = self.without_credits && credit::is_under(protocol);
+        !excluded && (!self.sends_objects || known().is_none_or(tells))
     }
 
     /// The flow that is judged.

@@ -1,9 +1,10 @@
 //! Runs the experiments of a suite, several at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use faircast_base::Duration;
+use faircast_base::{Duration, NodeId};
+use faircast_proto::credit;
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::On;
@@ -141,8 +142,23 @@ impl<'a> Runner<'a> {
                 set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
             }
         }
-        let overrides = Overrides { set, seed: Some(seed) };
-        Ok(Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?)
+        let parse = |set| {
+            let overrides = Overrides { set, seed: Some(seed) };
+            Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())
+        };
+        let scenario = parse(set.clone())?;
+        // Credits are a matter of routers, too: all of them take part.
+        let under_credits = self.scheme.is_some_and(|scheme| credit::is_under(&scheme.name));
+        match under_credits.then(|| routers(&scenario)) {
+            Some(routers) if !routers.is_empty() => {
+                let names: Vec<String> = routers.iter().map(|name| format!("{name:?}")).collect();
+                let program =
+                    format!("node=[{{ name = [{}], program = \"credit\" }}]", names.join(", "));
+                set.push(program);
+                Ok(parse(set)?)
+            }
+            _ => Ok(scenario),
+        }
     }
 
     /// A measure of something that is not there must not look like a figure that is wrong.
@@ -272,4 +288,11 @@ impl<'a> Runner<'a> {
         let plot = series.map(|series| Plot { header, series });
         Ok((Run { summary: done.summary, probe, invalid }, plot))
     }
+}
+/// The nodes at which no flow begins or ends.
+fn routers(scenario: &Scenario) -> Vec<&str> {
+    let ends: BTreeSet<NodeId> =
+        scenario.flows.iter().flat_map(|flow| flow.from.iter().chain(&flow.to).copied()).collect();
+    let all = (0..).map(NodeId).zip(&scenario.nodes);
+    all.filter(|(id, _)| !ends.contains(id)).map(|(_, node)| &*node.name).collect()
 }

@@ -27,7 +27,7 @@ use alloc::sync::Arc;
 use faircast_base::{NodeId, Time};
 
 use crate::Machine;
-use crate::catalog::joined;
+use crate::catalog::{self, joined};
 use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
@@ -57,6 +57,12 @@ pub fn clear_bytes(packet: &[u8]) -> usize {
 
 /// Bytes of a capsule before what it carries.
 pub const CAPSULE_BYTES: usize = wire::CAPSULE_BYTES;
+
+/// Whether a protocol of the catalog is one of sessions under credits.
+pub fn is_under(protocol: &str) -> bool {
+    let known = catalog::transport(protocol);
+    known.is_some_and(|it| it.options.iter().any(|spec| spec.name == settings::PROGRAM.name))
+}
 
 /// The relay of the router `node`, on which `host` runs the programs of sessions. Where there is none, sessions with
 /// programs pass as by any router.
