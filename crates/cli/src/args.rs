@@ -16,7 +16,7 @@ pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, ViaOptions, WatchOptions};
 pub use program::{ProgramArgs, ProgramVerb};
 pub use recv::RecvArgs;
-pub use relay::RelayArgs;
+pub use relay::{RelayArgs, RelayStatusArgs, RelayVerb};
 pub use send::SendArgs;
 pub(crate) use send::fec;
 pub use soak::SoakArgs;

@@ -6,20 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faircast::{
-    Attachment, HopSettings, ProgramHost, RUNS_PROGRAMS, Refusals, RelayServer, RelayStatus,
-    program_host,
+    Attachment, HopSettings, HopStatus, ProgramHost, RUNS_PROGRAMS, Refusals, RelayServer,
+    RelayStatus, program_host,
 };
 use prometheus_client::registry::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::args::{RelayArgs, WatchOptions};
-use crate::error::Failure;
+use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb, WatchOptions};
+use crate::error::{Failure, print};
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
 /// Works until it is interrupted.
 pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
+    let listen_at = match (&args.verb, args.listen) {
+        (Some(RelayVerb::Status(status)), _) => return live::runtime()?.block_on(tell(status)),
+        (None, Some(at)) => at,
+        (None, None) => return Err(Failure::Usage("--listen: at which address?".to_string())),
+    };
     let watch = WatchOptions {
         metrics: args.metrics,
         trace: None,
@@ -29,33 +34,35 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     };
     live::begin_log(&watch)?;
     listen();
-    live::runtime()?.block_on(run(args, &watch))
+    live::runtime()?.block_on(run(args, listen_at, &watch))
 }
 
-async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
+async fn run(args: &RelayArgs, listen_at: SocketAddr, watch: &WatchOptions) -> Result<(), Failure> {
     let listener = live::metrics::listen(watch).await?;
-    let parents = live::hosts("--parent", &args.parent, args.listen.is_ipv6())?;
+    let parents = live::hosts("--parent", &args.parent, listen_at.is_ipv6())?;
     let limits = HopSettings {
         neighbours_max: args.neighbours_max as usize,
         at_host_max: args.at_host_max,
         ..HopSettings::default()
     };
-    let mut builder = RelayServer::builder(args.listen).parents(parents).limits(limits);
+    let mut builder = RelayServer::builder(listen_at).parents(parents).limits(limits);
     if let Some(key) = live::read_key(&args.key)? {
         builder = builder.key(key);
     }
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
-    let programs = programs(args).map_err(|error| Failure::Usage(error.to_string()))?;
+    let programs = programs(args, listen_at).map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(host) = programs {
         builder = builder.programs(host);
     }
     let relay = builder.start().map_err(|error| live::failure(error, false))?;
     let status = relay.status();
     if let Some(listener) = listener {
-        let status = relay.status();
-        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
+        let (status, document) = (relay.status(), relay.status());
+        let fill = move |registry: &mut Registry| metrics(registry, &status.borrow());
+        let document = move || Some(json_of(&document.borrow().hop).to_string());
+        live::metrics::serve_with(listener, fill, document);
     }
     let mut show =
         Show { output: Output::new(watch), neighbours: BTreeMap::new(), above: Above::new() };
@@ -65,7 +72,7 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
         &format!("relaying at {local}"),
         json!({ "at": local.to_string(), "parents": args.parent }),
     )?;
-    if args.key.key.is_none() && !args.listen.ip().is_loopback() {
+    if args.key.key.is_none() && !listen_at.ip().is_loopback() {
         show.output.warn(
             "without --key anybody who reaches this address may send and receive through it",
         )?;
@@ -86,13 +93,85 @@ async fn run(args: &RelayArgs, watch: &WatchOptions) -> Result<(), Failure> {
 }
 
 /// What runs the programs of sessions. Where anybody can send, nobody's are run whom nobody vouches for.
-fn programs(args: &RelayArgs) -> Result<Option<Arc<dyn ProgramHost>>, faircast::Error> {
-    let closed = args.key.key.is_some() || args.listen.ip().is_loopback();
+fn programs(
+    args: &RelayArgs,
+    listen_at: SocketAddr,
+) -> Result<Option<Arc<dyn ProgramHost>>, faircast::Error> {
+    let closed = args.key.key.is_some() || listen_at.ip().is_loopback();
     match &args.signers[..] {
         [] if closed && RUNS_PROGRAMS => program_host(None).map(Some),
         [] => Ok(None),
         signers => program_host(Some(signers)).map(Some),
     }
+}
+
+/// How a relay stands, as a document.
+fn json_of(hop: &HopStatus) -> Value {
+    let neighbours = hop.neighbours.iter().map(|it| {
+        json!({
+            "address": it.address.to_string(),
+            "is": if it.is_relay { "relay" } else { "host" },
+            "groups": it.groups,
+            "receivers": it.receivers,
+        })
+    });
+    let neighbours: Vec<Value> = neighbours.collect();
+    let parent = hop.parent.map(|(relay, state)| {
+        json!({ "relay": relay.to_string(), "attached": state == Attachment::Attached })
+    });
+    json!({
+        "parent": parent,
+        "neighbours": neighbours,
+        "sessions": hop.served.sessions,
+        "plain_sessions": hop.served.plain,
+        "programs": hop.served.programs,
+        "programs_failed": hop.served.failed,
+        "held_packets": hop.held,
+        "frames_in": hop.received,
+        "frames_out": hop.sent,
+        "bytes_out": hop.sent_bytes,
+        "lost": hop.refused.lost,
+    })
+}
+
+/// Asks a relay how it stands, and prints that.
+async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
+    let text = live::metrics::status(args.at)
+        .await
+        .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
+    if args.json {
+        return print(&format!("{text}\n"));
+    }
+    let other = || Failure::Work(format!("{}: it answers with something else", args.at));
+    let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
+    let neighbours = status["neighbours"].as_array().ok_or_else(other)?;
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let above = match &status["parent"] {
+        Value::Null => "the uppermost relay".to_string(),
+        parent if parent["attached"] == true => format!("below {}", word(&parent["relay"])),
+        parent => format!("not attached; it asks {}", word(&parent["relay"])),
+    };
+    let mut out = format!("{}: {above}\n", args.at);
+    for (name, key) in [
+        ("sessions under credits", "sessions"),
+        ("sessions without a program for them", "plain_sessions"),
+        ("programs of sessions kept", "programs"),
+        ("sessions whose programs were refused or failed", "programs_failed"),
+        ("packets that wait", "held_packets"),
+        ("packets in", "frames_in"),
+        ("packets out", "frames_out"),
+        ("bytes out", "bytes_out"),
+        ("packets that had nowhere to go", "lost"),
+    ] {
+        out += &format!("  {name}: {}\n", status[key]);
+    }
+    out += &format!("  attached: {}\n", neighbours.len());
+    for it in neighbours {
+        let (is, address) = (word(&it["is"]), word(&it["address"]));
+        let (groups, receivers) = (&it["groups"], &it["receivers"]);
+        out += &format!("    {is} {address}, groups: {groups}, receivers: {receivers}\n");
+    }
+    print(&out)
 }
 
 /// Tells who comes and goes.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::live::{KeyOptions, address};
 
@@ -13,6 +13,7 @@ Examples:
   faircast relay --listen 0.0.0.0:7600                                   the uppermost, at the main site
   faircast relay --listen 0.0.0.0:7600 --parent hq.example:7600          one at another site
   faircast relay --listen 0.0.0.0:7600 --parent a:7600,b:7600 --key group.key --metrics 127.0.0.1:9464
+  faircast relay status 127.0.0.1:9464                                   how that one stands
   faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   on hosts of that site
   faircast send FILE --via 10.0.0.1:7600 --group 239.192.7.1:7500        anywhere in the tree
 
@@ -22,10 +23,14 @@ relays behind address translation may be attached: they begin. A relay that is s
 address goes on within seconds. Ctrl-C ends it.
 
 Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments are wrong.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct RelayArgs {
+    /// Instead of being a relay
+    #[command(subcommand)]
+    pub verb: Option<RelayVerb>,
     /// The address and port to hear at
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub listen: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address, required = true)]
+    pub listen: Option<SocketAddr>,
     /// The relay above, or several of which the first that answers is taken; none for the uppermost
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub parent: Vec<String>,
@@ -57,4 +62,24 @@ pub struct RelayArgs {
     /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// What to do instead of being a relay.
+#[derive(Debug, Subcommand)]
+pub enum RelayVerb {
+    /// Print how a relay stands: who is attached to it, and what it serves
+    Status(RelayStatusArgs),
+}
+
+/// Arguments of `faircast relay status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 0 done, 1 there is no relay, or none that serves its status, 2 the arguments are wrong.")]
+pub struct RelayStatusArgs {
+    /// The --metrics of the relay
+    #[arg(value_name = "ADDR:PORT", value_parser = address)]
+    pub at: SocketAddr,
+    /// Print it as one JSON document
+    #[arg(long)]
+    pub json: bool,
 }

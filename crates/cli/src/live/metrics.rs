@@ -1,14 +1,16 @@
-//! Metrics for Prometheus, over a very small HTTP server.
+//! Metrics for Prometheus and the status of a relay, over a very small HTTP server, and the client of the latter.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faircast::{Counters, Refusals};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::client::conn as client;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
@@ -17,7 +19,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::args::WatchOptions;
@@ -41,7 +43,16 @@ pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, 
 /// Serves `GET /metrics` for as long as the runtime lives: what `fill` puts into a registry, at each
 /// request anew.
 pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
-    let fill = Arc::new(fill);
+    serve_with(listener, fill, || None);
+}
+
+/// The same, and `GET /status`: a document, where there is one.
+pub(crate) fn serve_with(
+    listener: TcpListener,
+    fill: impl Fn(&mut Registry) + Send + Sync + 'static,
+    status: impl Fn() -> Option<String> + Send + Sync + 'static,
+) {
+    let pages = Arc::new((fill, status));
     tokio::spawn(async move {
         // The oldest first.
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
@@ -58,10 +69,10 @@ pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send +
             {
                 oldest.abort();
             }
-            let fill = fill.clone();
+            let pages = pages.clone();
             let connection = tokio::spawn(async move {
                 let answer = service_fn(move |request| {
-                    let answer = answer(&request, &*fill);
+                    let answer = answer(&request, &pages.0, &pages.1);
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let connection = http1::Builder::new()
@@ -77,16 +88,49 @@ pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send +
     });
 }
 
-fn answer(request: &Request<Incoming>, fill: &dyn Fn(&mut Registry)) -> Response<Full<Bytes>> {
+fn answer(
+    request: &Request<Incoming>,
+    fill: &dyn Fn(&mut Registry),
+    document: &dyn Fn() -> Option<String>,
+) -> Response<Full<Bytes>> {
+    let none = || (StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n".to_string());
     let (status, kind, text) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => (StatusCode::OK, OPEN_METRICS, text(fill)),
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET alone\n".to_string()),
-        _ => (StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n".to_string()),
+        (&Method::GET, "/status") => {
+            document().map_or_else(none, |text| (StatusCode::OK, JSON, text))
+        }
+        (_, "/metrics" | "/status") => {
+            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET alone\n".to_string())
+        }
+        _ => none(),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
+}
+
+/// The document at `/status` of who serves metrics at this address.
+pub(crate) async fn status(address: SocketAddr) -> Result<String, String> {
+    let asked = async {
+        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        let made = client::http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = made.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        let host = address.to_string();
+        let request =
+            Request::get("/status").header(header::HOST, host).body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        if answer.status() != StatusCode::OK {
+            return Err("this is not the --metrics address of a relay".to_string());
+        }
+        let body = Limited::new(answer.into_body(), STATUS_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        String::from_utf8(body.to_vec()).map_err(|_| "it answers with something else".to_string())
+    };
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, asked).await;
+    answer.unwrap_or_else(|_| Err("it does not answer".to_string()))
 }
 
 /// What a scrape gets.
@@ -135,6 +179,9 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+/// Bytes of the status of a relay that are taken: of as many neighbours as one may have.
+const STATUS_BYTES_MAX: usize = 64 << 20;
 /// Connections at a time, each with a descriptor and a buffer for a request.
 const CONNECTIONS_MAX: usize = 128;
 const REQUEST_BYTES_MAX: usize = 8 << 10;

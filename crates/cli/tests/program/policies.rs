@@ -117,14 +117,19 @@ fn relays_fetch_the_program_of_a_session_and_run_what_their_signers_signed() {
         let given = format!("--wait-for 1 --option program={program} --option parameter=100");
         let sender = relays.send("file", top, &given);
         receiver.end_with(0);
-        for address in [at_top, at_below] {
-            let served = openmetrics(&get(&address, "GET", "/metrics").1);
+        for address in [&at_top, &at_below] {
+            let served = openmetrics(&get(address, "GET", "/metrics").1);
             let counts = ["faircast_relay_programs", "faircast_relay_programs_failed_total"];
             let want = if runs { [1.0, 0.0] } else { [0.0, 1.0] };
             assert_eq!(counts.map(|count| served[count]), want, "{program} {more}");
         }
         sender.end_with(0);
         relays.site.assert_same("a/file", "file");
+        let status = site.json(&format!("relay status {at_top} --json"));
+        assert_eq!(status["neighbours"][0]["is"], "relay", "{status}");
+        assert_eq!(status["programs"], u64::from(runs), "{status}");
+        let said = site.succeed(&format!("relay status {at_below}"));
+        assert!(said.contains(&format!("below 127.0.0.1:{top}")), "{said}");
     }
 }
 
