@@ -131,7 +131,11 @@ impl StreamReceiving {
                 end.hold(cx, held);
                 true
             }
-            Self::Via(via) => via.inner_mut().hold(cx, held),
+            Self::Via(via) => {
+                via.hold(cx.now, held);
+                via.inner_mut().hold(cx, held);
+                true
+            }
         }
     }
 

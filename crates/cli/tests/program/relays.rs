@@ -311,3 +311,79 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     let after = [has(), tcp()];
     [0, 1].map(|it| (after[it] - before[it]) as f64 * 8.0 / 1e6)
 }
+
+/// How fast each of thirty copies arrives at three sites behind links of `mbit` Mbit/s, ten at each: over relays, and as
+/// connections of the kernel's TCP (CUBIC) from the source. Megabits a second.
+pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
+    const SITES: [&str; 3] = ["x", "y", "z"];
+    const COPIES: usize = 10;
+    let hosts = Hosts::new(&["s", "x", "y", "z"], |to| {
+        let rate = if to.is_some_and(|to| to != "s") { mbit } else { 1000 };
+        format!(
+            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 100 }}"
+        )
+    });
+    let at = |name: &str| format!("{}:7600", hosts.address(name));
+    let (bytes, tcp_bytes) = (mbit as usize * 2_000_000, mbit as usize * 300_000);
+    hosts.site.put("file", noise(bytes));
+    let relay = |name: &str, parent: &str| {
+        let relay = hosts.start(name, &format!("relay --listen 0.0.0.0:7600 {parent}"));
+        relay.until("listening", |_| true);
+        relay
+    };
+    let _top = relay("s", "");
+    let _below = SITES.map(|site| relay(site, &format!("--parent {}", at("s"))));
+    let receivers: Vec<(String, Running)> = SITES
+        .iter()
+        .flat_map(|site| (0..COPIES).map(move |copy| (*site, format!("{site}{copy}"))))
+        .map(|(site, name)| {
+            let to = format!("--into {name} --once --name {name}");
+            let receiver = hosts.start(site, &format!("recv --via 127.0.0.1:7600 {to}"));
+            (name, receiver)
+        })
+        .collect();
+    let wait = SITES.len() * COPIES;
+    let begun = std::time::Instant::now();
+    let sender = hosts.start("s", &format!("send file --via 127.0.0.1:7600 --wait-for {wait}"));
+    sender.until("progress", |event| event["bytes_least"].as_u64() > Some(0));
+    let joined = begun.elapsed();
+    for (name, receiver) in receivers {
+        receiver.end_within(LIMIT_S * 10).with(0);
+        hosts.site.assert_same(&format!("{name}/file"), "file");
+    }
+    let relayed = bytes as f64 * 8e-6 / (begun.elapsed() - joined).as_secs_f64();
+    drop(sender);
+    let python = |name: &str, text: &str, more: &[String]| {
+        let mut command = Command::new("python3");
+        command.args(["-c", text]).args(more);
+        hosts.run(name, command)
+    };
+    let sink = "import socket,sys,threading\n\
+                s=socket.create_server((sys.argv[1],9000),backlog=64)\n\
+                def take(c):\n\
+                \u{20}while c.recv(1<<16): pass\n\
+                print('ready',flush=True)\n\
+                t=[]\n\
+                for _ in range(int(sys.argv[2])):\n\
+                \u{20}t.append(threading.Thread(target=take,args=(s.accept()[0],)));t[-1].start()\n\
+                for x in t: x.join()\n";
+    let source = "import socket,sys\n\
+                  s=socket.create_connection((sys.argv[1],9000))\n\
+                  s.setsockopt(socket.IPPROTO_TCP,socket.TCP_CONGESTION,b'cubic')\n\
+                  s.sendall(bytes(int(sys.argv[2])))\n";
+    let address = |site: &str| hosts.address(site).to_string();
+    let sinks = SITES.map(|site| python(site, sink, &[address(site), COPIES.to_string()]));
+    for sink in &sinks {
+        running::until("it takes connections", || sink.so_far().contains("ready"));
+    }
+    let begun = std::time::Instant::now();
+    let sources: Vec<Running> = SITES
+        .iter()
+        .flat_map(|site| (0..COPIES).map(move |_| *site))
+        .map(|site| python("s", source, &[address(site), tcp_bytes.to_string()]))
+        .collect();
+    sinks.into_iter().for_each(|sink| _ = sink.end_within(LIMIT_S * 10).with(0));
+    let tcp = tcp_bytes as f64 * 8e-6 / begun.elapsed().as_secs_f64();
+    drop(sources);
+    [relayed, tcp]
+}

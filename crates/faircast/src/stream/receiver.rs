@@ -263,5 +263,5 @@ fn weight(packet: &[u8]) -> usize {
 const WAITING_BYTES_HIGH: usize = 4 << 20;
 const WAITING_BYTES_LOW: usize = 1 << 20;
 
-/// Bytes that wait for the application. PGM has no way to tell a sender to wait for it.
+/// Bytes that wait for the application. PGM has no way to tell a sender to wait for it, but through relays.
 const WAITING_BYTES_MAX: usize = 64 << 20;

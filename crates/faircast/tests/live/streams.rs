@@ -1,6 +1,8 @@
 //! Streams of bytes and messages.
 
-use faircast::{ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender};
+use faircast::{
+    ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender, RelayServer,
+};
 use faircast_proto::catalog::SCHEMES;
 use faircast_proto::options::OptionValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -60,4 +62,48 @@ async fn messages_keep_their_bounds_and_too_long_ones_are_refused() {
     let last = soon(sender.finish()).await.unwrap();
     assert_eq!(last.packets, messages.len() as u64);
     assert!(soon(receiver.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn through_relays_a_sender_waits_for_who_reads_slowly() {
+    // Without credits this would be an error of who reads: more bytes would come than may wait for it.
+    const BYTES: usize = 12 << 20;
+    let relay = RelayServer::builder("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let via = vec![relay.local_address()];
+    let group = group(29);
+    let bytes = noise(BYTES, 29);
+    let receiver = || ByteReceiver::builder(at(&group)).via(via.clone()).start().unwrap();
+    let (mut slow, mut quick) = (receiver(), receiver());
+    let mut sender = ByteSender::builder(to(&group)).via(via.clone()).start().unwrap();
+    let status = slow.status();
+    let writing = async {
+        // Nobody is waited for before there is anybody.
+        while relay.status().borrow().hop.neighbours.len() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        sender.write_all(&bytes).await.unwrap();
+        sender.shutdown().await.unwrap();
+    };
+    let reading = async {
+        let mut before = 0;
+        // Until nothing more comes.
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+            let now = status.borrow().bytes;
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        assert!(before < 6 << 20, "{before} bytes came to who reads nothing");
+        let mut got = Vec::new();
+        slow.read_to_end(&mut got).await.unwrap();
+        assert!(got == bytes, "{} bytes", got.len());
+    };
+    let beside = async {
+        let mut got = Vec::new();
+        quick.read_to_end(&mut got).await.unwrap();
+        assert!(got == bytes, "{} bytes", got.len());
+    };
+    soon(async { tokio::join!(writing, reading, beside) }).await;
 }

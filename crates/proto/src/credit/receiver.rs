@@ -10,14 +10,16 @@ use super::wire::{self, CAPSULE_BYTES, Capsule, Packet};
 use crate::relay::PortId;
 use crate::{Datagram, Destination, Machine, Transmit, passes_on};
 
-/// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come: what
-/// an application does not take is for `inner` to hold back.
+/// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come, unless the
+/// application [takes nothing](Self::hold) (src: credits s3).
 #[derive(Debug)]
 pub struct CreditReceiver<M> {
     inner: M,
     session: u64,
     node: NodeId,
     upstream: Option<Upstream>,
+    /// The application takes nothing for now; what had come before.
+    held: Option<u32>,
 }
 
 impl<M: Machine> CreditReceiver<M> {
@@ -33,12 +35,33 @@ impl<M: Machine> CreditReceiver<M> {
 
     /// A receiver at `node` of the session with this number.
     pub fn new(inner: M, session: u64, node: NodeId) -> Self {
-        Self { inner, session, node, upstream: None }
+        Self { inner, session, node, upstream: None, held: None }
+    }
+
+    /// The application takes nothing for now, or again. Meanwhile no more may come than waits at a branch.
+    pub fn hold(&mut self, now: Time, held: bool) {
+        let upstream = self.upstream.as_mut();
+        match (held, upstream) {
+            (true, Some(upstream)) => _ = self.held.get_or_insert(upstream.received()),
+            // Before anything has come nothing can wait.
+            (true, None) => {}
+            (false, upstream) => {
+                let before = self.held.take();
+                if let Some(upstream) = upstream.filter(|_| before.is_some()) {
+                    upstream.grant_again(now, upstream.received());
+                }
+            }
+        }
     }
 
     fn take(&mut self, now: Time, capsule: &Capsule) {
         match &mut self.upstream {
-            Some(upstream) => _ = upstream.on_capsule(now, capsule, PortId(0)),
+            Some(upstream) => {
+                // Where counts begin anew so does what had come.
+                if upstream.on_capsule(now, capsule, PortId(0)) && self.held.is_some() {
+                    self.held = Some(upstream.received());
+                }
+            }
             None => {
                 let tag = tag_of(self.node, self.session);
                 self.upstream = Some(Upstream::new(now, tag, capsule, PortId(0)));
@@ -46,7 +69,7 @@ impl<M: Machine> CreditReceiver<M> {
         }
         // What has come is done with.
         if let Some(upstream) = &mut self.upstream {
-            let done = upstream.received();
+            let done = self.held.unwrap_or_else(|| upstream.received());
             if upstream.since_reported(done) >= i64::from(capsule.unit) {
                 upstream.grant(now, capsule.buffer, done, 1);
             }

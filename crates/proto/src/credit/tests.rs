@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, NodeId};
+use faircast_base::{BadInput, Cx, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::branch::Branch;
@@ -15,9 +15,10 @@ use super::upstream::Upstream;
 use super::wire::{
     self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, PULL_BYTES, Packet, Part, Pull,
 };
-use super::{OPTIONS, tag_of};
+use super::{CreditReceiver, OPTIONS, tag_of};
 use crate::relay::PortId;
 use crate::world::{at, options};
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 fn header(raw: &[(&str, &str)]) -> Capsule {
     CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1), None)
@@ -261,6 +262,59 @@ fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take()
         let near = |(got, want): (&u64, &u64)| got.abs_diff(*want) <= want / 5 + 20;
         let all_near = relay.arrived.iter().zip(&want).all(near);
         assert!(all_near, "{policy}, {parameter}, {weights:?}: {:?}", relay.arrived);
+    }
+}
+
+/// Takes everything and says nothing.
+struct Silent;
+
+impl Machine for Silent {
+    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {}
+    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        None
+    }
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[test]
+fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
+    let mut rng = Rng::new(1, NodeId(2), Purpose::Relay);
+    let mut receiver = CreditReceiver::new(Silent, 7, NodeId(2));
+    let mut branch = Branch::new(at(0), 5);
+    let mut sent = 0;
+    // (until when in milliseconds, whether the application takes nothing, packets that come at most and at least)
+    for (until, held, most, least) in
+        [(100, false, 100, 90), (1000, true, 5, 3), (1100, false, 100, 90)]
+    {
+        let before = sent;
+        receiver.hold(at(until - 100), held);
+        for ms in until - 100..until {
+            let now = at(ms);
+            let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            if branch.may_send() {
+                sent += 1;
+                let mut bytes = Vec::new();
+                Capsule { count: branch.send(), ..header(&[]) }.encode(&mut bytes);
+                let to = Destination::Group(GroupId::SESSION);
+                receiver.handle_datagram(&mut cx, Datagram::new(NodeId(1), to, &bytes));
+            }
+            receiver.handle_timeout(&mut cx);
+            let mut bytes = Vec::new();
+            if receiver.poll_transmit(&mut cx, &mut bytes).is_some()
+                && let Ok(Packet::Credit(credit)) = wire::decode(&bytes)
+            {
+                branch.on_credit(now, &credit).unwrap();
+            }
+        }
+        let came = sent - before;
+        assert!((least..=most).contains(&came), "{came} until {until} ms");
     }
 }
 

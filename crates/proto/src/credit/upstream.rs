@@ -89,6 +89,12 @@ impl Upstream {
         (self.due, self.refresh_at) = (true, now + self.refresh.interval());
     }
 
+    /// The same with what may wait, and who is below, as they were.
+    pub(crate) fn grant_again(&mut self, now: Time, count: u32) {
+        let (buffer, _, weight) = self.last;
+        self.grant(now, buffer as u16, count, weight);
+    }
+
     /// Takes the passing of time: the last credit may have been lost. It is said again where somebody is `there` to take
     /// more.
     pub(crate) fn on_timeout(&mut self, now: Time, there: bool) {
