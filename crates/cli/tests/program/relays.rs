@@ -324,13 +324,20 @@ pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
         )
     });
     let at = |name: &str| format!("{}:7600", hosts.address(name));
-    let (bytes, tcp_bytes) = (mbit as usize * 2_000_000, mbit as usize * 300_000);
+    let (bytes, tcp_bytes) = (mbit as usize * 4_000_000, mbit as usize * 300_000);
     hosts.site.put("file", noise(bytes));
     let relay = |name: &str, parent: &str| {
-        let relay = hosts.start(name, &format!("relay --listen 0.0.0.0:7600 {parent}"));
+        let command = program(&format!("relay --listen 0.0.0.0:7600 {parent} --json"));
+        let relay = hosts.run(name, command);
         relay.until("listening", |_| true);
         relay
     };
+    // The hosts of a site stand for themselves by many programs of one.
+    for host in ["s"].into_iter().chain(SITES) {
+        let mut up = Command::new("ip");
+        up.args(["link", "set", "lo", "up"]);
+        hosts.run(host, up).end_with(0);
+    }
     let _top = relay("s", "");
     let _below = SITES.map(|site| relay(site, &format!("--parent {}", at("s"))));
     let receivers: Vec<(String, Running)> = SITES
