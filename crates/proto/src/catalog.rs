@@ -198,8 +198,8 @@ mod credits {
     pub(super) fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
         let tree = Tree { name: "credit", options: &OPTIONS, steering: Some(&OPEN) };
         let options = of_tree(setup.options);
-        let inner = EndSetup { options: &options, ..setup };
-        under_credits(role, setup, |role| tree_end(tree, role, inner))
+        let setup = EndSetup { options: &options, ..setup };
+        under_credits(role, setup, |role, setup| tree_end(tree, role, setup))
     }
 
     /// The settings of the tree, where these do not say something else. Repairs go to all, for what goes to one is
@@ -227,7 +227,8 @@ macro_rules! credit_entry {
             },
             ..ENTRY.guarantees
         };
-        let end: EndOf = |role, setup| under_credits(role, setup, |role| ENTRY.end(role, setup));
+        let end: EndOf =
+            |role, setup| under_credits(role, setup, |role, setup| ENTRY.end(role, setup));
         reliable($name, $about, &ALL, Ends::Alone { guarantees, answers: true, end })
     }};
 }

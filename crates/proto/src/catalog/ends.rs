@@ -5,10 +5,9 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, FlowId, NodeId};
+use faircast_base::{Duration, FlowId, GroupId, NodeId};
 
 use super::{KNOWN_SCHEMES, ROUTER_VIEWS, SchemeEntry, tree};
-use crate::Machine;
 use crate::congestion::Control;
 use crate::content::{Content, Packets};
 use crate::credit;
@@ -25,6 +24,7 @@ use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
 use crate::tram::{self, GivenHead, Tree};
 use crate::transport::{EndSetup, Role};
+use crate::{Destination, Machine};
 
 impl SchemeEntry {
     /// One end of a flow, over the transport that the settings ask for.
@@ -149,13 +149,15 @@ pub(super) fn row_tree(name: &str) -> Tree {
 pub(super) fn under_credits(
     role: Role,
     setup: EndSetup<'_>,
-    inner: impl FnOnce(Role) -> Box<dyn Machine>,
+    inner: impl FnOnce(Role, EndSetup<'_>) -> Box<dyn Machine>,
 ) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
+    // What goes to a group is under credits, though there be one receiver.
+    let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
     match role {
-        Role::Source(_) => credit::source(inner(role), session, (node, start), options),
-        _ => credit::receiver(inner(role), session, node),
+        Role::Source(_) => credit::source(inner(role, setup), session, (node, start), options),
+        _ => credit::receiver(inner(role, setup), session, node),
     }
 }
 

@@ -25,6 +25,8 @@ struct World {
     down: String,
     up: String,
     slowest: String,
+    /// Its receivers.
+    to: &'static str,
     /// Further parts.
     more: &'static str,
 }
@@ -33,7 +35,8 @@ impl World {
     fn new() -> Self {
         let (down, up, slowest) = (String::new(), String::new(), String::new());
         let (protocol, options) = ("credit", "");
-        Self { protocol, seconds: 60, data: "1 MB", options, down, up, slowest, more: "" }
+        let to = "m{1..3}";
+        Self { protocol, seconds: 60, data: "1 MB", options, down, up, slowest, to, more: "" }
     }
 
     fn text(&self) -> String {
@@ -55,9 +58,9 @@ impl World {
             text += &format!("[[node]]\nname = \"{relay}\"\nprogram = \"credit\"\n");
         }
         text + &format!(
-            "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"m{{1..3}}\"]\n\
+            "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"{}\"]\n\
              packet = \"512 B\"\ndata = \"{}\"\noptions = {{ {} }}\n{}",
-            self.protocol, self.data, self.options, self.more
+            self.protocol, self.to, self.data, self.options, self.more
         )
     }
 
@@ -279,4 +282,12 @@ fn a_session_under_credits_shares_a_link_with_tcp() {
         // Deficit round robin shares bytes with headers, of which a session under credits has more.
         assert!((0.65..1.2).contains(&ratio), "{protocol}: {ratio}");
     }
+}
+
+#[test]
+fn one_receiver_alone_is_under_credits_too() {
+    let world = World { data: "300 kB", options: "wait_for = 1", to: "m3", ..World::new() };
+    let run = world.run();
+    assert_eq!(run.full, 0, "nothing is sent for which there is no room");
+    run.completed("one receiver");
 }
