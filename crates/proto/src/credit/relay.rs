@@ -68,6 +68,8 @@ pub(crate) struct CreditRelay {
     parked: BTreeMap<u64, Parked>,
     /// Sessions that pass as by any router, since there is no program for them or it has failed, and when they were heard.
     plain: BTreeMap<u64, Time>,
+    /// When it is looked which of those are silent.
+    sweep_at: Option<Time>,
     programs: Programs,
     /// How often there was none for a session, or it has failed.
     failed: u64,
@@ -101,7 +103,6 @@ struct Parked {
     /// The ports of its last packet.
     ports: Vec<PortId>,
     packets: Vec<ParkedPacket>,
-    heard_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,7 @@ impl CreditRelay {
             sessions: BTreeMap::new(),
             parked: BTreeMap::new(),
             plain: BTreeMap::new(),
+            sweep_at: None,
             programs: Programs::new(host),
             failed: 0,
             ports: BTreeMap::new(),
@@ -160,7 +162,7 @@ impl CreditRelay {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.node.upstream.on_capsule(now, &capsule, packet.port);
         } else if self.parked.contains_key(&id) {
-            return Ok(self.park(now, packet, capsule));
+            return Ok(self.park(packet, capsule));
         } else {
             let known = self.sessions.len() + self.parked.len() + self.plain.len();
             let full = known >= self.settings.sessions_max as usize;
@@ -187,14 +189,14 @@ impl CreditRelay {
                 }
                 Found::Later => {
                     self.ask(now);
-                    return Ok(self.park(now, packet, capsule));
+                    return Ok(self.park(packet, capsule));
                 }
                 Found::Never => {
                     // It passes as by any router: those below are the next of whoever is above.
                     if self.programs.has_host() {
                         self.fails(cx, id);
                     } else {
-                        self.plain.insert(id, now);
+                        self.passes_plainly(now, id);
                     }
                     return Ok(self.queue_other(cx, packet));
                 }
@@ -234,7 +236,7 @@ impl CreditRelay {
     }
 
     /// A packet waits for the program of its session.
-    fn park(&mut self, now: Time, packet: &RelayPacket<'_>, capsule: Capsule) -> Handling {
+    fn park(&mut self, packet: &RelayPacket<'_>, capsule: Capsule) -> Handling {
         let all: usize = self.parked.values().map(|parked| parked.packets.len()).sum();
         let parked = self.parked.entry(capsule.session).or_insert_with(|| Parked {
             policy: capsule.policy,
@@ -242,9 +244,7 @@ impl CreditRelay {
             source: packet.datagram.from,
             ports: Vec::new(),
             packets: Vec::new(),
-            heard_at: now,
         });
-        parked.heard_at = now;
         parked.ports.clear();
         parked.ports.extend_from_slice(packet.ports_out);
         if capsule.probe || all >= PARKED_MAX {
@@ -312,13 +312,18 @@ impl CreditRelay {
     fn fails(&mut self, cx: &mut Cx<'_>, id: u64) {
         cx.emit(Event::BadInput { reason: BadInput::Program });
         self.failed += 1;
-        self.plain.insert(id, cx.now);
+        self.passes_plainly(cx.now, id);
         if let Some(session) = self.sessions.remove(&id) {
             let waiting = session.node.into_waiting();
             let waiting = waiting.map(|(port, it)| (port, it.packet, it.bytes)).collect();
             // They are held already.
             self.queue_again(cx, session.flow, waiting);
         }
+    }
+
+    fn passes_plainly(&mut self, now: Time, id: u64) {
+        self.plain.insert(id, now);
+        self.sweep_at.get_or_insert(now + self.settings.session_timeout);
     }
 
     /// Asks for programs that are not here.
@@ -565,8 +570,12 @@ impl Relay for CreditRelay {
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
         }
-        let timeout = self.settings.session_timeout;
-        self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
+        if self.sweep_at.take_if(|at| *at <= now).is_some() {
+            let timeout = self.settings.session_timeout;
+            self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
+            let oldest = self.plain.values().min();
+            self.sweep_at = oldest.map(|heard_at| *heard_at + timeout);
+        }
         self.programs.on_timeout(now).into_iter().for_each(|policy| self.unpark(cx, policy));
         self.ask(now);
         let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);
@@ -588,7 +597,7 @@ impl Relay for CreditRelay {
     fn next_timeout(&self) -> Option<Time> {
         let sessions = self.sessions.values().map(|session| session.node.next_timeout());
         let works = self.ports.values().filter_map(|port| port.works_until);
-        sessions.chain(works).chain(self.programs.next_timeout()).min()
+        sessions.chain(works).chain(self.programs.next_timeout()).chain(self.sweep_at).min()
     }
 
     fn served(&self) -> Served {

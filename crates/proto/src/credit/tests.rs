@@ -1,10 +1,11 @@
 //! Tests of credits between nodes: what is sent has room, nothing that is lost stops a session, and each policy has its
 //! own branch set the pace.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{BadInput, Cx, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::branch::Branch;
@@ -16,7 +17,8 @@ use super::wire::{
     self, CAPSULE_BYTES, CREDIT_BYTES, Capsule, Credit, PULL_BYTES, Packet, Part, Pull,
 };
 use super::{CreditReceiver, OPTIONS, tag_of};
-use crate::relay::PortId;
+use crate::options::OptionValue;
+use crate::relay::{PacketKey, PortId, RelayPacket};
 use crate::world::{at, options};
 use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 
@@ -263,6 +265,48 @@ fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take()
         let all_near = relay.arrived.iter().zip(&want).all(near);
         assert!(all_near, "{policy}, {parameter}, {weights:?}: {:?}", relay.arrived);
     }
+}
+
+#[test]
+fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
+    let few = [("sessions_max".into(), OptionValue::Integer(10))];
+    let options = options(&[("session_timeout", "5 s")], super::RELAY_OPTIONS);
+    let options = options.under(&few, super::RELAY_OPTIONS);
+    let mut relay = super::relay(NodeId(1), &options, None);
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut handle = |relay: &mut Box<dyn crate::relay::Relay + Send>, now, capsule: Capsule| {
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+        if relay.next_timeout().is_some_and(|at| at <= now) {
+            relay.handle_timeout(&mut cx);
+        }
+        let mut bytes = Vec::new();
+        capsule.encode(&mut bytes);
+        bytes.extend_from_slice(b"payload");
+        let packet = RelayPacket {
+            key: PacketKey(capsule.session),
+            flow: FlowId(0),
+            port: PortId(0),
+            ports_out: &[PortId(1)],
+            datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
+            time_to_live: 9,
+        };
+        relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+        let mut buf = Vec::new();
+        while relay.poll_transmit(&mut cx, &mut buf).is_some() {
+            buf.clear();
+        }
+    };
+    for session in 0..100 {
+        let policy = PolicyId::of(&[session as u8]);
+        handle(&mut relay, at(session), Capsule { session, policy, count: 1, ..header(&[]) });
+    }
+    assert_eq!(relay.served().plain, 10);
+    let known = |session, count| Capsule { session, count, ..header(&[]) };
+    handle(&mut relay, at(200), known(1000, 1));
+    assert_eq!(relay.served().sessions, 0, "there is no room");
+    handle(&mut relay, at(9000), known(1000, 2));
+    let served = relay.served();
+    assert_eq!((served.plain, served.sessions), (0, 1), "they were forgotten");
 }
 
 /// Takes everything and says nothing.
