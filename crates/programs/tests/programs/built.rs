@@ -29,7 +29,7 @@ pub(crate) fn build(arguments: &[&str]) -> PathBuf {
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS")
         .status()
-        .unwrap();
+        .expect("cargo runs");
     assert!(ended.success(), "is the target there? rustup target add {target}");
     folder.join(target).join("program")
 }
@@ -38,5 +38,6 @@ pub(crate) fn build(arguments: &[&str]) -> PathBuf {
 pub(crate) fn program(name: &str) -> Vec<u8> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| build(&["-p", "faircast-relay-sdk", "--examples"]));
-    std::fs::read(folder.join("examples").join(format!("{name}.wasm"))).unwrap()
+    let file = folder.join("examples").join(format!("{name}.wasm"));
+    std::fs::read(file).expect("it was built")
 }
