@@ -333,3 +333,33 @@ fn verdict(bencher: Bencher<'_, '_>, name: &str) {
     let mut program = asked(name);
     bencher.bench_local(|| program.credit(&Two));
 }
+
+/// A program that is read, checked and compiled: of the usual size, and nearly as large as one may be.
+#[divan::bench(args = [false, true], sample_count = 10)]
+fn load(bencher: Bencher<'_, '_>, large: bool) {
+    let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
+    let code = if large { large_program() } else { built::program("worst_path") };
+    bencher.bench_local(|| host.load(&code).map(|_| ()).expect("it is sound"));
+}
+
+/// One function of many branches, each of which the next lies in.
+fn large_program() -> Vec<u8> {
+    let mut body = String::new();
+    for number in 0..6500 {
+        body += &format!(
+            "(if (i32.gt_u (local.get 0) (i32.const {})) (then (local.set 0 (i32.add (local.get 0) (local.get 1)))))",
+            number % 60
+        );
+    }
+    let text = format!(
+        "(module (func (export \"faircast_policy_1\") (param i32) (local i32) {body})
+         (func (export \"credit\") (result i32) i32.const 0)
+         (func (export \"accepts\") (param i32 i32) (result i32) i32.const 1)
+         (func (export \"discards\") (param i32) (result i32) i32.const 0)
+         (func (export \"interval_ms\") (result i32) i32.const 0)
+         (func (export \"drops\") (result i32) i32.const 0))"
+    );
+    let code = wat::parse_str(text).expect("it is sound");
+    assert!(code.len() < 64 << 10 && code.len() > 50 << 10, "{} bytes", code.len());
+    code
+}
