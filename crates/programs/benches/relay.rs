@@ -342,10 +342,10 @@ fn load(bencher: Bencher<'_, '_>, large: bool) {
     bencher.bench_local(|| host.load(&code).map(|_| ()).expect("it is sound"));
 }
 
-/// One function of many branches, each of which the next lies in.
+/// One function of many branches.
 fn large_program() -> Vec<u8> {
     let mut body = String::new();
-    for number in 0..6500 {
+    for number in 0..4000 {
         body += &format!(
             "(if (i32.gt_u (local.get 0) (i32.const {})) (then (local.set 0 (i32.add (local.get 0) (local.get 1)))))",
             number % 60
