@@ -45,7 +45,7 @@ fn the_policy_of_the_page_is_short_and_its_program_small() {
     let said = Running::start(&format!("program check {}", grace().display())).succeed();
     assert!(said.contains("signed by nobody"), "{said}");
     let bytes = std::fs::metadata(grace()).unwrap().len();
-    assert!(bytes < 4000, "the page says 3 kB, and it has {bytes} bytes");
+    assert!(bytes < 3000, "the page says 2.5 kB, and it has {bytes} bytes");
 }
 
 /// What the receivers behind the three links of the scenario get, in kbit/s.
