@@ -139,13 +139,17 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     let text = live::metrics::status(args.at)
         .await
         .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
-    if args.json {
-        return print(&format!("{text}\n"));
-    }
     let other = || Failure::Work(format!("{}: it answers with something else", args.at));
     let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
     let neighbours = status["neighbours"].as_array().ok_or_else(other)?;
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    if args.json {
+        // Written anew: nothing in it moves a terminal's cursor.
+        return print(&format!("{status}\n"));
+    }
+    let word = |value: &Value| {
+        let text = value.as_str().unwrap_or_default();
+        text.chars().filter(|c| !c.is_control()).collect::<String>()
+    };
     let above = match &status["parent"] {
         Value::Null => "the uppermost relay".to_string(),
         parent if parent["attached"] == true => format!("below {}", word(&parent["relay"])),

@@ -40,7 +40,7 @@ pub struct RelayArgs {
     /// Of them at one address, as behind address translation
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub at_host_max: u32,
-    /// A setting of its program; may be repeated; `faircast schemes credit` lists them
+    /// A setting of the relay program `credit`; may be repeated; `faircast schemes credit` lists them
     #[arg(long = "option", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
     /// Run programs that this key has signed, and no others; may be repeated; `faircast program` makes such keys. Default: all
