@@ -1,15 +1,17 @@
 //! The hold of a host or a relay on a relay above it: it asks again and again, takes the next relay of its list where one is
 //! silent, and knows whether there are receivers of its groups elsewhere.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use super::arrivals::{AckPace, Arrivals};
 use super::frame::{Accept, COOKIE_BYTES, Frame, FrameKind, Join};
 use super::guard::Guard;
-use super::link::{Ack, HopLink};
+use super::link::{HopLink, HopPacket};
+use super::window::Ack;
 
 /// How often it says that it is there.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -17,6 +19,9 @@ const REFRESH: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
 /// After how long a relay that does not answer is left for the next.
 const SILENCE: Duration = Duration::from_secs(6);
+
+/// After how long without a frame a relay's multicast is not heard any more: four times as long as is between its beacons.
+const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Why a relay takes nobody.
 pub(super) const REFUSED_LOOP: u8 = 1;
@@ -36,13 +41,15 @@ pub enum Attachment {
 }
 
 /// One of the groups for which it asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Membership {
     receivers: u32,
     join_at: Time,
     /// Receivers elsewhere, as the relay last said.
     elsewhere: u32,
     accepted: bool,
+    /// What comes by multicast, and the first frame of it that is for this host.
+    lan: Option<(u32, Arrivals)>,
 }
 
 /// Holds on to one of several relays.
@@ -60,6 +67,12 @@ pub struct Attach {
     /// The relay's node, and the counter of its last frame that was no data.
     newest: (NodeId, u64),
     link: Option<HopLink>,
+    /// Where the relay sends by multicast.
+    multicast: Option<SocketAddr>,
+    /// On which of its networks that is heard, and when it was last.
+    hears: Option<(u16, Time)>,
+    /// What came by multicast, and was not taken before that ended.
+    rest: VecDeque<HopPacket>,
 }
 
 impl Attach {
@@ -76,6 +89,9 @@ impl Attach {
             path: Vec::new(),
             newest: (NodeId(0), 0),
             link: None,
+            multicast: None,
+            hears: None,
+            rest: VecDeque::new(),
         }
     }
 
@@ -106,7 +122,8 @@ impl Attach {
             (Some(receivers), Some(known)) if known.receivers == receivers => {}
             (Some(receivers), Some(known)) => (known.receivers, known.join_at) = (receivers, now),
             (Some(receivers), None) => {
-                let new = Membership { receivers, join_at: now, elsewhere: 0, accepted: false };
+                let (elsewhere, accepted) = (0, false);
+                let new = Membership { receivers, join_at: now, elsewhere, accepted, lan: None };
                 self.groups.insert(group, new);
             }
         }
@@ -115,6 +132,16 @@ impl Attach {
     /// The link to the relay, where there is one.
     pub const fn link(&mut self) -> Option<&mut HopLink> {
         self.link.as_mut()
+    }
+
+    /// Where the relay sends by multicast, which a host may hear beside.
+    pub const fn multicast(&self) -> Option<SocketAddr> {
+        self.multicast
+    }
+
+    /// Whether a group comes that way.
+    pub fn has_multicast(&self) -> bool {
+        self.groups.values().any(|of| of.lan.is_some())
     }
 
     /// The relay's node.
@@ -131,7 +158,7 @@ impl Attach {
         if frame.kind != FrameKind::Ack {
             if frame.sender != self.newest.0 {
                 // It was started again, and numbers its links from the beginning.
-                self.link = None;
+                self.forget_links();
             }
             self.newest = (frame.sender, frame.counter);
         }
@@ -150,6 +177,8 @@ impl Attach {
                     return;
                 };
                 (known.accepted, known.elsewhere) = (true, accept.elsewhere);
+                self.multicast = accept.lan.map(|lan| lan.at);
+                take_offer(known, accept.lan.and_then(|lan| lan.link), &mut self.rest);
                 self.path = accept.path;
                 (self.state, self.heard_at) = (Attachment::Attached, Some(now));
                 if self.link.as_ref().is_none_or(|link| link.id() != accept.link) {
@@ -174,7 +203,70 @@ impl Attach {
                     self.turn(now);
                 }
             }
-            FrameKind::Data | FrameKind::Join | FrameKind::Leave => {}
+            FrameKind::Data | FrameKind::Join | FrameKind::Leave | FrameKind::Beacon => {}
+        }
+    }
+
+    /// Takes a frame that came by multicast. Returns whether it is of the relay, and news.
+    pub fn handle_multicast(&mut self, now: Time, frame: &Frame<'_>) -> bool {
+        if frame.sender != self.newest.0 || self.state != Attachment::Attached {
+            return false;
+        }
+        match (frame.kind, &mut self.hears) {
+            (FrameKind::Beacon, hears) => {
+                let Ok(network) = <[u8; 2]>::try_from(frame.body) else { return false };
+                let network = u16::from_be_bytes(network);
+                match hears {
+                    // Where it is heard on two the first is as good.
+                    Some((known, at)) => {
+                        *at = if *known == network { now } else { *at };
+                    }
+                    None => {
+                        *hears = Some((network, now));
+                        self.groups.values_mut().for_each(|of| of.join_at = now);
+                    }
+                }
+                true
+            }
+            (FrameKind::Data, Some((_, at))) => {
+                *at = now;
+                self.handle_data(now, frame)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a frame with data. Returns whether it is on a link with the relay, and news; [`take`](Self::take) gives what is in
+    /// order.
+    pub fn handle_data(&mut self, now: Time, frame: &Frame<'_>) -> bool {
+        let id = frame.link.0;
+        if frame.sender != self.newest.0 {
+            return false;
+        }
+        match self.link.as_mut().filter(|link| link.id() == id) {
+            Some(link) => link.on_frame(now, frame),
+            None => {
+                let lan = self.groups.get_mut(&frame.group).and_then(|of| of.lan.as_mut());
+                let lan = lan.filter(|(_, arrivals)| arrivals.link() == id);
+                lan.is_some_and(|(_, arrivals)| arrivals.on_frame(now, frame))
+            }
+        }
+    }
+
+    /// The next packet that has come in order.
+    pub fn take(&mut self) -> Option<HopPacket> {
+        let Self { rest, link, groups, .. } = self;
+        let rest = rest.pop_front().or_else(|| link.as_mut()?.take());
+        let mut lans = groups.values_mut().filter_map(|of| of.lan.as_mut());
+        rest.or_else(|| lans.find_map(|(_, arrivals)| arrivals.take()))
+    }
+
+    /// All links are gone with the relay, but for what has come.
+    fn forget_links(&mut self) {
+        self.link = None;
+        (self.multicast, self.hears) = (None, None);
+        for of in self.groups.values_mut() {
+            take_offer(of, None, &mut self.rest);
         }
     }
 
@@ -183,7 +275,7 @@ impl Attach {
         self.place = (self.place + 1) % self.relays.len();
         (self.cookie, self.heard_at) = ([0; COOKIE_BYTES], Some(now));
         self.path.clear();
-        self.link = None;
+        self.forget_links();
         for of in self.groups.values_mut() {
             (of.join_at, of.accepted, of.elsewhere) = (now + RETRY, false, 0);
         }
@@ -193,6 +285,12 @@ impl Attach {
     pub fn handle_timeout(&mut self, now: Time) {
         if let Some(link) = &mut self.link {
             link.handle_timeout(now);
+        }
+        for (_, arrivals) in self.groups.values_mut().filter_map(|of| of.lan.as_mut()) {
+            arrivals.handle_timeout(now);
+        }
+        if self.hears.take_if(|(_, at)| now.since(*at) >= UNHEARD).is_some() {
+            self.groups.values_mut().for_each(|of| of.join_at = now);
         }
         let heard_at = *self.heard_at.get_or_insert(now);
         if now.since(heard_at) >= SILENCE && !self.groups.is_empty() {
@@ -206,12 +304,18 @@ impl Attach {
         if self.link.as_mut().is_some_and(|link| link.poll(now, guard, out)) {
             return true;
         }
+        let mut lans = self.groups.values_mut().filter_map(|of| of.lan.as_mut());
+        if lans.any(|(_, arrivals)| arrivals.poll(now, guard, out)) {
+            return true;
+        }
         let due = self.groups.iter_mut().find(|(_, of)| of.join_at <= now);
         let Some((group, of)) = due else { return false };
         of.join_at = now + if of.accepted { REFRESH } else { RETRY };
         // Until that is answered.
         of.accepted = false;
-        let join = Join { cookie: self.cookie, relay: self.is_relay, receivers: of.receivers };
+        let hears = self.hears.map_or(0, |(network, _)| network);
+        let (cookie, relay, receivers) = (self.cookie, self.is_relay, of.receivers);
+        let join = Join { cookie, relay, hears, receivers };
         guard.write(&Frame::control(FrameKind::Join, *group, &[]), out, |out| join.encode(out));
         true
     }
@@ -230,6 +334,29 @@ impl Attach {
         let joins = self.groups.values().map(|of| of.join_at);
         let own = joins.chain(self.heard_at.map(|at| at + SILENCE)).min();
         let own = own.filter(|_| !self.groups.is_empty());
-        own.into_iter().chain(self.link.as_ref().and_then(HopLink::next_timeout)).min()
+        let lans = self.groups.values().filter_map(|of| of.lan.as_ref());
+        let lans = lans.filter_map(|(_, arrivals)| arrivals.next_timeout());
+        let unheard = self.hears.map(|(_, at)| at + UNHEARD);
+        let link = self.link.as_ref().and_then(HopLink::next_timeout);
+        own.into_iter().chain(link).chain(lans).chain(unheard).min()
+    }
+}
+
+/// A group comes over this link from now on, by its number, first frame and pace of acknowledgements; or over that of the
+/// two alone. What came over another goes to `rest`.
+fn take_offer(
+    of: &mut Membership,
+    link: Option<(u16, u32, AckPace)>,
+    rest: &mut VecDeque<HopPacket>,
+) {
+    let Some((id, first, pace)) = link else {
+        return rest.extend(of.lan.take().into_iter().flat_map(|(_, it)| it.into_rest()));
+    };
+    match of.lan.as_mut().filter(|(known, it)| (*known, it.link()) == (first, id)) {
+        Some((_, arrivals)) => arrivals.set_pace(pace),
+        None => {
+            let before = of.lan.replace((first, Arrivals::new(id, first, pace)));
+            rest.extend(before.into_iter().flat_map(|(_, it)| it.into_rest()));
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Frames on the wire: what hosts and relays send to each other by unicast.
 
 use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
 
-use faircast_base::{BadInput, GroupId, NodeId};
+use faircast_base::{BadInput, Duration, GroupId, NodeId};
 
+use super::arrivals::AckPace;
 use crate::Destination;
 use crate::fields::Fields;
 
@@ -36,9 +38,11 @@ pub enum FrameKind {
     Leave,
     /// It cannot be one.
     Refuse,
+    /// By multicast: who hears it hears that relay's multicast.
+    Beacon,
 }
 
-const KINDS: [FrameKind; 7] = [
+const KINDS: [FrameKind; 8] = [
     FrameKind::Data,
     FrameKind::Ack,
     FrameKind::Join,
@@ -46,6 +50,7 @@ const KINDS: [FrameKind; 7] = [
     FrameKind::Accept,
     FrameKind::Leave,
     FrameKind::Refuse,
+    FrameKind::Beacon,
 ];
 
 /// A frame that was read.
@@ -134,6 +139,8 @@ pub(super) struct Join {
     pub(super) cookie: [u8; COOKIE_BYTES],
     /// It is a relay itself.
     pub(super) relay: bool,
+    /// The relay's network whose multicast it hears, from 1 on; 0 for none.
+    pub(super) hears: u16,
     /// Receivers of the group at it or behind it.
     pub(super) receivers: u32,
 }
@@ -141,17 +148,64 @@ pub(super) struct Join {
 impl Join {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.cookie);
-        out.extend_from_slice(&[if self.relay { RELAY } else { 0 }, 0, 0, 0]);
+        out.extend_from_slice(&[if self.relay { RELAY } else { 0 }, 0]);
+        out.extend_from_slice(&self.hears.to_be_bytes());
         out.extend_from_slice(&self.receivers.to_be_bytes());
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let cookie = fields.array()?;
-        let [flags, 0, 0, 0]: [u8; 4] = fields.array()? else { return None };
-        let receivers = fields.u32()?;
+        let [flags, 0]: [u8; 2] = fields.array()? else { return None };
+        let (hears, receivers) = (fields.u16()?, fields.u32()?);
         fields.end()?;
-        Some(Self { cookie, relay: flags & RELAY != 0, receivers })
+        Some(Self { cookie, relay: flags & RELAY != 0, hears, receivers })
+    }
+}
+
+/// Where a relay sends by multicast, and by which link this comes to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LanOffer {
+    /// The address and port.
+    pub(super) at: SocketAddr,
+    /// The link by which the group comes there: its number, not 0, the first frame that is for this host, and how often it
+    /// acknowledges. Nothing where the group comes over the link between the two.
+    pub(super) link: Option<(u16, u32, AckPace)>,
+}
+
+impl LanOffer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self.at.ip() {
+            IpAddr::V4(ip) => {
+                out.push(4);
+                out.extend_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.push(6);
+                out.extend_from_slice(&ip.octets());
+            }
+        }
+        out.extend_from_slice(&self.at.port().to_be_bytes());
+        let (link, first, pace) = self.link.unwrap_or((0, 0, AckPace::PAIR));
+        out.extend_from_slice(&link.to_be_bytes());
+        out.extend_from_slice(&first.to_be_bytes());
+        out.extend_from_slice(&pace.every.to_be_bytes());
+        let within_ms = u16::try_from(pace.within.as_millis()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&within_ms.to_be_bytes());
+    }
+
+    fn decode(family: u8, fields: &mut Fields<'_>) -> Option<Self> {
+        let ip = match family {
+            4 => IpAddr::from(fields.array::<4>()?),
+            6 => IpAddr::from(fields.array::<16>()?),
+            _ => return None,
+        };
+        let at = SocketAddr::new(ip, fields.u16()?);
+        let (link, first) = (fields.u16()?, fields.u32()?);
+        let (every, within_ms) = (fields.u16()?, fields.u16()?);
+        let pace = AckPace { every, within: Duration::from_millis(within_ms.into()) };
+        let is_sane = ip.is_multicast() && at.port() > 0 && pace.within <= AckPace::WITHIN_MAX;
+        is_sane.then_some(Self { at, link: (link > 0).then_some((link, first, pace)) })
     }
 }
 
@@ -164,6 +218,8 @@ pub(super) struct Accept {
     pub(super) elsewhere: u32,
     /// The relay, and those above it.
     pub(super) path: Vec<NodeId>,
+    /// To a host, where it sends by multicast too.
+    pub(super) lan: Option<LanOffer>,
 }
 
 impl Accept {
@@ -173,6 +229,10 @@ impl Accept {
         let path = &self.path[..self.path.len().min(DEPTH_MAX)];
         out.push(path.len() as u8);
         path.iter().for_each(|node| out.extend_from_slice(&node.0.to_be_bytes()));
+        match &self.lan {
+            None => out.push(0),
+            Some(lan) => lan.encode(out),
+        }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -183,7 +243,11 @@ impl Accept {
             return None;
         }
         let path = (0..count).map(|_| fields.u32().map(NodeId)).collect::<Option<_>>()?;
+        let lan = match fields.array()? {
+            [0] => None,
+            [family] => Some(LanOffer::decode(family, &mut fields)?),
+        };
         fields.end()?;
-        Some(Self { link, elsewhere, path })
+        Some(Self { link, elsewhere, path, lan })
     }
 }

@@ -61,6 +61,9 @@ impl HopNode {
             self.next_flow = self.next_flow.wrapping_add(1);
             self.tell_above(now);
         }
+        // Another program may be where one was.
+        self.tidy_lans();
+        self.on_hears(now, port, (frame.group, join.hears), out);
         self.accept(port, frame.group, out);
         if self.neighbours.receivers(frame.group, PARENT) != before {
             self.tell_above(now);
@@ -73,16 +76,18 @@ impl HopNode {
         }
     }
 
-    fn accept<S: Sends>(&mut self, port: PortId, group: u64, out: &mut S) {
-        let of = self.neighbours.get(port).map(|of| (of.address, of.link.id()));
-        let Some((to, link)) = of else { return };
+    pub(super) fn accept<S: Sends>(&mut self, port: PortId, group: u64, out: &mut S) {
+        let Some(of) = self.neighbours.get(port) else { return };
+        let (to, link) = (of.address, of.link.id());
+        let member = of.groups.get(&group).filter(|member| member.receivers > 0 && !of.is_relay);
+        let lan = member.and_then(|member| self.lans.offer(port, member.lan));
         let above = self.parent.as_ref();
         let elsewhere = above.map_or(0, |parent| parent.elsewhere(group));
         let elsewhere = elsewhere.saturating_add(self.neighbours.receivers(group, port));
         let above = above.map_or(&[][..], Attach::path);
         let path = [self.guard.node()].iter().chain(above).copied().collect();
         let mut body = Vec::new();
-        Accept { link, elsewhere, path }.encode(&mut body);
+        Accept { link, elsewhere, path, lan }.encode(&mut body);
         self.answer(to, (FrameKind::Accept, group), &body, out);
     }
 

@@ -1,39 +1,18 @@
 //! The link between two neighbours: frames arrive in order and whole though the network loses some, and no more are on their
-//! way than it bears beside others, by the rules of TCP (src: RFC 5681 s3). What is lost it finds as with SACK (src: RFC 6675 s5), and its retry timer is that of
-//! TCP (src: RFC 6298).
+//! way than it bears beside others.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
+use super::arrivals::{AckPace, Arrivals};
 use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
+use super::window::{Ack, Window};
 use crate::Destination;
 use crate::credit::CAPSULE_BYTES;
-use crate::fields::Fields;
-
-/// Frames on their way at most, and frames that wait for one before them.
-const WINDOW_MAX: usize = 2048;
-/// Bytes of those that wait: with packets of the usual size as many as there may be.
-const HELD_BYTES_MAX: usize = WINDOW_MAX * 1500;
-/// With how many it begins (src: RFC 6928).
-const WINDOW_FIRST: f64 = 10.0;
-/// So many later frames have come: this one is lost.
-const LATER: u32 = 3;
-/// Bounds of the retransmission timeout. Its least is not TCP's second, since what waits for a frame is a whole tree.
-const TIMEOUT_MIN: Duration = Duration::from_millis(50);
-const TIMEOUT_FIRST: Duration = Duration::from_millis(500);
-const TIMEOUT_MAX: Duration = Duration::from_secs(2);
-/// A frame that has not got through for so long is not sent again, and what waits for it not held up any longer.
-const GIVE_UP: Duration = Duration::from_secs(4);
-/// How long an acknowledgement may wait for another frame, and after how many it is sent at once.
-const ACK_DELAY: Duration = Duration::from_millis(2);
-const ACK_EVERY: u32 = 4;
-/// Frames after the first that is missing of which an acknowledgement says whether they came.
-const MASK_BITS: u32 = WINDOW_MAX as u32;
-const MASK_WORDS: usize = WINDOW_MAX / 64;
 
 /// What a frame on a link carries, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,145 +36,26 @@ struct Begun {
     len: u8,
 }
 
-/// A frame that is on its way.
-#[derive(Debug)]
-struct Sent {
-    parcel: HopPacket,
-    begun: Begun,
-    first_at: Time,
-    sent_at: Time,
-    again: bool,
-    lost: bool,
-    arrived: bool,
-}
-
-/// What an acknowledgement says: all frames before `next` have come, and these after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ack {
-    pub(super) next: u32,
-    pub(super) mask: [u64; MASK_WORDS],
-}
-
-impl Ack {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.next.to_be_bytes());
-        // Mostly nothing is missing.
-        let used = self.mask.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
-        self.mask[..used].iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
-        let next = fields.u32()?;
-        let mut mask = [0; MASK_WORDS];
-        if fields.0.len() > MASK_WORDS * 8 {
-            return None;
-        }
-        for word in mask.iter_mut().take(fields.0.len().div_ceil(8)) {
-            *word = fields.u64()?;
-        }
-        Some(Self { next, mask })
-    }
-
-    fn has(&self, seq: u32) -> bool {
-        let after = seq.wrapping_sub(self.next).wrapping_sub(1);
-        after < MASK_BITS && self.mask[after as usize / 64] >> (after % 64) & 1 == 1
-    }
-}
-
-/// One end of a link.
-#[derive(Debug)]
-pub struct HopLink {
-    /// By which both ends know that it is the same.
-    id: u16,
-    // What is sent.
-    sent: VecDeque<Sent>,
-    /// The number of the first of them.
+/// The frames of a link that may have to be sent again, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
     first: u32,
-    in_flight: usize,
-    /// Those of them that are lost, and were not sent again.
-    lost: usize,
-    window: f64,
-    threshold: f64,
-    /// Losses before this number belong to a cut that has been made.
-    recover: u32,
-    /// Until all before that have arrived the window stays as it is.
-    recovers: bool,
-    round_trip: Option<(Duration, Duration)>,
-    timeout: Duration,
-    timeout_at: Option<Time>,
-    // What comes.
-    expected: u32,
-    /// What was expected, where nothing is held that came before it.
-    next: Option<HopPacket>,
-    held: BTreeMap<u32, HopPacket>,
-    held_bytes: usize,
-    gap_at: Option<Time>,
-    unacknowledged: u32,
-    ack_at: Option<Time>,
+    frames: VecDeque<(HopPacket, Begun)>,
 }
 
-impl HopLink {
-    /// A link on which nothing was sent.
-    pub fn new(id: u16) -> Self {
-        Self {
-            id,
-            sent: VecDeque::new(),
-            first: 0,
-            in_flight: 0,
-            lost: 0,
-            window: WINDOW_FIRST,
-            threshold: WINDOW_MAX as f64,
-            recover: 0,
-            recovers: false,
-            round_trip: None,
-            timeout: TIMEOUT_FIRST,
-            timeout_at: None,
-            expected: 0,
-            next: None,
-            held: BTreeMap::new(),
-            held_bytes: 0,
-            gap_at: None,
-            unacknowledged: 0,
-            ack_at: None,
-        }
+impl Frames {
+    /// The number of the first of them.
+    pub(super) const fn first(&self) -> u32 {
+        self.first
     }
 
-    /// Its number.
-    pub const fn id(&self) -> u16 {
-        self.id
+    /// The number of the next.
+    pub(super) fn next(&self) -> u32 {
+        self.first.wrapping_add(self.frames.len() as u32)
     }
 
-    /// Whether the network bears another frame.
-    pub fn has_room(&self) -> bool {
-        (self.in_flight as f64) < self.window && self.sent.len() < WINDOW_MAX
-    }
-
-    /// Frames that may be on their way, in frames.
-    pub const fn window(&self) -> f64 {
-        self.window
-    }
-
-    /// The round trip, smoothed; nothing before the first is known.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.map(|(smoothed, _)| smoothed)
-    }
-
-    /// Sends something. Returns its number, or nothing where far too much is on its way.
-    pub fn send(&mut self, now: Time, parcel: HopPacket) -> Option<u32> {
-        self.send_begun(now, parcel, &[])
-    }
-
-    /// The same, with `begun` in the place of as many bytes at its beginning.
-    pub(super) fn send_begun(
-        &mut self,
-        now: Time,
-        mut parcel: HopPacket,
-        begun: &[u8],
-    ) -> Option<u32> {
-        if self.sent.len() >= WINDOW_MAX {
-            return None;
-        }
+    /// Adds one, with `begun` in the place of as many bytes at its beginning.
+    pub(super) fn push(&mut self, mut parcel: HopPacket, begun: &[u8]) {
         let begun = &begun[..begun.len().min(parcel.body.len())];
         let mut bytes = [0; CAPSULE_BYTES];
         let len = match bytes.get_mut(..begun.len()) {
@@ -210,26 +70,92 @@ impl HopLink {
                 0
             }
         };
-        let begun = Begun { bytes, len };
-        let seq = self.first.wrapping_add(self.sent.len() as u32);
-        let (again, lost, arrived) = (false, false, false);
-        self.sent.push_back(Sent {
-            parcel,
-            begun,
-            first_at: now,
-            sent_at: now,
-            again,
-            lost,
-            arrived,
-        });
-        self.in_flight += 1;
-        self.timeout_at.get_or_insert(now + self.timeout);
+        self.frames.push_back((parcel, Begun { bytes, len }));
+    }
+
+    /// Those before this number are wanted no more.
+    pub(super) fn forget_before(&mut self, seq: u32) {
+        let count = seq.wrapping_sub(self.first) as usize;
+        self.frames.drain(..count.min(self.frames.len()));
+        self.first = seq;
+    }
+
+    fn get(&self, seq: u32) -> Option<&(HopPacket, Begun)> {
+        self.frames.get(seq.wrapping_sub(self.first) as usize)
+    }
+
+    /// One of them, to be sent over another link.
+    pub(super) fn copy(&self, seq: u32) -> Option<(HopPacket, Vec<u8>)> {
+        let (parcel, begun) = self.get(seq)?;
+        Some((parcel.clone(), begun.bytes[..begun.len.into()].to_vec()))
+    }
+
+    /// Writes the frame of this number.
+    pub(super) fn write(&self, link: u16, seq: u32, guard: &mut Guard, out: &mut Vec<u8>) {
+        if let Some((parcel, begun)) = self.get(seq) {
+            let HopPacket { hops, group, origin, to, body } = parcel;
+            let (begun, rest) = (&begun.bytes[..begun.len.into()], &body[begun.len.into()..]);
+            let frame = Frame::control(FrameKind::Data, *group, begun);
+            let frame = Frame { hops: *hops, link: (link, seq), origin: *origin, to: *to, ..frame };
+            guard.write(&frame, out, |out| out.extend_from_slice(rest));
+        }
+    }
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub struct HopLink {
+    window: Window,
+    frames: Frames,
+    arrivals: Arrivals,
+}
+
+impl HopLink {
+    /// A link on which nothing was sent, by whose number both ends know that it is the same.
+    pub fn new(id: u16) -> Self {
+        let arrivals = Arrivals::new(id, 0, AckPace::PAIR);
+        Self { window: Window::new(0), frames: Frames::default(), arrivals }
+    }
+
+    /// Its number.
+    pub const fn id(&self) -> u16 {
+        self.arrivals.link()
+    }
+
+    /// Whether the network bears another frame.
+    pub fn has_room(&self) -> bool {
+        self.window.has_room()
+    }
+
+    /// Frames that may be on their way, in frames.
+    pub const fn window(&self) -> f64 {
+        self.window.size()
+    }
+
+    /// The round trip, smoothed; nothing before the first is known.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.window.round_trip()
+    }
+
+    /// Sends something. Returns its number, or nothing where far too much is on its way.
+    pub fn send(&mut self, now: Time, parcel: HopPacket) -> Option<u32> {
+        self.send_begun(now, parcel, &[])
+    }
+
+    /// The same, with `begun` in the place of as many bytes at its beginning.
+    pub(super) fn send_begun(&mut self, now: Time, parcel: HopPacket, begun: &[u8]) -> Option<u32> {
+        let seq = self.window.send(now)?;
+        self.frames.push(parcel, begun);
         Some(seq)
     }
 
-    /// What was sent under this number.
-    fn sent(&self, seq: u32) -> Option<&Sent> {
-        self.sent.get(seq.wrapping_sub(self.first) as usize)
+    /// The same once there is room: [`poll`](Self::poll) gives it. Returns whether there is a place for it.
+    pub(super) fn owe(&mut self, now: Time, parcel: HopPacket, begun: &[u8]) -> bool {
+        let has_place = self.window.owe(now).is_some();
+        if has_place {
+            self.frames.push(parcel, begun);
+        }
+        has_place
     }
 
     /// An acknowledgement has come.
@@ -237,220 +163,45 @@ impl HopLink {
     /// # Errors
     /// It is of what was never sent.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadInput> {
-        let before = ack.next.wrapping_sub(self.first);
-        if before as usize > self.sent.len() {
-            // Old ones are behind: that is far ahead here.
-            return if before > u32::MAX / 2 { Ok(()) } else { Err(BadInput::Absurd) };
-        }
-        let was_full = self.in_flight as f64 + 1.0 >= self.window / 2.0;
-        let (mut came, mut sample, mut highest) = (0, None, None);
-        // Mostly nothing is missing.
-        let told = if ack.mask == [0; MASK_WORDS] { before } else { before + MASK_BITS + 1 };
-        for (place, sent) in self.sent.iter_mut().enumerate().take(told as usize) {
-            let seq = self.first.wrapping_add(place as u32);
-            if (place as u32) < before || ack.has(seq) {
-                highest = Some(seq);
-                if !sent.arrived {
-                    sent.arrived = true;
-                    came += 1;
-                    self.in_flight -= usize::from(!sent.lost);
-                    self.lost -= usize::from(sent.lost);
-                    sent.lost = false;
-                    sample = Some(now.since(sent.sent_at)).filter(|_| !sent.again).or(sample);
-                }
-            }
-        }
-        if let Some(sample) = sample {
-            self.measure(sample);
-        }
-        while self.sent.front().is_some_and(|sent| sent.arrived) {
-            self.sent.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
-        self.recovers &= self.recover.wrapping_sub(self.first).cast_signed() > 0;
-        let highest = highest.map_or(0, |seq| seq.wrapping_sub(self.first));
-        // Where all up to there has arrived it lies behind.
-        self.find_losses(now, if highest as usize > self.sent.len() { 0 } else { highest });
-        if came > 0 {
-            self.timeout_at = (!self.sent.is_empty()).then_some(now + self.timeout);
-            if was_full && !self.recovers {
-                let came = f64::from(came);
-                self.window += if self.window < self.threshold { came } else { came / self.window };
-                self.window = self.window.min(WINDOW_MAX as f64);
-            }
-        }
-        Ok(())
+        let outcome = self.window.on_ack(now, ack);
+        self.frames.forget_before(self.window.first());
+        outcome
     }
 
-    /// Those are lost after which enough others have arrived; `highest` is the place of the last that has.
-    fn find_losses(&mut self, now: Time, highest: u32) {
-        let retry_after = self.round_trip.map_or(TIMEOUT_FIRST, |(mean, vary)| mean + vary * 2);
-        let mut newest = None;
-        for place in 0..highest.saturating_sub(LATER - 1) {
-            let sent = &mut self.sent[place as usize];
-            let is_old = !sent.again || now.since(sent.sent_at) > retry_after;
-            if !sent.arrived && !sent.lost && is_old {
-                sent.lost = true;
-                self.in_flight -= 1;
-                self.lost += 1;
-                newest = Some(self.first.wrapping_add(place));
-            }
-        }
-        if let Some(newest) = newest
-            && newest.wrapping_sub(self.recover).cast_signed() >= 0
-        {
-            self.cut();
-            (self.window, self.recovers) = (self.threshold, true);
-        }
-    }
-
-    fn cut(&mut self) {
-        self.threshold = (self.window / 2.0).max(2.0);
-        self.recover = self.first.wrapping_add(self.sent.len() as u32);
-    }
-
-    fn measure(&mut self, sample: Duration) {
-        let (mean, vary) = match self.round_trip {
-            None => (sample, sample / 2),
-            Some((mean, vary)) => {
-                let off = sample.saturating_sub(mean) + mean.saturating_sub(sample);
-                ((mean * 7 + sample) / 8, (vary * 3 + off) / 4)
-            }
-        };
-        self.round_trip = Some((mean, vary));
-        self.timeout = (mean + vary * 4 + ACK_DELAY).clamp(TIMEOUT_MIN, TIMEOUT_MAX);
-    }
-
-    /// The number of a frame that is to be sent again now.
-    fn again(&mut self, now: Time) -> Option<u32> {
-        if self.lost == 0 || self.in_flight as f64 >= self.window {
-            return None;
-        }
-        let place = self.sent.iter().position(|sent| sent.lost)?;
-        let sent = &mut self.sent[place];
-        (sent.lost, sent.again, sent.sent_at) = (false, true, now);
-        self.in_flight += 1;
-        self.lost -= 1;
-        self.timeout_at.get_or_insert(now + self.timeout);
-        Some(self.first.wrapping_add(place as u32))
-    }
-
-    /// Something has come under this number. Returns whether it is news; [`take`](Self::take) gives what is in order.
-    fn on_parcel(&mut self, now: Time, seq: u32, parcel: HopPacket) -> bool {
-        let ahead = seq.wrapping_sub(self.expected);
-        // Mostly it comes in order.
-        let in_order = ahead == 0 && self.held.is_empty() && self.next.is_none();
-        let fits = ahead == 0 || self.held_bytes + parcel.body.len() <= HELD_BYTES_MAX;
-        let is_here = self.held.contains_key(&seq) || ahead == 0 && self.next.is_some();
-        let is_new = (ahead as usize) < WINDOW_MAX && fits && !is_here;
-        self.unacknowledged += 1;
-        let at_once = !is_new || ahead > 0 || self.gap_at.is_some();
-        if at_once || self.unacknowledged >= ACK_EVERY {
-            self.ack_at = Some(now);
-        } else {
-            self.ack_at.get_or_insert(now + ACK_DELAY);
-        }
-        if in_order {
-            self.next = Some(parcel);
-        } else if is_new {
-            self.held_bytes += parcel.body.len();
-            self.held.insert(seq, parcel);
-            if ahead > 0 {
-                self.gap_at.get_or_insert(now + GIVE_UP);
-            }
-        }
-        is_new
-    }
-
-    /// The next thing in order.
+    /// The next thing that came, in order.
     pub fn take(&mut self) -> Option<HopPacket> {
-        if let Some(parcel) = self.next.take() {
-            self.expected = self.expected.wrapping_add(1);
-            return Some(parcel);
-        }
-        let parcel = self.held.remove(&self.expected)?;
-        self.held_bytes -= parcel.body.len();
-        self.expected = self.expected.wrapping_add(1);
-        if self.held.is_empty() {
-            self.gap_at = None;
-        }
-        Some(parcel)
+        self.arrivals.take()
     }
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.timeout_at.is_some_and(|at| at <= now) {
-            self.timeout_at = None;
-            while self.sent.front().is_some_and(|it| now.since(it.first_at) >= GIVE_UP) {
-                self.sent.pop_front();
-                self.first = self.first.wrapping_add(1);
-            }
-            (self.in_flight, self.lost) = (0, 0);
-            if !self.sent.is_empty() {
-                self.cut();
-                (self.window, self.recovers) = (1.0, false);
-                self.sent.iter_mut().for_each(|sent| sent.lost = !sent.arrived);
-                self.lost = self.sent.iter().filter(|sent| sent.lost).count();
-                self.timeout = (self.timeout * 2).min(TIMEOUT_MAX);
-                self.timeout_at = Some(now + self.timeout);
-            }
-        }
-        if self.gap_at.is_some_and(|at| at <= now) {
-            // Whoever sent it has given it up.
-            let after = |seq: &&u32| seq.wrapping_sub(self.expected);
-            self.expected = self.held.keys().min_by_key(after).copied().unwrap_or(self.expected);
-            self.gap_at = Some(now + GIVE_UP);
-        }
-    }
-
-    /// The acknowledgement that is due.
-    fn poll_ack(&mut self, now: Time) -> Option<Ack> {
-        self.ack_at.take_if(|at| *at <= now)?;
-        self.unacknowledged = 0;
-        let mut mask = [0; MASK_WORDS];
-        for seq in self.held.keys() {
-            let after = seq.wrapping_sub(self.expected).wrapping_sub(1);
-            if after < MASK_BITS {
-                mask[after as usize / 64] |= 1 << (after % 64);
-            }
-        }
-        Some(Ack { next: self.expected, mask })
+        self.window.handle_timeout(now);
+        self.frames.forget_before(self.window.first());
+        self.arrivals.handle_timeout(now);
     }
 
     /// Writes the frame of this number.
     pub fn write(&self, seq: u32, guard: &mut Guard, out: &mut Vec<u8>) {
-        if let Some(Sent { parcel, begun, .. }) = self.sent(seq) {
-            let (kind, link) = (FrameKind::Data, (self.id, seq));
-            let HopPacket { hops, group, origin, to, body } = parcel;
-            let (begun, rest) = (&begun.bytes[..begun.len.into()], &body[begun.len.into()..]);
-            let frame = Frame::control(kind, *group, begun);
-            let frame = Frame { hops: *hops, link, origin: *origin, to: *to, ..frame };
-            guard.write(&frame, out, |out| out.extend_from_slice(rest));
-        }
+        self.frames.write(self.id(), seq, guard, out);
     }
 
     /// Writes the frame that is due: something that is sent again, or an acknowledgement.
     pub fn poll(&mut self, now: Time, guard: &mut Guard, out: &mut Vec<u8>) -> bool {
-        if let Some(seq) = self.again(now) {
+        if let Some(seq) = self.window.again(now) {
             self.write(seq, guard, out);
             return true;
         }
-        let Some(ack) = self.poll_ack(now) else { return false };
-        let frame = Frame { link: (self.id, 0), ..Frame::control(FrameKind::Ack, 0, &[]) };
-        guard.write(&frame, out, |out| ack.encode(out));
-        true
+        self.arrivals.poll(now, guard, out)
     }
 
     /// Takes a frame with data. Returns whether it is news; [`take`](Self::take) gives what is in order.
     pub fn on_frame(&mut self, now: Time, frame: &Frame<'_>) -> bool {
-        let Frame { hops, group, origin, to, .. } = *frame;
-        let parcel = HopPacket { hops, group, origin, to, body: frame.body.into() };
-        self.on_parcel(now, frame.link.1, parcel)
+        self.arrivals.on_frame(now, frame)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) and [`poll`](Self::poll) have something to do.
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.timeout_at, self.gap_at, self.ack_at].into_iter().flatten().min()
+        self.window.next_timeout().into_iter().chain(self.arrivals.next_timeout()).min()
     }
 }
 
@@ -486,7 +237,7 @@ mod tests {
             }
             link.handle_timeout(now);
             loop {
-                let seq = link.again(now).or_else(|| {
+                let seq = link.window.again(now).or_else(|| {
                     link.has_room().then(|| {
                         number += 1;
                         link.send(now, parcel(number)).unwrap()
@@ -497,18 +248,18 @@ mod tests {
                 if !loses(now) && waits.since(now) <= Duration::from_micros(every_us * queue) {
                     free_at = waits;
                     let at = waits + Duration::from_millis(delay_ms);
-                    way.push_back((at, seq, link.sent(seq).unwrap().parcel.clone()));
+                    way.push_back((at, seq, link.frames.copy(seq).unwrap().0));
                 }
             }
             while way.front().is_some_and(|(at, ..)| *at <= now) {
                 let (_, seq, parcel) = way.pop_front().unwrap();
-                other.on_parcel(now, seq, parcel);
+                other.arrivals.on_parcel(now, seq, parcel);
                 while let Some(parcel) = other.take() {
                     got.push(u32::from_be_bytes((&*parcel.body).try_into().unwrap()));
                 }
             }
             other.handle_timeout(now);
-            if let Some(ack) = other.poll_ack(now)
+            if let Some(ack) = other.arrivals.poll_ack(now)
                 && !loses(now)
             {
                 back.push_back((now + Duration::from_millis(delay_ms), ack));
@@ -558,12 +309,12 @@ mod tests {
             let mut link = HopLink::new(1);
             (0..sent).for_each(|number| { link.send(Time::ZERO, parcel(number)); });
             let now = Time::ZERO + Duration::from_millis(5);
-            let mut mask = [0; MASK_WORDS];
-            mask[..4].copy_from_slice(&words);
-            let _ = link.on_ack(now, &Ack { next, mask });
+            let mut ack = Ack::before(next);
+            ack.mask[..4].copy_from_slice(&words);
+            let _ = link.on_ack(now, &ack);
             link.handle_timeout(now + Duration::from_secs(1));
-            while link.again(now).is_some() {}
-            prop_assert!(link.sent.len() <= sent as usize);
+            while link.window.again(now).is_some() {}
+            prop_assert!(link.frames.next() == sent && link.window.lacks().count() <= sent as usize);
         }
     }
 }

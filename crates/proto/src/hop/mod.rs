@@ -4,17 +4,20 @@
 //! Reading order: `frame` (packets), `guard` (their authentication), `link` (between two neighbours), `attach` (how a host or
 //! a relay holds on to the relay above it), `node` (a relay), `join` (who is attached to it). Described in `docs/relay.md`.
 
+mod arrivals;
 mod attach;
 mod frame;
 mod guard;
 mod held;
 mod join;
+mod lan;
 mod link;
 mod neighbours;
 mod node;
 mod status;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use attach::{Attach, Attachment};
 pub use frame::{FRAME_BYTES, Frame, FrameKind};

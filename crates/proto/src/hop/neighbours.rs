@@ -32,6 +32,10 @@ pub(super) struct Neighbour {
 pub(super) struct Member {
     pub(super) receivers: u32,
     heard_at: Time,
+    /// The port by which its packets go by multicast, where it hears that.
+    pub(super) lan: Option<PortId>,
+    /// Until then they go by unicast.
+    pub(super) unicast_until: Time,
 }
 
 /// All neighbours below, by their ports.
@@ -41,6 +45,7 @@ pub(super) struct Neighbours {
     ports: BTreeMap<SocketAddr, PortId>,
     at_host: BTreeMap<IpAddr, u32>,
     last_port: u32,
+    /// The number of a link, halved: those to several hosts have even numbers.
     last_link: u16,
 }
 
@@ -84,8 +89,7 @@ impl Neighbours {
                 if self.by_port.len() >= limits.neighbours || at_host >= limits.at_host {
                     return None;
                 }
-                self.last_port += 1;
-                let port = PortId(self.last_port);
+                let port = self.next_port();
                 let (newest, groups) = (0, BTreeMap::new());
                 let link = self.next_link();
                 let new = Neighbour { address, node, is_relay, newest, link, groups };
@@ -107,13 +111,25 @@ impl Neighbours {
         if of.groups.len() >= limits.groups && !of.groups.contains_key(&group) {
             return None;
         }
-        of.groups.insert(group, Member { receivers, heard_at: now });
+        let new = Member { receivers, heard_at: now, lan: None, unicast_until: Time::ZERO };
+        let member = of.groups.entry(group).or_insert(new);
+        (member.receivers, member.heard_at) = (receivers, now);
         Some(port)
+    }
+
+    /// A port that nobody has had.
+    pub(super) const fn next_port(&mut self) -> PortId {
+        self.last_port += 1;
+        PortId(self.last_port)
     }
 
     fn next_link(&mut self) -> HopLink {
         self.last_link = self.last_link.wrapping_add(1);
-        HopLink::new(self.last_link)
+        HopLink::new(self.last_link << 1 | 1)
+    }
+
+    pub(super) fn member_mut(&mut self, port: PortId, group: u64) -> Option<&mut Member> {
+        self.by_port.get_mut(&port)?.groups.get_mut(&group)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut Neighbour)> {

@@ -13,9 +13,11 @@ use super::attach::{Attach, Attachment};
 use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use super::held::Packets;
-use super::link::{Ack, HopLink, HopPacket};
+use super::lan::{Lan, Lans};
+use super::link::{HopLink, HopPacket};
 use super::neighbours::{Neighbours, PARENT};
 use super::status::{HopRefused, HopSettings, HopStatus, NeighbourStatus};
+use super::window::Ack;
 use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use crate::{Datagram, Destination};
 
@@ -39,6 +41,9 @@ pub trait Sends {
 
     /// A frame leaves for this neighbour, which `write` appends.
     fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>));
+
+    /// One leaves by multicast, on this network of those that were [set](HopNode::set_multicast), from 0 on.
+    fn send_to_network(&mut self, network: usize, write: impl FnOnce(&mut Vec<u8>));
 }
 
 /// Where a node is.
@@ -54,6 +59,7 @@ pub struct HopNode {
     pub(super) secret: [u8; 32],
     pub(super) settings: HopSettings,
     pub(super) neighbours: Neighbours,
+    pub(super) lans: Lans,
     pub(super) parent: Option<Attach>,
     routes: BTreeMap<(u64, NodeId), Route>,
     /// How many of them lead to each port.
@@ -63,11 +69,11 @@ pub struct HopNode {
     packets: Packets,
     program: Box<dyn Relay + Send>,
     /// Ports whose links have no room, and of which the program wants to be told when they have.
-    awaiting: BTreeSet<PortId>,
+    pub(super) awaiting: BTreeSet<PortId>,
     /// Those of which it is to be told.
-    ready: VecDeque<PortId>,
+    pub(super) ready: VecDeque<PortId>,
     /// No link has anything to do before.
-    links_at: Time,
+    pub(super) links_at: Time,
     ports_out: Vec<PortId>,
     buf: Vec<u8>,
     sweep_at: Time,
@@ -92,6 +98,7 @@ impl HopNode {
             secret,
             settings,
             neighbours: Neighbours::default(),
+            lans: Lans::default(),
             parent,
             routes: BTreeMap::new(),
             routes_at: BTreeMap::new(),
@@ -119,6 +126,7 @@ impl HopNode {
             is_relay: of.is_relay,
             groups: of.groups.len(),
             receivers: of.groups.values().map(|member| member.receivers).sum(),
+            multicast: of.groups.values().any(|member| member.lan.is_some()),
         });
         HopStatus {
             node: self.guard.node(),
@@ -156,6 +164,7 @@ impl HopNode {
                 let is_own = port.and_then(|port| self.node_at(port)) == Some(frame.sender);
                 if let Some(port) = port.filter(|_| is_own && self.is_newest(port, &frame)) {
                     self.neighbours.leave(port, frame.group);
+                    self.tidy_lans();
                     self.tell_above(now);
                 }
             }
@@ -166,6 +175,8 @@ impl HopNode {
                     self.refused.unknown += 1;
                 }
             }
+            // A relay takes nothing by multicast.
+            FrameKind::Beacon => self.refused.unknown += 1,
             FrameKind::Data | FrameKind::Ack => {
                 let node = port.and_then(|port| self.node_at(port));
                 let Some(port) = port.filter(|_| node == Some(frame.sender)) else {
@@ -200,7 +211,15 @@ impl HopNode {
     fn on_link<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, frame: &Frame<'_>, out: &mut S) {
         let now = cx.now;
         let Some((link, _)) = self.link(port).filter(|(link, _)| link.id() == frame.link.0) else {
-            return self.refused.unknown += 1;
+            let is_ack = frame.kind == FrameKind::Ack;
+            match is_ack.then(|| self.on_lan_ack(now, port, frame)).flatten() {
+                Some(on) => {
+                    self.serve_lan(now, on, out);
+                    self.drain(cx, out);
+                }
+                None => self.refused.unknown += 1,
+            }
+            return;
         };
         if frame.kind == FrameKind::Ack {
             let ack = Ack::decode(frame.body).ok_or(BadInput::Malformed);
@@ -218,7 +237,7 @@ impl HopNode {
     }
 
     /// Sends what is due on a link, and notes when it has something to do next.
-    fn serve_link<S: Sends>(&mut self, now: Time, port: PortId, out: &mut S) {
+    pub(super) fn serve_link<S: Sends>(&mut self, now: Time, port: PortId, out: &mut S) {
         let mut guard = self.guard.clone();
         let Some((link, to)) = self.link(port) else { return };
         let mut frame = Vec::new();
@@ -339,7 +358,7 @@ impl HopNode {
 
     /// To which neighbours a packet goes.
     fn find_ports_out(&mut self, port: PortId, parcel: &HopPacket) {
-        let Self { ports_out, neighbours, parent, routes, .. } = self;
+        let Self { ports_out, neighbours, lans, parent, routes, .. } = self;
         ports_out.clear();
         match parcel.to {
             Destination::Group(_) => {
@@ -348,10 +367,12 @@ impl HopNode {
                     ports_out.push(PARENT);
                 }
                 let below = neighbours.iter().filter(|(other, of)| {
-                    let receivers = of.groups.get(&parcel.group).map_or(0, |it| it.receivers);
-                    *other != port && receivers > 0
+                    let member = of.groups.get(&parcel.group);
+                    let wants = member.is_some_and(|it| it.receivers > 0 && it.lan.is_none());
+                    *other != port && wants
                 });
                 ports_out.extend(below.map(|(port, _)| port));
+                ports_out.extend(lans.ports(parcel.group, port));
             }
             Destination::Node(node) if node == self.guard.node() => {}
             Destination::Node(node) => {
@@ -372,6 +393,11 @@ impl HopNode {
         out: &mut S,
     ) {
         let bytes = (parcel.body.len() + self.guard.overhead()) as u64;
+        if self.lans.get(port).is_some() {
+            let sent = self.forward_to_lan(now, port, (parcel, begun), out);
+            self.count(sent.then_some(bytes));
+            return;
+        }
         let mut guard = self.guard.clone();
         let sent = self.link(port).and_then(|(link, to)| {
             let seq = link.send_begun(now, parcel, begun)?;
@@ -379,14 +405,26 @@ impl HopNode {
             Some(link.next_timeout())
         });
         self.guard = guard;
-        match sent {
+        self.count(sent.map(|_| bytes));
+        let at = sent.flatten();
+        self.links_at = at.map_or(self.links_at, |at| self.links_at.min(at));
+    }
+
+    /// A frame of so many bytes has left, or found no place.
+    const fn count(&mut self, bytes: Option<u64>) {
+        match bytes {
             None => self.refused.lost += 1,
-            Some(at) => {
+            Some(bytes) => {
                 self.sent += 1;
                 self.sent_bytes += bytes;
-                self.links_at = at.map_or(self.links_at, |at| self.links_at.min(at));
             }
         }
+    }
+
+    /// Whether more may leave by a port. Where nobody is any more there is always room.
+    fn has_room(&mut self, port: PortId) -> bool {
+        let has_room = self.lans.get(port).map(Lan::has_room);
+        has_room.unwrap_or_else(|| self.link(port).is_none_or(|(link, _)| link.has_room()))
     }
 
     /// Does what the program asks for, as far as there is room.
@@ -413,9 +451,8 @@ impl HopNode {
                     }
                 }
                 Egress::Release(key) => self.packets.release(key),
-                // Where nobody is any more there is always room.
                 Egress::Await(port) => {
-                    if self.link(port).is_none_or(|(link, _)| link.has_room()) {
+                    if self.has_room(port) {
                         self.ready.push_back(port);
                     } else {
                         self.awaiting.insert(port);
@@ -451,11 +488,13 @@ impl HopNode {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             if self.neighbours.expire(now) {
+                self.tidy_lans();
                 self.tell_above(now);
                 // Nothing waits for who is gone.
-                let Self { awaiting, ready, neighbours, .. } = self;
+                let Self { awaiting, ready, neighbours, lans, .. } = self;
                 awaiting.retain(|port| {
-                    let stays = *port == PARENT || neighbours.get(*port).is_some();
+                    let is_there = neighbours.get(*port).is_some() || lans.get(*port).is_some();
+                    let stays = *port == PARENT || is_there;
                     if !stays {
                         ready.push_back(*port);
                     }
@@ -485,7 +524,9 @@ impl HopNode {
             });
             let due: Vec<PortId> = due.chain([PARENT]).collect();
             due.into_iter().for_each(|port| self.serve_link(now, port, out));
+            self.handle_lan_timeouts(now, out);
         }
+        self.send_beacons(now, out);
         if self.program.next_timeout().is_some_and(|at| at <= now) {
             self.program.handle_timeout(cx);
         }
@@ -495,7 +536,8 @@ impl HopNode {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Time {
         let parent = self.parent.as_ref().and_then(Attach::next_timeout);
-        let all = [parent, self.program.next_timeout(), Some(self.links_at)];
+        let beacon = Some(self.lans.next_timeout());
+        let all = [parent, self.program.next_timeout(), Some(self.links_at), beacon];
         all.into_iter().flatten().fold(self.sweep_at, Time::min)
     }
 

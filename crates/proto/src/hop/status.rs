@@ -80,4 +80,6 @@ pub struct NeighbourStatus {
     pub groups: usize,
     /// Receivers at it or behind it, of all groups.
     pub receivers: u32,
+    /// Whether it has a group by multicast.
+    pub multicast: bool,
 }

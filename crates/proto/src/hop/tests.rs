@@ -7,10 +7,13 @@ use core::net::SocketAddr;
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use proptest::prelude::*;
 
-use super::frame::{Accept, Join};
+use super::arrivals::AckPace;
+use super::frame::{Accept, Join, LanOffer};
 use super::*;
 use crate::Destination;
 use crate::options::Options;
+
+mod lan;
 
 const GROUP: u64 = 7;
 
@@ -38,6 +41,15 @@ impl Sends for From<'_> {
         write(&mut frame);
         self.1.0.push_back((self.0, to, frame));
     }
+
+    fn send_to_network(&mut self, network: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.send(multicast(network), write);
+    }
+}
+
+/// Stands for the multicast address on a network.
+fn multicast(network: usize) -> SocketAddr {
+    SocketAddr::from(([239, 1, 1, 1], 7001 + network as u16))
 }
 
 /// A host that is attached to a relay, and what it has got: from whom.
@@ -45,6 +57,25 @@ struct Host {
     guard: Guard,
     attach: Attach,
     got: Vec<(NodeId, Vec<u8>)>,
+    /// The network on which it hears multicast.
+    hears: Option<usize>,
+    /// One of so many frames that come by multicast is lost; 0 for none.
+    loses: u64,
+}
+
+impl Host {
+    fn hear(&mut self, now: Time, frame: &[u8], by_multicast: bool) {
+        let Ok(frame) = self.guard.read(frame) else { return };
+        if by_multicast {
+            self.attach.handle_multicast(now, &frame);
+        } else if frame.kind == FrameKind::Data {
+            self.attach.handle_data(now, &frame);
+        } else {
+            self.attach.handle(now, &frame);
+        }
+        let all = core::iter::from_fn(|| self.attach.take());
+        self.got.extend(all.map(|parcel| (parcel.origin, parcel.body.to_vec())));
+    }
 }
 
 /// Relays and hosts by their numbers.
@@ -55,6 +86,9 @@ struct Net {
     relays: BTreeMap<u8, HopNode>,
     hosts: BTreeMap<u8, Host>,
     wire: Wire,
+    /// One of so many frames that leave by multicast reaches nobody; 0 for none.
+    loses: u64,
+    lost: usize,
     /// Frames that have reached each address.
     reached: BTreeMap<SocketAddr, usize>,
     /// What hosts have said of themselves.
@@ -77,7 +111,8 @@ impl Net {
         let mut attach = Attach::new(relays.iter().map(|relay| at(*relay)).collect(), false);
         attach.set(self.now, GROUP, Some(receivers));
         let guard = Guard::new(node(host), key);
-        self.hosts.insert(host, Host { guard, attach, got: Vec::new() });
+        let (got, hears, loses) = (Vec::new(), None, 0);
+        self.hosts.insert(host, Host { guard, attach, got, hears, loses });
     }
 
     fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
@@ -93,25 +128,31 @@ impl Net {
 
     fn run(&mut self, for_ms: u64) {
         let until = self.now + Duration::from_millis(for_ms);
-        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        let mut rng = Rng::new(self.now.as_nanos(), NodeId(0), Purpose::Relay);
         while self.now < until {
             while let Some((from, to, frame)) = self.wire.0.pop_front() {
                 let SocketAddr::V4(v4) = to else { continue };
                 let [_, _, _, host] = v4.ip().octets();
                 *self.reached.entry(to).or_default() += 1;
+                if v4.ip().is_multicast() {
+                    if self.loses > 0 && rng.below(self.loses) == 0 {
+                        self.lost += 1;
+                        continue;
+                    }
+                    for host in self.hosts.values_mut() {
+                        let hears = host.hears.map(multicast) == Some(to);
+                        let loses = host.loses > 0 && rng.below(host.loses) == 0;
+                        if hears && host.attach.multicast().is_some() && !loses {
+                            host.hear(self.now, &frame, true);
+                        }
+                    }
+                    continue;
+                }
                 let mut cx = Cx { now: self.now, rng: &mut rng, trace: &mut NullTrace };
                 if let Some(relay) = self.relays.get_mut(&host) {
                     relay.handle_datagram(&mut cx, from, &frame, &mut From(to, &mut self.wire));
-                } else if let Some(host) = self.hosts.get_mut(&host)
-                    && let Ok(frame) = host.guard.read(&frame)
-                {
-                    host.attach.handle(self.now, &frame);
-                    let link = host.attach.link().filter(|link| link.id() == frame.link.0);
-                    if let (Some(link), FrameKind::Data) = (link, frame.kind) {
-                        link.on_frame(self.now, &frame);
-                        let all = core::iter::from_fn(|| link.take());
-                        host.got.extend(all.map(|parcel| (parcel.origin, parcel.body.to_vec())));
-                    }
+                } else if let Some(host) = self.hosts.get_mut(&host) {
+                    host.hear(self.now, &frame, false);
                 }
             }
             for (number, relay) in &mut self.relays {
@@ -181,7 +222,7 @@ fn whoever_says_to_be_somewhere_else_gets_that_host_nothing() {
     let mut liar = Guard::new(node(66), None);
     for number in 0..100u8 {
         let mut join = Vec::new();
-        let body = Join { cookie: [number; 16], relay: number % 2 == 0, receivers: 1 };
+        let body = Join { cookie: [number; 16], relay: number % 2 == 0, hears: 1, receivers: 1 };
         liar.write(&Frame::control(FrameKind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
         let bytes = join.len();
         net.wire.0.push_back((at(200), at(1), join));
@@ -350,7 +391,7 @@ proptest! {
         for mut frame in frames {
             if as_frames && frame.len() > 4 {
                 frame[..3].copy_from_slice(&[b'f', b'h', 1]);
-                frame[3] = (frame[3] % 7 + 1) | (frame[3] & 0x80);
+                frame[3] = (frame[3] % 8 + 1) | (frame[3] & 0x80);
             }
             let from = [at(2), at(12), at(99)][frame.len() % 3];
             net.wire.0.push_back((from, at(1), frame));
@@ -364,6 +405,7 @@ proptest! {
         (hops, group, to, body) in (any::<u8>(), any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..50)),
         keyed in any::<bool>(),
         elsewhere in any::<u32>(),
+        lan in proptest::option::of((any::<bool>(), proptest::option::of((1u16.., any::<u32>(), 0usize..2000)))),
     ) {
         let key = keyed.then_some([3; 32]);
         let frame = Frame {
@@ -379,7 +421,11 @@ proptest! {
         let read = Guard::new(node(3), key).read(&bytes).unwrap();
         prop_assert_eq!(read, Frame { sender: node(2), counter: 1, ..frame });
         prop_assert!(guard.read(&bytes).is_err(), "its own");
-        let accept = Accept { link: 3, elsewhere, path: [node(1), node(2)].into() };
+        let lan = lan.map(|(v6, link)| {
+            let at = if v6 { "[ff15::7]:7001".parse().unwrap() } else { multicast(0) };
+            LanOffer { at, link: link.map(|(id, first, hosts)| (id, first, AckPace::of(hosts))) }
+        });
+        let accept = Accept { link: 3, elsewhere, path: [node(1), node(2)].into(), lan };
         let mut bytes = Vec::new();
         accept.encode(&mut bytes);
         prop_assert_eq!(Accept::decode(&bytes), Some(accept));
