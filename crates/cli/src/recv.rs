@@ -195,7 +195,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     builder = with(builder, args.object.as_ref(), ReceiverBuilder::object);
     builder = with(builder, args.scheme.as_ref(), ReceiverBuilder::scheme);
     builder = with(builder, live::read_key(&args.key)?, ReceiverBuilder::key);
-    Ok(with(builder, args.watch.trace.as_ref(), ReceiverBuilder::trace))
+    Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
 }
 
 /// Turns one status after the other into events.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faircast::{
-    Attachment, HopSettings, HopStatus, ProgramHost, RUNS_PROGRAMS, Refusals, RelayServer,
-    RelayStatus, program_host,
+    Attachment, HopSettings, HopStatus, Multicast, ProgramHost, RUNS_PROGRAMS, Refusals,
+    RelayServer, RelayStatus, SocketSettings, program_host,
 };
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb, WatchOptions};
+use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
 use crate::error::{Failure, print};
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::{self, Above, Output};
@@ -25,19 +25,13 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
         (None, Some(at)) => at,
         (None, None) => return Err(Failure::Usage("--listen: at which address?".to_string())),
     };
-    let watch = WatchOptions {
-        metrics: args.metrics,
-        trace: None,
-        json: args.json,
-        quiet: args.quiet,
-        log_json: args.log_json,
-    };
-    live::begin_log(&watch)?;
+    live::begin_log(&args.watch)?;
     listen();
-    live::runtime()?.block_on(run(args, listen_at, &watch))
+    live::runtime()?.block_on(run(args, listen_at))
 }
 
-async fn run(args: &RelayArgs, listen_at: SocketAddr, watch: &WatchOptions) -> Result<(), Failure> {
+async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
+    let watch = &args.watch;
     let listener = live::metrics::listen(watch).await?;
     let parents = live::hosts("--parent", &args.parent, listen_at.is_ipv6())?;
     let limits = HopSettings {
@@ -46,6 +40,12 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr, watch: &WatchOptions) -> R
         ..HopSettings::default()
     };
     let mut builder = RelayServer::builder(listen_at).parents(parents).limits(limits);
+    if let Some(group) = args.group {
+        let interfaces = args.interface.iter().map(|name| live::interface(Some(name))).collect();
+        let sockets = SocketSettings { hops: args.ttl, ..SocketSettings::default() };
+        let multicast = Multicast { interfaces, ..Multicast::new(group) };
+        builder = builder.multicast(multicast).sockets(sockets);
+    }
     if let Some(key) = live::read_key(&args.key)? {
         builder = builder.key(key);
     }
@@ -70,7 +70,11 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr, watch: &WatchOptions) -> R
     show.output.tell(
         "listening",
         &format!("relaying at {local}"),
-        json!({ "at": local.to_string(), "parents": args.parent }),
+        json!({
+            "at": local.to_string(),
+            "parents": args.parent,
+            "group": args.group.map(|group| group.to_string()),
+        }),
     )?;
     if args.key.key.is_none() && !listen_at.ip().is_loopback() {
         show.output.warn(
@@ -113,6 +117,7 @@ fn json_of(hop: &HopStatus) -> Value {
             "is": if it.is_relay { "relay" } else { "host" },
             "groups": it.groups,
             "receivers": it.receivers,
+            "multicast": it.multicast,
         })
     });
     let neighbours: Vec<Value> = neighbours.collect();
@@ -173,7 +178,8 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     for it in neighbours {
         let (is, address) = (word(&it["is"]), word(&it["address"]));
         let (groups, receivers) = (&it["groups"], &it["receivers"]);
-        out += &format!("    {is} {address}, groups: {groups}, receivers: {receivers}\n");
+        let by = if it["multicast"] == true { ", by multicast" } else { "" };
+        out += &format!("    {is} {address}, groups: {groups}, receivers: {receivers}{by}\n");
     }
     print(&out)
 }
@@ -211,10 +217,12 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     let hop = &status.hop;
     let relays = hop.neighbours.iter().filter(|it| it.is_relay).count();
     let receivers: u32 = hop.neighbours.iter().map(|it| it.receivers).sum();
+    let multicast = hop.neighbours.iter().filter(|it| it.multicast).count();
     let attached = hop.parent.is_some_and(|(_, state)| state == Attachment::Attached);
     for (name, help, value) in [
         ("relay_hosts", "Hosts that are attached", (hop.neighbours.len() - relays) as f64),
         ("relay_relays", "Relays that are attached", relays as f64),
+        ("relay_multicast", "Hosts that have a group by multicast", multicast as f64),
         ("relay_receivers", "Receivers at them or behind them", f64::from(receivers)),
         (
             "relay_attached",

@@ -188,7 +188,7 @@ fn builder(
     builder = with(builder, live::read_key(&args.key)?, SenderBuilder::key);
     builder = with(builder, args.start_after, SenderBuilder::start_after);
     builder = with(builder, args.wait_max, SenderBuilder::wait_max);
-    builder = with(builder, args.watch.trace.as_ref(), SenderBuilder::trace);
+    builder = with(builder, args.trace.as_ref(), SenderBuilder::trace);
     Ok(match wanted {
         Wanted::Count(count) => builder.wait_for(*count),
         Wanted::Names(names) => builder.wait_for_names(names.iter().cloned()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use faircast_net::{Counters, RelayDriver, RelaySettings, SocketSettings};
+use faircast_net::{Counters, Multicast, RelayDriver, RelaySettings, SocketSettings};
 use faircast_proto::credit::{self, ProgramHost};
 use faircast_proto::hop::{HopSettings, HopStatus};
 use faircast_proto::options::{OptionValue, Options};
@@ -19,6 +19,7 @@ use crate::{Error, GroupKey};
 pub struct RelayBuilder {
     listen: SocketAddr,
     parents: Vec<SocketAddr>,
+    multicast: Option<Multicast>,
     key: Option<GroupKey>,
     hop: HopSettings,
     sockets: SocketSettings,
@@ -54,6 +55,7 @@ impl RelayServer {
         RelayBuilder {
             listen,
             parents: Vec::new(),
+            multicast: None,
             key: None,
             hop: HopSettings::default(),
             sockets: SocketSettings::default(),
@@ -101,6 +103,13 @@ impl RelayBuilder {
         self
     }
 
+    /// Where it sends by multicast, once on each interface, for receivers there that hear it; the others have the same by
+    /// unicast. Its hops are those of [`sockets`](Self::sockets). Default: nowhere.
+    pub fn multicast(mut self, multicast: Multicast) -> Self {
+        self.multicast = Some(multicast);
+        self
+    }
+
     /// The group's key: who has not got it is served nothing. The relay reads none of the content. Default: none.
     pub fn key(mut self, key: GroupKey) -> Self {
         self.key = Some(key);
@@ -141,6 +150,7 @@ impl RelayBuilder {
         let settings = RelaySettings {
             listen: self.listen,
             parents: self.parents,
+            multicast: self.multicast,
             key: self.key.as_ref().map(GroupKey::hop),
             hop: self.hop,
             sockets: self.sockets,

@@ -361,6 +361,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return;
         }
         if let Some(via) = &mut live.via {
+            let from = (!matches!(at, At::Group(_))).then_some(from);
             live.counters.refused.foreign += u64::from(!via.open(now, from, datagram));
             while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
                 let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));

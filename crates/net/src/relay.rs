@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::live::system_seed;
 use crate::receive::Inbox;
 use crate::transmit::{Flushed, Outbox, Route};
-use crate::{Counters, Listen, NetError, SocketSettings, Sockets};
+use crate::{Counters, Multicast, NetError, SocketSettings, Sockets};
 
 /// How a relay is set up.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub struct RelaySettings {
     pub listen: SocketAddr,
     /// The relays above, of which the first that answers is taken; none for the uppermost.
     pub parents: Vec<SocketAddr>,
+    /// Where it sends by multicast, for hosts that hear it there, once on each interface; nowhere for `None`.
+    pub multicast: Option<Multicast>,
     /// The key of all hosts and relays, where they have one.
     pub key: Option<[u8; 32]>,
     /// How many of everything it takes.
@@ -56,6 +58,10 @@ pub struct RelayDriver {
     rng: Rng,
     counters: Counters,
     stop: Arc<AtomicBool>,
+    /// The place of the socket by which it hears; those before it are the networks to which it sends by multicast.
+    way: usize,
+    group: Option<SocketAddr>,
+    maintain_at: Time,
 }
 
 /// Where its frames go.
@@ -65,9 +71,24 @@ struct Out<'a> {
     counters: &'a mut Counters,
     blocked: &'a mut Flushed,
     now: Time,
+    way: usize,
+    group: Option<SocketAddr>,
 }
 
 impl Out<'_> {
+    fn push(&mut self, route: Route, write: impl FnOnce(&mut Vec<u8>)) {
+        // While nothing can leave, what comes beside data is for a few neighbours, and they ask again.
+        if self.outbox.is_full() && *self.blocked != Flushed::All {
+            self.counters.sent.unsent += 1;
+            return;
+        }
+        self.counters.sent.packets += 1;
+        self.outbox.push(route, 0, write);
+        if self.outbox.is_full() {
+            self.flush();
+        }
+    }
+
     fn flush(&mut self) {
         *self.blocked = if self.outbox.is_empty() {
             Flushed::All
@@ -83,15 +104,12 @@ impl Sends for Out<'_> {
     }
 
     fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
-        // While nothing can leave, what comes beside data is for a few neighbours, and they ask again.
-        if self.outbox.is_full() && *self.blocked != Flushed::All {
-            self.counters.sent.unsent += 1;
-            return;
-        }
-        self.counters.sent.packets += 1;
-        self.outbox.push(Route::Address(0, to), 0, write);
-        if self.outbox.is_full() {
-            self.flush();
+        self.push(Route::Address(self.way, to), write);
+    }
+
+    fn send_to_network(&mut self, network: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(group) = self.group {
+            self.push(Route::Address(network, group), write);
         }
     }
 }
@@ -109,8 +127,9 @@ impl RelayDriver {
         if let Some(other) = other {
             return Err(NetError::Family(settings.listen.ip(), other.ip()));
         }
-        let listen = Listen::Unicast(settings.listen);
-        let sockets = Sockets::receiver(listen, settings.sockets.clone())?;
+        let RelaySettings { listen, multicast, .. } = settings;
+        let sockets = Sockets::relay(*listen, multicast.clone(), settings.sockets.clone())?;
+        let way = sockets.ways.len() - 1;
         let seed = system_seed();
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|part| part.copy_from_slice(&system_seed().to_be_bytes()));
@@ -119,8 +138,13 @@ impl RelayDriver {
         let parent =
             (!settings.parents.is_empty()).then(|| Attach::new(settings.parents.clone(), true));
         let guard = Guard::new(node, settings.key);
+        let group = multicast.as_ref().map(|multicast| multicast.group);
+        let mut hop = HopNode::new(guard, secret, parent, settings.hop, program(node));
+        if let Some(group) = group {
+            hop.set_multicast(group, way);
+        }
         Ok(Self {
-            node: HopNode::new(guard, secret, parent, settings.hop, program(node)),
+            node: hop,
             outbox: Outbox::new(&sockets),
             sockets,
             inbox: Inbox::new(),
@@ -129,12 +153,15 @@ impl RelayDriver {
             rng: Rng::new(seed, node, Purpose::Relay),
             counters: Counters::default(),
             stop: Arc::default(),
+            way,
+            group,
+            maintain_at: Time::ZERO + MAINTENANCE,
         })
     }
 
     /// The address that it has, with its port.
     pub fn local_address(&self) -> SocketAddr {
-        self.sockets.local_address()
+        self.sockets.last_address()
     }
 
     /// How it stands.
@@ -159,6 +186,10 @@ impl RelayDriver {
                 tell_at = now + TELL;
                 tell(&self.node.status(), &self.counters);
             }
+            if self.maintain_at <= now {
+                self.maintain_at = now + MAINTENANCE;
+                self.sockets.maintain();
+            }
             if self.node.next_timeout() <= now {
                 self.with(now, |node, cx, out| node.handle_timeout(cx, out));
             }
@@ -177,9 +208,10 @@ impl RelayDriver {
     }
 
     fn with(&mut self, now: Time, f: impl FnOnce(&mut HopNode, &mut Cx<'_>, &mut Out<'_>)) {
-        let Self { node, sockets, outbox, blocked, counters, rng, .. } = self;
+        let Self { node, sockets, outbox, blocked, counters, rng, way, group, .. } = self;
         let mut cx = Cx { now, rng, trace: &mut NullTrace };
-        f(node, &mut cx, &mut Out { outbox, sockets, counters, blocked, now });
+        let (way, group) = (*way, *group);
+        f(node, &mut cx, &mut Out { outbox, sockets, counters, blocked, now, way, group });
     }
 
     fn flush(&mut self, now: Time) {
@@ -193,13 +225,21 @@ impl RelayDriver {
             Flushed::All if self.node.waits_for_room() => real,
             _ => until.min(self.node.next_timeout()),
         };
-        let flags = match self.blocked {
-            Flushed::WhenWritable(_) => PollFlags::POLLIN | PollFlags::POLLOUT,
-            _ => PollFlags::POLLIN,
+        let full = match self.blocked {
+            Flushed::WhenWritable(way) => Some(way),
+            _ => None,
         };
-        let Some(socket) = self.sockets.hearing().next() else { return Ok(()) };
+        let ways = self.sockets.ways.iter().enumerate();
+        let mut fds: Vec<PollFd<'_>> = ways
+            .filter(|(way, _)| *way == self.way || full == Some(*way))
+            .map(|(way, of)| {
+                let mut flags = PollFlags::empty();
+                flags.set(PollFlags::POLLIN, way == self.way);
+                flags.set(PollFlags::POLLOUT, full == Some(way));
+                PollFd::new(of.socket.as_fd(), flags)
+            })
+            .collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
-        let mut fds = [PollFd::new(socket.as_fd(), flags)];
         match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(NetError::socket("wait for packets", error)),
@@ -208,7 +248,9 @@ impl RelayDriver {
 
     fn receive(&mut self) -> Result<(), NetError> {
         for _ in 0..RECEIVE_CALLS_MAX {
-            let Some((socket, overflowed, _)) = self.sockets.hearer(0) else { return Ok(()) };
+            let Some((socket, overflowed, _)) = self.sockets.hearer(self.way) else {
+                return Ok(());
+            };
             let Counters { received, refused, .. } = &mut self.counters;
             match self.inbox.receive(socket, overflowed, received, refused) {
                 Ok((count, more)) => {
@@ -244,6 +286,9 @@ impl RelayDriver {
 
 /// How often it tells how it stands.
 const TELL: Duration = Duration::from_millis(100);
+
+/// How often it looks whether its interfaces are still there.
+const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// Most system calls for receiving before timers are looked at.
 const RECEIVE_CALLS_MAX: u32 = 16;

@@ -42,6 +42,8 @@ pub(crate) struct Via {
     guard: Guard,
     attach: Attach,
     group: u64,
+    /// The relay whose multicast is heard, and where.
+    heard: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl Via {
@@ -49,7 +51,7 @@ impl Via {
         let group = group_number(&settings.group);
         let mut attach = Attach::new(settings.relays.clone(), false);
         attach.set(now, group, Some(settings.receivers));
-        Self { guard: Guard::new(settings.node, settings.key), attach, group }
+        Self { guard: Guard::new(settings.node, settings.key), attach, group, heard: None }
     }
 
     pub(crate) fn relay(&self) -> SocketAddr {
@@ -60,26 +62,37 @@ impl Via {
         self.attach.state()
     }
 
-    /// Something has come from an address. Returns whether it is right; [`take`](Self::take) gives what is for machines.
-    pub(crate) fn open(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> bool {
-        if from != self.attach.relay() {
+    /// Where the relay is to be heard by multicast, where that has changed.
+    pub(crate) fn poll_multicast(&mut self) -> Option<(SocketAddr, Option<SocketAddr>)> {
+        let wanted = self.attach.multicast().map(|at| (self.attach.relay(), at));
+        (self.heard != wanted).then(|| {
+            self.heard = wanted;
+            (self.attach.relay(), wanted.map(|(_, at)| at))
+        })
+    }
+
+    /// Something has come from an address, or by multicast. Returns whether it is right; [`take`](Self::take) gives what is
+    /// for machines.
+    pub(crate) fn open(&mut self, now: Time, from: Option<SocketAddr>, datagram: &[u8]) -> bool {
+        if from.is_some_and(|from| from != self.attach.relay()) {
             return false;
         }
         let Ok(frame) = self.guard.read(datagram) else { return false };
-        if frame.kind != FrameKind::Data {
-            self.attach.handle(now, &frame);
-            return true;
+        match (from, frame.kind) {
+            (None, _) => self.attach.handle_multicast(now, &frame),
+            (Some(_), FrameKind::Data) => self.attach.handle_data(now, &frame),
+            (Some(_), _) => {
+                self.attach.handle(now, &frame);
+                true
+            }
         }
-        let is_relay = frame.sender == self.attach.relay_node();
-        let link = self.attach.link().filter(|link| is_relay && link.id() == frame.link.0);
-        link.is_some_and(|link| link.on_frame(now, &frame))
     }
 
-    /// The next packet for machines.
+    /// The next packet for machines. What this host has sent itself comes back by multicast.
     pub(crate) fn take(&mut self) -> Option<HopPacket> {
-        let group = self.group;
-        let link = self.attach.link()?;
-        std::iter::from_fn(|| link.take()).find(|parcel| parcel.group == group)
+        let (group, own) = (self.group, self.guard.node());
+        let all = std::iter::from_fn(|| self.attach.take());
+        { all }.find(|parcel| parcel.group == group && parcel.origin != own)
     }
 
     /// Whether more may be sent now. Where there is no relay nothing is waited for: what is sent is lost, and time passes for

@@ -46,6 +46,8 @@ struct Sent {
 }
 
 impl Sends for Sent {
+    fn send_to_network(&mut self, _: usize, _: impl FnOnce(&mut Vec<u8>)) {}
+
     fn has_room(&self) -> bool {
         true
     }

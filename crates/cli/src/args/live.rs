@@ -26,19 +26,16 @@ pub struct ViaOptions {
     pub via: Vec<String>,
 }
 
-/// How to watch a session.
+/// How to watch a session, or a relay.
 #[derive(Debug, Clone, Args)]
 pub struct WatchOptions {
     /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
     /// Print events as JSON, one a line, instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print nothing but errors and the result
+    /// Print nothing but errors, and of a transfer the result
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,
     /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged

@@ -125,6 +125,9 @@ pub struct RecvArgs {
     /// How to watch it.
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
 #[cfg(test)]

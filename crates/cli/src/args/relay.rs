@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand};
 
-use super::live::{KeyOptions, address};
+use super::live::{KeyOptions, WatchOptions, address, group};
 
 /// Arguments of `faircast relay`.
 #[derive(Debug, Args)]
@@ -13,6 +13,7 @@ Examples:
   faircast relay --listen 0.0.0.0:7600                                   the uppermost, at the main site
   faircast relay --listen 0.0.0.0:7600 --parent hq.example:7600          one at another site
   faircast relay --listen 0.0.0.0:7600 --parent a:7600,b:7600 --key group.key --metrics 127.0.0.1:9464
+  faircast relay --listen 0.0.0.0:7600 --group 239.192.7.2:7601 --interface eth1   and once for all there
   faircast relay status 127.0.0.1:9464                                   how that one stands
   faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   on hosts of that site
   faircast send FILE --via 10.0.0.1:7600 --group 239.192.7.1:7500        anywhere in the tree
@@ -34,6 +35,16 @@ pub struct RelayArgs {
     /// The relay above, or several of which the first that answers is taken; none for the uppermost
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub parent: Vec<String>,
+    /// Send by multicast to this group beside, once for all receivers that hear it there; they find out by themselves
+    #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
+    pub group: Option<SocketAddr>,
+    /// The interface to send to that group by, by name or address; may be repeated, to send by each; the
+    /// system's routes choose where none is given
+    #[arg(long, value_name = "NAME", requires = "group")]
+    pub interface: Vec<String>,
+    /// Routers that packets to that group may pass: 1 keeps them in this network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), requires = "group")]
+    pub ttl: u8,
     /// Hosts and relays that may be attached
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub neighbours_max: u32,
@@ -50,18 +61,9 @@ pub struct RelayArgs {
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub metrics: Option<SocketAddr>,
-    /// Print events as JSON, one a line, instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
-    /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged
-    #[arg(long)]
-    pub log_json: bool,
+    /// How to watch it.
+    #[command(flatten)]
+    pub watch: WatchOptions,
 }
 
 /// What to do instead of being a relay.

@@ -108,6 +108,9 @@ pub struct SendArgs {
     /// How to watch it.
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
 /// Reads what to do about slow receivers.

@@ -33,9 +33,11 @@ impl Above {
         }
         self.told = now;
         let text = match state {
-            Attachment::Attached => {
-                let json = json!({ "relay": relay.to_string() });
-                return output.tell("relay", &format!("attached to the relay {relay}"), json);
+            Attachment::Attached | Attachment::Multicast => {
+                let multicast = state == Attachment::Multicast;
+                let json = json!({ "relay": relay.to_string(), "multicast": multicast });
+                let how = if multicast { ", and hears it by multicast" } else { "" };
+                return output.tell("relay", &format!("attached to the relay {relay}{how}"), json);
             }
             Attachment::Asking => format!(
                 "the relay {relay} does not answer: is `faircast relay` running there, with the same \

@@ -95,6 +95,33 @@ fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
 }
 
 #[test]
+fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
+    for sealed in [false, true] {
+        let relays = Relays::new(sealed);
+        relays.site.put("file", noise(6_000_000));
+        let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let group = format!("--group {} --interface lo --metrics {metrics}", site::group());
+        let (top, _top) = relays.start(None, &[]);
+        let (below, _below) = relays.start_with(None, &[top], &group);
+        let names = ["a", "b", "c", "d"];
+        let receivers = names.map(|name| {
+            let receiver = relays.recv(name, &[below]);
+            receiver.until("relay", |event| event["multicast"] == true);
+            receiver
+        });
+        let sent = relays.send("file", top, "--wait-for 4").end_with(0);
+        assert_eq!(sent.err, "");
+        let status = relays.site.json(&format!("relay status {metrics}"));
+        for (name, receiver) in names.into_iter().zip(receivers) {
+            assert_eq!(receiver.end_with(0).err, "");
+            relays.site.assert_same(&format!("{name}/file"), "file");
+        }
+        let bytes = status["bytes_out"].as_u64().unwrap();
+        assert!(bytes < 10_000_000, "{bytes}");
+    }
+}
+
+#[test]
 fn a_relay_that_is_killed_and_started_again_loses_nothing() {
     let relays = Relays::new(true);
     relays.site.put("file", noise(8_000_000));

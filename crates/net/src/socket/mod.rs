@@ -188,6 +188,59 @@ impl Sockets {
         Ok(sockets)
     }
 
+    /// The sockets of a relay: a way to each interface of its group, where it has one, and behind those that by which it
+    /// hears, and sends to single hosts.
+    ///
+    /// # Errors
+    /// Bad addresses, an interface that is not there, and what the system refuses.
+    pub(crate) fn relay(
+        listen: SocketAddr,
+        multicast: Option<Multicast>,
+        settings: SocketSettings,
+    ) -> Result<Self, NetError> {
+        if let Some(other) = multicast.as_ref().map(|it| it.group.ip())
+            && other.is_ipv4() != listen.is_ipv4()
+        {
+            return Err(NetError::Family(listen.ip(), other));
+        }
+        // To nobody it waits for a way: others are to have theirs.
+        let mut sockets = Self::new(true, multicast, settings)?;
+        for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
+            let socket = open(listen.ip(), &sockets.settings)?;
+            let address = at.address.unwrap_or(unspecified(listen.ip()));
+            bind(&socket, zoned(address, 0, at.index))?;
+            let mut way = Way::new(socket, &sockets.settings)?;
+            way.set_multicast(at, &sockets.settings)?;
+            sockets.ways.push(way);
+        }
+        let socket = open(listen.ip(), &sockets.settings)?;
+        bind(&socket, listen)?;
+        sockets.ways.push(Way::new(socket, &sockets.settings)?);
+        Ok(sockets)
+    }
+
+    /// A host that reaches its group through a relay hears that by multicast too from now on, at this address, on the
+    /// interface that leads to the relay; or no more.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn hear_relay(
+        &mut self,
+        relay: SocketAddr,
+        at: Option<SocketAddr>,
+    ) -> Result<(), NetError> {
+        let group = &mut self.groups[0];
+        (group.socket, group.address) = (None, at);
+        (self.multicast, self.interfaces) = (None, Vec::new());
+        let Some(at) = at else { return Ok(()) };
+        let interfaces = [Interface::Address(route_to(relay)?)].into();
+        let multicast = Multicast { group: at, source: None, interfaces };
+        multicast.check()?;
+        self.interfaces = multicast.resolve()?.into_iter().map(|(it, at)| (it, Some(at))).collect();
+        self.multicast = Some(multicast);
+        self.hear(0)
+    }
+
     /// The sockets of a receiver.
     ///
     /// # Errors
@@ -285,6 +338,11 @@ impl Sockets {
     /// unspecified one.
     pub fn local_address(&self) -> SocketAddr {
         self.ways[0].local
+    }
+
+    /// The same of the last.
+    pub(crate) fn last_address(&self) -> SocketAddr {
+        self.ways[self.ways.len() - 1].local
     }
 
     /// Where packets for the group go, or the group that is heard; none at a receiver without one.

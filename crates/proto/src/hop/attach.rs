@@ -34,6 +34,8 @@ pub enum Attachment {
     Asking,
     /// There is one.
     Attached,
+    /// There is one, and packets for a group come from it by multicast.
+    Multicast,
     /// It refuses: this node is itself above it.
     Loop,
     /// It refuses: it has too many neighbours.
@@ -101,8 +103,11 @@ impl Attach {
     }
 
     /// Whether there is one.
-    pub const fn state(&self) -> Attachment {
-        self.state
+    pub fn state(&self) -> Attachment {
+        match self.state {
+            Attachment::Attached if self.has_multicast() => Attachment::Multicast,
+            state => state,
+        }
     }
 
     /// The relay that is above, and those above it.
@@ -139,8 +144,7 @@ impl Attach {
         self.multicast
     }
 
-    /// Whether a group comes that way.
-    pub fn has_multicast(&self) -> bool {
+    fn has_multicast(&self) -> bool {
         self.groups.values().any(|of| of.lan.is_some())
     }
 

@@ -190,6 +190,6 @@ proptest! {
             host.hear(net.now, body, true);
         }
         net.run(3000);
-        prop_assert_eq!(net.state(11), Attachment::Attached);
+        prop_assert_eq!(net.state(11), Attachment::Multicast);
     }
 }
