@@ -20,6 +20,7 @@ use crate::congestion::{
     Wire, bounded_control, boxed_feedback,
 };
 use crate::credit::{self, ProgramHost};
+use crate::hop::flow;
 use crate::options::{OptionSpec, OptionValue, Options, selected};
 use crate::pgm;
 use crate::pgm::element::ElementConfig;
@@ -295,6 +296,16 @@ pub const TRANSPORTS: &[TransportEntry] = &[
     credit_entry!(Pgmcc, "credit-pgmcc", "pgmcc over PGM, with credits from hop to hop below it"),
     credit_entry!(Tfmcc, "credit-tfmcc", "TFMCC over PGM, with credits from hop to hop below it"),
     credit_entry!(Ormcc, "credit-ormcc", "ORMCC over PGM, with credits from hop to hop below it"),
+    TransportEntry {
+        name: "hop",
+        about: "the link between two relays: NewReno with SACK, by frames over UDP",
+        options: &[],
+        multicast: false,
+        many_to_many: false,
+        own_checksum: false,
+        repair_heads: false,
+        ends: Ends::Alone { guarantees: flow::GUARANTEES, answers: true, end: flow::end },
+    },
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
     kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
 ];

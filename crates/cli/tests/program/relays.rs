@@ -341,7 +341,7 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
 
 /// How fast each of thirty copies arrives at three sites behind links of `mbit` Mbit/s, ten at each: over relays, and as
 /// connections of the kernel's TCP (CUBIC) from the source. Megabits a second.
-pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
+pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
     const SITES: [&str; 3] = ["x", "y", "z"];
     const COPIES: usize = 10;
     let hosts = Hosts::new(&["s", "x", "y", "z"], |to| {
@@ -353,8 +353,8 @@ pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
     let at = |name: &str| format!("{}:7600", hosts.address(name));
     let (bytes, tcp_bytes) = (mbit as usize * 4_000_000, mbit as usize * 300_000);
     hosts.site.put("file", noise(bytes));
-    let relay = |name: &str, parent: &str| {
-        let command = program(&format!("relay --listen 0.0.0.0:7600 {parent} --json"));
+    let relay = |name: &str, more: &str| {
+        let command = program(&format!("relay --listen 0.0.0.0:7600 {more} --json"));
         let relay = hosts.run(name, command);
         relay.until("listening", |_| true);
         relay
@@ -366,7 +366,8 @@ pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
         hosts.run(host, up).end_with(0);
     }
     let _top = relay("s", "");
-    let _below = SITES.map(|site| relay(site, &format!("--parent {}", at("s"))));
+    let at_sites = if multicast { "--group 239.192.7.2:7601 --interface lo" } else { "" };
+    let _below = SITES.map(|site| relay(site, &format!("--parent {} {at_sites}", at("s"))));
     let receivers: Vec<(String, Running)> = SITES
         .iter()
         .flat_map(|site| (0..COPIES).map(move |copy| (*site, format!("{site}{copy}"))))
@@ -376,16 +377,19 @@ pub(super) fn three_sites(mbit: u32) -> [f64; 2] {
             (name, receiver)
         })
         .collect();
+    let receivers = receivers.into_iter();
     let wait = SITES.len() * COPIES;
     let begun = std::time::Instant::now();
     let sender = hosts.start("s", &format!("send file --via 127.0.0.1:7600 --wait-for {wait}"));
     sender.until("progress", |event| event["bytes_least"].as_u64() > Some(0));
     let joined = begun.elapsed();
-    for (name, receiver) in receivers {
+    let ended = receivers.map(|(name, receiver)| {
         receiver.end_within(LIMIT_S * 10).with(0);
-        hosts.site.assert_same(&format!("{name}/file"), "file");
-    }
+        name
+    });
+    let ended: Vec<String> = ended.collect();
     let relayed = bytes as f64 * 8e-6 / (begun.elapsed() - joined).as_secs_f64();
+    ended.iter().for_each(|name| hosts.site.assert_same(&format!("{name}/file"), "file"));
     drop(sender);
     let python = |name: &str, text: &str, more: &[String]| {
         let mut command = Command::new("python3");

@@ -356,12 +356,14 @@ impl App<Receiving> for Work {
             head,
             options: &options,
         };
-        if let Carrier::Tram(_) = carrier {
+        // Where packets are not answered one by one there is time to read several at once.
+        let through_relays = live.relay().is_some();
+        if through_relays || matches!(carrier, Carrier::Tram(_)) {
             live.set_gather(GATHER);
         }
         let mut machine = carrier.receiver(setup, heard.source, self.setup.speaks.insists());
         machine.set_limit(self.setup.builder.rate_max);
-        if live.relay().is_some() {
+        if through_relays {
             machine = machine.via(live, heard.tsi);
         }
         Some(machine)

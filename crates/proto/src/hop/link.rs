@@ -187,11 +187,26 @@ impl HopLink {
 
     /// Writes the frame that is due: something that is sent again, or an acknowledgement.
     pub fn poll(&mut self, now: Time, guard: &mut Guard, out: &mut Vec<u8>) -> bool {
-        if let Some(seq) = self.window.again(now) {
+        if let Some(seq) = self.poll_again(now) {
             self.write(seq, guard, out);
             return true;
         }
         self.arrivals.poll(now, guard, out)
+    }
+
+    /// The number of a frame that is to be sent again.
+    pub(super) fn poll_again(&mut self, now: Time) -> Option<u32> {
+        self.window.again(now)
+    }
+
+    /// Frames that were sent and have neither arrived nor were lost.
+    pub(super) const fn in_flight(&self) -> usize {
+        self.window.in_flight()
+    }
+
+    /// Whether all that was sent has arrived.
+    pub(super) fn is_empty(&self) -> bool {
+        self.window.waits_since().is_none()
     }
 
     /// Takes a frame with data. Returns whether it is news; [`take`](Self::take) gives what is in order.

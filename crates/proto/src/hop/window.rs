@@ -18,7 +18,7 @@ const LATER: u32 = 3;
 /// Bounds of the retransmission timeout. Its least is not TCP's second, since what waits for a frame is a whole tree.
 const TIMEOUT_MIN: Duration = Duration::from_millis(50);
 const TIMEOUT_FIRST: Duration = Duration::from_millis(500);
-const TIMEOUT_MAX: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A frame that has not got through for so long is not sent again, and what waits for it not held up any longer.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(4);
 /// How long an acknowledgement may wait for another frame, on a link of two.
@@ -130,6 +130,11 @@ impl Window {
     /// Whether far too much is on its way.
     pub(super) fn is_full(&self) -> bool {
         self.sent.len() >= WINDOW_MAX
+    }
+
+    /// How many are on their way.
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Since when something has not arrived.

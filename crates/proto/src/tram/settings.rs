@@ -15,6 +15,8 @@ choices! {
         Paper = "paper",
         /// The Java implementation of 2001, where it differs from the paper.
         Jrms = "jrms",
+        /// How the tree repairs as RMTP does (src: rmtp): often told what members lack, and by that alone.
+        Rmtp = "rmtp",
     }
 
     /// When a window was congested.
@@ -362,6 +364,16 @@ impl TramSettings {
                 repair: RepairCast::Scope,
                 ttl: 1,
                 ..paper()
+            },
+            // A status each T_ack, of 50 ms at least, with a bit map; whoever has the data is an ACK processor, and nearer
+            // ones are taken first; to some by unicast, to many by multicast within the region (`repair = "auto"`).
+            Defaults::Rmtp => Self {
+                ack_window: 4,
+                ack_interval: Duration::from_millis(50),
+                ack_interval_max: Duration::from_millis(50),
+                ask_interval: Duration::ZERO,
+                pass_on: false,
+                ..Self::default()
             },
         }
     }

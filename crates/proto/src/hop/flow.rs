@@ -1,0 +1,223 @@
+//! A link between two neighbours by itself, as a flow from one node to another: what a hop between relays takes of a path, to
+//! be measured beside others.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+
+use super::frame::FrameKind;
+use super::guard::Guard;
+use super::link::{HopLink, HopPacket};
+use super::window::{Ack, TIMEOUT_MAX};
+use crate::congestion::{Floor, Guarantees};
+use crate::content::Content;
+use crate::transport::{EndSetup, Role};
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+/// Which link it is: there is one.
+const LINK: u16 = 1;
+
+/// What a hop guarantees to the network: after a timeout one frame, and no more than one in each that follows.
+pub const GUARANTEES: Guarantees = Guarantees {
+    floor: |_| Some(Floor { after: Duration::from_secs(8), every: TIMEOUT_MAX }),
+    recovery: Guarantees::RECOVERY,
+    // Each frame is acknowledged at once where something is missing.
+    reports_max: |_, load| load.data_packets,
+};
+
+/// One end.
+///
+/// # Panics
+/// The role is both.
+pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let guard = Guard::new(setup.node, None);
+    let link = HopLink::new(LINK);
+    match role {
+        Role::Source(content) => Box::new(HopSender {
+            link,
+            guard,
+            flow: u64::from(setup.flow.0),
+            to: setup.to,
+            payload: setup.payload.max(1),
+            object_len: content.len().unwrap_or(u64::MAX),
+            content,
+            begins: Some(setup.start),
+            offset: 0,
+            ended: false,
+            completed: false,
+            events: VecDeque::new(),
+        }),
+        Role::Receiver => Box::new(HopReceiver {
+            link,
+            guard,
+            flow: u64::from(setup.flow.0),
+            source: setup.source(),
+            packets: 0,
+            bytes: 0,
+            events: VecDeque::new(),
+        }),
+        Role::Both(_) => unreachable!("a hop has one sending end here"),
+    }
+}
+
+/// Sends what there is as fast as the link has room.
+struct HopSender {
+    link: HopLink,
+    guard: Guard,
+    flow: u64,
+    to: Destination,
+    payload: u32,
+    content: Box<dyn Content>,
+    object_len: u64,
+    begins: Option<Time>,
+    /// Bytes that were sent.
+    offset: u64,
+    /// The packet without payload was sent that follows the last.
+    ended: bool,
+    completed: bool,
+    events: VecDeque<AppEvent>,
+}
+
+impl HopSender {
+    fn bytes(&self, offset: u64) -> u32 {
+        (self.object_len - offset).min(self.payload.into()) as u32
+    }
+
+    /// A frame of this number leaves.
+    fn transmit(&self, cx: &mut Cx<'_>, seq: u32, bytes: u32, repair: bool) -> Transmit {
+        cx.emit(Event::DataSent { seq: seq.into(), bytes, repair });
+        Transmit { payload_len: bytes, ..Transmit::control(self.to) }
+    }
+}
+
+impl Machine for HopSender {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let frame = self.guard.read(datagram.bytes);
+        let is_own = |sender| self.to == Destination::Node(sender) && sender == datagram.from;
+        let taken = frame.and_then(|frame| match frame.kind {
+            FrameKind::Ack if frame.link.0 == LINK && is_own(frame.sender) => {
+                self.link.on_ack(cx.now, &Ack::decode(frame.body).ok_or(BadInput::Malformed)?)
+            }
+            _ => Err(BadInput::Foreign),
+        });
+        match taken {
+            Err(reason) => cx.emit(Event::BadInput { reason }),
+            Ok(()) if self.ended && !self.completed && self.link.is_empty() => {
+                self.completed = true;
+                cx.emit(Event::Completed { bytes: self.offset });
+                self.events.push_back(AppEvent::Completed);
+            }
+            Ok(()) => {
+                let window_milli = (self.link.window() * 1000.0) as u64;
+                cx.emit(Event::Window { window_milli, flight: self.link.in_flight() as u32 });
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.begins.take_if(|at| *at <= cx.now);
+        self.link.handle_timeout(cx.now);
+    }
+
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
+        self.object_len = self.offset;
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if self.begins.is_some() {
+            return None;
+        }
+        if let Some(seq) = self.link.poll_again(cx.now) {
+            self.link.write(seq, &mut self.guard, buf);
+            let bytes = buf.len() - self.guard.overhead();
+            return Some(self.transmit(cx, seq, bytes as u32, true));
+        }
+        if self.ended || !self.link.has_room() {
+            return None;
+        }
+        let bytes = self.bytes(self.offset);
+        let mut body = Vec::new();
+        if bytes > 0 {
+            let zeros = self.content.read(self.offset, bytes, &mut body);
+            body.resize(body.len() + zeros as usize, 0);
+        }
+        let (group, origin, to) = (self.flow, self.guard.node(), self.to);
+        let packet = HopPacket { hops: 1, group, origin, to, body: body.into() };
+        let seq = self.link.send(cx.now, packet)?;
+        self.link.write(seq, &mut self.guard, buf);
+        self.offset += u64::from(bytes);
+        self.ended = bytes == 0;
+        Some(self.transmit(cx, seq, bytes, false))
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.begins.into_iter().chain(self.link.next_timeout()).min()
+    }
+}
+
+/// Delivers what comes, in order.
+struct HopReceiver {
+    link: HopLink,
+    guard: Guard,
+    flow: u64,
+    source: NodeId,
+    packets: u64,
+    bytes: u64,
+    events: VecDeque<AppEvent>,
+}
+
+impl Machine for HopReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let frame = self.guard.read(datagram.bytes);
+        let taken = frame.and_then(|frame| {
+            let is_sources = [frame.sender, datagram.from] == [self.source; 2];
+            let is_own = frame.link.0 == LINK && frame.group == self.flow && is_sources;
+            match frame.kind {
+                FrameKind::Data if is_own && self.link.on_frame(cx.now, &frame) => Ok(()),
+                FrameKind::Data if is_own => Err(BadInput::Duplicate),
+                _ => Err(BadInput::Foreign),
+            }
+        });
+        if let Err(reason) = taken {
+            cx.emit(Event::BadInput { reason });
+        }
+        while let Some(packet) = self.link.take() {
+            let (seq, bytes) = (self.packets, packet.body.len() as u32);
+            self.packets += 1;
+            if bytes > 0 {
+                self.bytes += u64::from(bytes);
+                cx.emit(Event::Delivered { seq, bytes });
+                let bytes = packet.body.to_vec();
+                self.events.push_back(AppEvent::Delivered { bytes, zeros: 0 });
+            } else {
+                cx.emit(Event::Completed { bytes: self.bytes });
+                self.events.push_back(AppEvent::Completed);
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.link.handle_timeout(cx.now);
+    }
+
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let to = Destination::Node(self.source);
+        self.link.poll(cx.now, &mut self.guard, buf).then(|| Transmit::control(to))
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.link.next_timeout()
+    }
+}
