@@ -284,6 +284,11 @@ impl<Q: Copy> FlowNode<Q> {
         branches.chain(look).min().unwrap_or(Time::MAX)
     }
 
+    /// Whether it has a program of its own.
+    pub(super) const fn has_program(&self) -> bool {
+        self.policy.is_program()
+    }
+
     /// Whether its program has failed.
     pub(super) const fn has_failed(&self) -> bool {
         self.policy.has_failed()

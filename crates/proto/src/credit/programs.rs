@@ -397,13 +397,16 @@ impl core::fmt::Debug for Programs {
 
 #[cfg(test)]
 mod tests {
-    use faircast_base::NodeId;
+    use faircast_base::{Cx, GroupId, NodeId, NullTrace, Purpose, Rng};
     use proptest::prelude::*;
 
     use super::super::settings::CreditSettings;
+    use super::super::wire::{self, Packet};
     use super::*;
-    use crate::options::Options;
+    use crate::options::{OptionValue, Options};
+    use crate::relay::{PacketKey, Relay, RelayPacket};
     use crate::world::at;
+    use crate::{Datagram, Destination};
 
     /// Takes programs that begin with a 1, which do nothing.
     struct Host;
@@ -463,6 +466,50 @@ mod tests {
             }
         }
         done
+    }
+
+    #[test]
+    fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
+        let most = [("program_sessions_max".into(), OptionValue::Integer(2))];
+        let options = Options::checked(most, super::super::RELAY_OPTIONS).unwrap();
+        let mut relay = super::super::relay(NodeId(2), &options, Some(Arc::new(Host)));
+        let mut rng = Rng::new(1, NodeId(2), Purpose::Relay);
+        let program = code(3000, 9);
+        let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+        let mut handle = |relay: &mut Box<dyn Relay + Send>, to: Destination, bytes: &[u8]| {
+            let packet = RelayPacket {
+                key: PacketKey(u64::from(bytes[15])),
+                flow: FlowId(0),
+                port: PortId(0),
+                ports_out: &[PortId(1)],
+                datagram: Datagram::new(ABOVE, to, bytes),
+                time_to_live: 9,
+            };
+            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+            let (mut buf, mut asked) = (Vec::new(), Vec::new());
+            while relay.poll_transmit(&mut cx, &mut buf).is_some() {
+                if let Ok(Packet::Pull(pull)) = wire::decode(&buf) {
+                    asked.push(pull);
+                }
+                buf.clear();
+            }
+            asked
+        };
+        for session in 0..5 {
+            let mut bytes = Vec::new();
+            Capsule { session, count: 1, ..capsule(&program) }.encode(&mut bytes);
+            bytes.extend_from_slice(b"payload");
+            let mut asked = handle(&mut relay, Destination::Group(GroupId::SESSION), &bytes);
+            while let Some(pull) = asked.pop() {
+                for part in parts(&program, pull) {
+                    let mut bytes = Vec::new();
+                    part.encode(&mut bytes);
+                    asked.extend(handle(&mut relay, Destination::Node(NodeId(2)), &bytes));
+                }
+            }
+        }
+        let served = relay.served();
+        assert_eq!((served.sessions, served.plain, served.programs), (2, 3, 1));
     }
 
     /// A program of so many bytes, unlike others of another number.

@@ -174,6 +174,7 @@ impl CreditRelay {
             }
             let policy = match AnyPolicy::of(&capsule) {
                 Some(policy) => Found::Here(policy),
+                None if self.runs_all() => Found::Never,
                 None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
             };
             match policy {
@@ -219,6 +220,13 @@ impl CreditRelay {
         gone.into_iter().for_each(|key| self.let_go(key));
         self.serve_session(cx, id);
         Ok(handling)
+    }
+
+    /// Whether as many programs of sessions run, or are waited for, as may.
+    fn runs_all(&self) -> bool {
+        let running = self.sessions.values().filter(|session| session.node.has_program());
+        let all = running.count() + self.parked.len();
+        self.programs.has_host() && all >= self.settings.program_sessions_max as usize
     }
 
     fn session(

@@ -67,6 +67,8 @@ settings! {
     capsule_time: Duration [0 s, 1 s] = 0 s;
     /// Bytes of programs of sessions that are kept at most; those used longest ago go first
     programs_bytes: u32 [65536, 1073741824] = 4194304;
+    /// Sessions whose programs run at the same time, each of which may take 2 MiB; more are forwarded as by any router
+    program_sessions_max: u32 [0, 65536] = 128;
     /// After how long without use a program is forgotten
     program_timeout: Duration [1 s, 86400 s] = 600 s;
 }
@@ -165,6 +167,11 @@ impl AnyPolicy {
             Self::LayeredDrop(policy) => of(policy),
             Self::WeightedUtility(policy) => of(policy),
         }
+    }
+
+    /// Whether it is a program of the session's.
+    pub(crate) const fn is_program(&self) -> bool {
+        matches!(self, Self::Program(_))
     }
 
     /// Whether it is a program that has failed.
