@@ -27,6 +27,11 @@ impl<K: Copy + PartialEq> RoundRobin<K> {
         }
     }
 
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
     /// The flow that sends a packet now. `bytes` says how long that would be of a flow; whoever has none leaves.
     pub(super) fn next(&mut self, mut bytes: impl FnMut(K) -> Option<u32>) -> Option<K> {
         while let Some((flow, left)) = self.ring.front_mut() {

@@ -50,6 +50,11 @@ impl Port {
         self.turns.join(Turn::Other(flow));
     }
 
+    fn is_idle(&self) -> bool {
+        let works = self.work > Duration::ZERO || self.works_until.is_some();
+        !self.busy && !works && self.turns.is_empty() && self.others.is_empty()
+    }
+
     fn begin_work(&mut self, now: Time) {
         if !self.busy && self.work > Duration::ZERO {
             let begins = self.works_until.map_or(now, |at| at.max(now));
@@ -74,6 +79,8 @@ pub(crate) struct CreditRelay {
     /// How often there was none for a session, or it has failed.
     failed: u64,
     ports: BTreeMap<PortId, Port>,
+    /// With so many it is looked which are idle.
+    ports_room: usize,
     /// At how many ports each packet that is held still waits.
     held: BTreeMap<PacketKey, u32>,
     out: VecDeque<(Egress, Written)>,
@@ -116,6 +123,9 @@ struct ParkedPacket {
 /// Packets that wait for programs at a relay at most; more are lost.
 const PARKED_MAX: usize = 4096;
 
+/// Ports that are kept though nothing waits there.
+const PORTS_ROOM_MIN: usize = 1024;
+
 impl CreditRelay {
     /// The relay of the router `node`, on which `host` runs the programs of sessions.
     pub(crate) fn new(node: NodeId, options: &Options, host: Option<Arc<dyn ProgramHost>>) -> Self {
@@ -129,9 +139,20 @@ impl CreditRelay {
             programs: Programs::new(host),
             failed: 0,
             ports: BTreeMap::new(),
+            ports_room: PORTS_ROOM_MIN,
             held: BTreeMap::new(),
             out: VecDeque::new(),
         }
+    }
+
+    /// A port, of which nothing has to be known before. Those that are gone are not kept: where neighbours come and go each
+    /// has another one.
+    fn port(&mut self, id: PortId) -> &mut Port {
+        if self.ports.len() >= self.ports_room && !self.ports.contains_key(&id) {
+            self.ports.retain(|_, port| !port.is_idle());
+            self.ports_room = PORTS_ROOM_MIN.max(2 * self.ports.len());
+        }
+        self.ports.entry(id).or_default()
     }
 
     /// A packet of credits costs a slow host its time: before more leaves at `port`, or at all. While a packet leaves there
@@ -311,7 +332,7 @@ impl CreditRelay {
         waiting: Vec<(PortId, PacketKey, u32)>,
     ) {
         for &(port, key, bytes) in &waiting {
-            self.ports.entry(port).or_default().queue(flow, key, bytes);
+            self.port(port).queue(flow, key, bytes);
         }
         waiting.into_iter().for_each(|(port, ..)| self.serve(cx, port));
     }
@@ -363,7 +384,7 @@ impl CreditRelay {
     fn take_credit(&mut self, cx: &mut Cx<'_>, credit: &Credit) -> Result<(), BadInput> {
         let session = self.sessions.get_mut(&credit.session).ok_or(BadInput::Foreign)?;
         if let Some(port) = session.node.on_credit(cx.now, credit)? {
-            self.ports.entry(port).or_default().turns.join(Turn::Session(credit.session));
+            self.port(port).turns.join(Turn::Session(credit.session));
             self.serve(cx, port);
         }
         Ok(())
@@ -374,7 +395,7 @@ impl CreditRelay {
         let Some(session) = self.sessions.get(&id) else { return };
         let ports: Vec<PortId> = session.node.ports().collect();
         for port in ports {
-            self.ports.entry(port).or_default().turns.join(Turn::Session(id));
+            self.port(port).turns.join(Turn::Session(id));
             let sent = self.send(cx.now, port);
             if let Some(other) = sent.filter(|sent| *sent != id) {
                 self.tell(cx, other);
@@ -458,11 +479,11 @@ impl CreditRelay {
 
     /// A packet that is under no credits waits for its turn at each port, as in the queue of any router.
     fn queue_other(&mut self, cx: &mut Cx<'_>, packet: &RelayPacket<'_>) -> Handling {
-        let mut waits = 0;
+        let (mut waits, others_max) = (0, self.settings.others_max as usize);
         for &port in packet.ports_out {
-            let state = self.ports.entry(port).or_default();
+            let state = self.port(port);
             let waiting = state.others.get(&packet.flow).map_or(0, VecDeque::len);
-            if waiting < self.settings.others_max as usize {
+            if waiting < others_max {
                 state.queue(packet.flow, packet.key, bytes_of(packet));
                 waits += 1;
             }
@@ -615,5 +636,39 @@ impl Relay for CreditRelay {
             programs: self.programs.kept(),
             failed: self.failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    use super::*;
+    use crate::Datagram;
+    use crate::world::at;
+
+    #[test]
+    fn ports_of_neighbours_that_are_gone_are_forgotten() {
+        let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+        let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+        for port in 1..10_000 {
+            let packet = RelayPacket {
+                key: PacketKey(u64::from(port)),
+                flow: FlowId(0),
+                port: PortId(0),
+                ports_out: &[PortId(port)],
+                datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), b"any"),
+                time_to_live: 9,
+            };
+            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+            let mut ready = Vec::new();
+            while let Some(egress) = relay.poll_transmit(&mut cx, &mut Vec::new()) {
+                ready.extend(matches!(egress, Egress::Await(_)).then_some(PortId(port)));
+            }
+            assert_eq!(ready.len(), 1);
+            relay.handle_writable(&mut cx, ready[0]);
+        }
+        assert!(relay.ports.len() <= PORTS_ROOM_MIN, "{}", relay.ports.len());
     }
 }

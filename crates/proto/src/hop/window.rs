@@ -318,7 +318,8 @@ impl Window {
         if self.timeout_at.take_if(|at| *at <= now).is_none() {
             return;
         }
-        while self.sent.front().is_some_and(|it| now.since(it.first_at) >= GIVE_UP) {
+        let is_over = |it: &Sent| it.arrived || now.since(it.first_at) >= GIVE_UP;
+        while self.sent.front().is_some_and(is_over) {
             self.sent.pop_front();
             self.first = self.first.wrapping_add(1);
         }
