@@ -154,6 +154,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.live.outbox.allow_large();
             }
             self.live.attach();
+            self.take_via(app, now, false);
             // What could not leave before goes first, and makes room.
             self.live.flush();
             self.settle_all(app);
@@ -293,7 +294,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     /// to groups. A machine that joins or leaves one meanwhile moves others by a place: then a read finds
     /// nothing, or comes a turn later.
     fn receive_all(&mut self, app: &mut dyn App<M, D>) {
-        for index in (0..self.readable.len()).rev() {
+        // What a relay says of its multicast comes before that.
+        let relayed = self.live.via.is_some();
+        let sockets = self.readable.len();
+        for place in 0..sockets {
+            let index = if relayed { place } else { sockets - 1 - place };
             if !self.readable[index] {
                 continue;
             }
@@ -363,11 +368,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         if let Some(via) = &mut live.via {
             let from = (!matches!(at, At::Group(_))).then_some(from);
             live.counters.refused.foreign += u64::from(!via.open(now, from, datagram));
-            while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
-                let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));
-                self.open(app, now, at, from, marked, Arc::make_mut(&mut parcel.body));
-            }
-            return;
+            return self.take_via(app, now, marked);
         }
         if let At::Group(group) = at
             && live.sockets.is_own(group, from)
@@ -379,6 +380,14 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return;
         }
         self.open(app, now, at, from, marked, datagram);
+    }
+
+    /// What has come from a relay, in order.
+    fn take_via(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
+        while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
+            let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));
+            self.open(app, now, at, from, marked, Arc::make_mut(&mut parcel.body));
+        }
     }
 
     /// One datagram, of which it is known from where it comes.

@@ -378,7 +378,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
             });
             outbox.aim(via.relay());
         }
-        if let Some((relay, at)) = via.poll_multicast()
+        if let Some((relay, at)) = via.poll_multicast(now)
             && let Err(error) = sockets.hear_relay(relay, at)
         {
             tracing::warn!("what relay {relay} sends by multicast is not heard: {error}");

@@ -189,6 +189,7 @@ impl RelayDriver {
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
                 self.sockets.maintain();
+                self.outbox.allow_large();
             }
             if self.node.next_timeout() <= now {
                 self.with(now, |node, cx, out| node.handle_timeout(cx, out));

@@ -155,7 +155,9 @@ impl Outbox {
             match self.send_some(&run, sockets, sent) {
                 Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if waits || sockets.ways[way].answers.is_none() => {
+                Err(Errno::EAGAIN)
+                    if waits || sockets.ways[way].answers.is_none() && sockets.ways[way].waits =>
+                {
                     sent.waits += 1;
                     return Flushed::WhenWritable(way);
                 }

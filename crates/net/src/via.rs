@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use faircast_base::{NodeId, Time};
+use faircast_base::{Duration, NodeId, Time};
 use faircast_proto::Destination;
 use faircast_proto::credit;
 use faircast_proto::hop::{Attach, Attachment, FrameKind, Guard, HopPacket, group_number};
@@ -42,8 +42,10 @@ pub(crate) struct Via {
     guard: Guard,
     attach: Attach,
     group: u64,
-    /// The relay whose multicast is heard, and where.
+    /// The relay whose multicast is listened to, and where.
     heard: Option<(SocketAddr, SocketAddr)>,
+    /// When it is tried again where it is not heard.
+    hear_at: Time,
 }
 
 impl Via {
@@ -51,7 +53,13 @@ impl Via {
         let group = group_number(&settings.group);
         let mut attach = Attach::new(settings.relays.clone(), false);
         attach.set(now, group, Some(settings.receivers));
-        Self { guard: Guard::new(settings.node, settings.key), attach, group, heard: None }
+        Self {
+            guard: Guard::new(settings.node, settings.key),
+            attach,
+            group,
+            heard: None,
+            hear_at: now,
+        }
     }
 
     pub(crate) fn relay(&self) -> SocketAddr {
@@ -62,13 +70,16 @@ impl Via {
         self.attach.state()
     }
 
-    /// Where the relay is to be heard by multicast, where that has changed.
-    pub(crate) fn poll_multicast(&mut self) -> Option<(SocketAddr, Option<SocketAddr>)> {
+    /// Where the relay is to be heard by multicast, where that has changed, or it is not heard: this host may have another
+    /// address by now.
+    pub(crate) fn poll_multicast(&mut self, now: Time) -> Option<(SocketAddr, Option<SocketAddr>)> {
         let wanted = self.attach.multicast().map(|at| (self.attach.relay(), at));
-        (self.heard != wanted).then(|| {
-            self.heard = wanted;
-            (self.attach.relay(), wanted.map(|(_, at)| at))
-        })
+        let again = wanted.is_some() && !self.attach.hears() && self.hear_at <= now;
+        if self.heard == wanted && !again {
+            return None;
+        }
+        (self.heard, self.hear_at) = (wanted, now + HEAR_AGAIN);
+        Some((self.attach.relay(), wanted.map(|(_, at)| at)))
     }
 
     /// Something has come from an address, or by multicast. Returns whether it is right; [`take`](Self::take) gives what is
@@ -137,6 +148,9 @@ impl Via {
         self.attach.leave(&mut self.guard, |frame| send(&frame));
     }
 }
+
+/// After how long multicast that is not heard is tried again.
+const HEAR_AGAIN: Duration = Duration::from_secs(30);
 
 /// The address that stands for a node behind relays: nobody sends there.
 pub(crate) fn address_of(node: NodeId) -> SocketAddr {

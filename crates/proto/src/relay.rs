@@ -126,6 +126,9 @@ pub trait Relay {
     /// Nothing waits at a port that was [awaited](Egress::Await).
     fn handle_writable(&mut self, _cx: &mut Cx<'_>, _port: PortId) {}
 
+    /// A node that had packets of a flow through a port is reached there no more, and answers nothing that has gone there.
+    fn handle_gone(&mut self, _cx: &mut Cx<'_>, _flow: FlowId, _port: PortId, _node: NodeId) {}
+
     /// Takes the passing of time. A spurious call does nothing.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 

@@ -57,6 +57,8 @@ pub(crate) struct Way {
     local: SocketAddr,
     /// Whether other sockets of this host may have its address and port too.
     shared: bool,
+    /// Whether what it does not take now is kept until it does.
+    pub(crate) waits: bool,
     /// Drops that the kernel has counted at the socket; wraps.
     overflowed: u32,
     /// The hops that the socket now gives multicast packets.
@@ -87,7 +89,8 @@ impl Way {
     fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
         let local = local_address(&socket)?;
         let (hops, health) = (settings.hops, Health::Up);
-        Ok(Self { socket, answers: None, local, shared: false, overflowed: 0, hops, health })
+        let (shared, waits) = (false, true);
+        Ok(Self { socket, answers: None, local, shared, waits, overflowed: 0, hops, health })
     }
 
     /// Sets up how multicast leaves.
@@ -203,13 +206,13 @@ impl Sockets {
         {
             return Err(NetError::Family(listen.ip(), other));
         }
-        // To nobody it waits for a way: others are to have theirs.
+        // What a way does not take is not waited for, as far as hosts repair it: others are to have theirs.
         let mut sockets = Self::new(true, multicast, settings)?;
         for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
             let socket = open(listen.ip(), &sockets.settings)?;
-            let address = at.address.unwrap_or(unspecified(listen.ip()));
-            bind(&socket, zoned(address, 0, at.index))?;
-            let mut way = Way::new(socket, &sockets.settings)?;
+            // To no address of the interface, which may get another.
+            bind(&socket, SocketAddr::new(unspecified(listen.ip()), 0))?;
+            let mut way = Way { waits: false, ..Way::new(socket, &sockets.settings)? };
             way.set_multicast(at, &sockets.settings)?;
             sockets.ways.push(way);
         }

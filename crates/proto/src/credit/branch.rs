@@ -1,6 +1,7 @@
 //! A branch at the node above it: how many capsules were sent to it, and how many more its credits allow.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, Time};
 
@@ -20,6 +21,8 @@ pub(crate) struct Branch {
     count: u32,
     /// The next flow-control nodes below, by their tags.
     tags: BTreeMap<u64, Tag>,
+    /// Those that are not there any more, and for how long that is remembered.
+    gone: Vec<(u64, Time)>,
     /// Where nobody sends credits: up to where it may send until when.
     free: (u32, Time),
     buffer: u32,
@@ -45,6 +48,7 @@ impl Branch {
         Self {
             count: 0,
             tags: BTreeMap::new(),
+            gone: Vec::new(),
             free: (buffer, now + REFRESH),
             buffer,
             controlled: false,
@@ -70,6 +74,9 @@ impl Branch {
         if ahead(credit.count, self.count) > 0 {
             return Err(BadInput::Absurd);
         }
+        if self.gone.iter().any(|(tag, until)| *tag == credit.tag && now < *until) {
+            return Ok(false);
+        }
         let full = self.tags.len() >= TAGS_MAX && !self.tags.contains_key(&credit.tag);
         if full {
             return Err(BadInput::TableFull);
@@ -84,6 +91,16 @@ impl Branch {
         self.probe_at = None;
         self.refresh.on_news(now);
         Ok(moves || known == 0)
+    }
+
+    /// Whose tag this is is gone: what it says of packets that have come to it late is not waited for.
+    pub(crate) fn forget(&mut self, now: Time, tag: u64) {
+        if self.tags.remove(&tag).is_some() {
+            self.gone.retain(|(_, until)| now < *until);
+            if self.gone.len() < TAGS_MAX {
+                self.gone.push((tag, now + TAG_TIMEOUT));
+            }
+        }
     }
 
     /// All who sent credits are gone: nobody below waits for anything, until one is heard again.

@@ -196,6 +196,20 @@ impl<Q: Copy> FlowNode<Q> {
         Ok(moves.then_some(port))
     }
 
+    /// Whose credits these are is reached there no more. Returns what waited for it alone.
+    pub(super) fn forget(&mut self, now: Time, port: PortId, tag: u64) -> Vec<Q> {
+        let mut gone = Vec::new();
+        if let Some(queue) = self.queues.iter_mut().find(|queue| queue.port == port) {
+            queue.branch.forget(now, tag);
+            if queue.branch.is_silent() {
+                gone.extend(queue.waiting.drain(..).map(|waiting| waiting.packet));
+            }
+        }
+        self.listen();
+        self.asks = true;
+        gone
+    }
+
     /// The bytes of the packet that may leave next through a port.
     pub(super) fn next_bytes(&mut self, now: Time, port: PortId) -> Option<u32> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;

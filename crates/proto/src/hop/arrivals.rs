@@ -73,6 +73,16 @@ impl Arrivals {
         }
     }
 
+    /// Whether nothing has come.
+    pub(super) fn is_unused(&self) -> bool {
+        self.expected == 0 && self.next.is_none() && self.held.is_empty()
+    }
+
+    /// Whether all before this one has come, or it is the next.
+    pub(super) const fn has_come_to(&self, seq: u32) -> bool {
+        self.expected.wrapping_sub(seq).cast_signed() >= 0
+    }
+
     /// The link that they are of.
     pub(super) const fn link(&self) -> u16 {
         self.link

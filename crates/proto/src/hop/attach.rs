@@ -50,8 +50,8 @@ struct Membership {
     /// Receivers elsewhere, as the relay last said.
     elsewhere: u32,
     accepted: bool,
-    /// What comes by multicast, and the first frame of it that is for this host.
-    lan: Option<(u32, Arrivals)>,
+    /// What comes by multicast.
+    lan: Option<Arrivals>,
 }
 
 /// Holds on to one of several relays.
@@ -73,6 +73,8 @@ pub struct Attach {
     multicast: Option<SocketAddr>,
     /// On which of its networks that is heard, and when it was last.
     hears: Option<(u16, Time)>,
+    /// The counter of its last beacon.
+    beacon: u64,
     /// What came by multicast, and was not taken before that ended.
     rest: VecDeque<HopPacket>,
 }
@@ -93,6 +95,7 @@ impl Attach {
             link: None,
             multicast: None,
             hears: None,
+            beacon: 0,
             rest: VecDeque::new(),
         }
     }
@@ -142,6 +145,11 @@ impl Attach {
     /// Where the relay sends by multicast, which a host may hear beside.
     pub const fn multicast(&self) -> Option<SocketAddr> {
         self.multicast
+    }
+
+    /// Whether that is heard.
+    pub const fn hears(&self) -> bool {
+        self.hears.is_some()
     }
 
     fn has_multicast(&self) -> bool {
@@ -216,27 +224,38 @@ impl Attach {
         if frame.sender != self.newest.0 || self.state != Attachment::Attached {
             return false;
         }
-        match (frame.kind, &mut self.hears) {
-            (FrameKind::Beacon, hears) => {
+        match frame.kind {
+            FrameKind::Beacon if frame.counter > self.beacon => {
                 let Ok(network) = <[u8; 2]>::try_from(frame.body) else { return false };
                 let network = u16::from_be_bytes(network);
-                match hears {
+                self.beacon = frame.counter;
+                match &mut self.hears {
                     // Where it is heard on two the first is as good.
                     Some((known, at)) => {
                         *at = if *known == network { now } else { *at };
                     }
                     None => {
-                        *hears = Some((network, now));
-                        self.groups.values_mut().for_each(|of| of.join_at = now);
+                        self.hears = Some((network, now));
+                        self.ask_again(now);
                     }
                 }
                 true
             }
-            (FrameKind::Data, Some((_, at))) => {
-                *at = now;
-                self.handle_data(now, frame)
+            FrameKind::Data => {
+                let is_news = self.handle_data(now, frame);
+                if let Some((_, at)) = self.hears.as_mut().filter(|_| is_news) {
+                    *at = now;
+                }
+                is_news
             }
             _ => false,
+        }
+    }
+
+    /// The relay is to hear of something at once.
+    fn ask_again(&mut self, now: Time) {
+        for of in self.groups.values_mut() {
+            (of.join_at, of.accepted) = (now, false);
         }
     }
 
@@ -251,8 +270,8 @@ impl Attach {
             Some(link) => link.on_frame(now, frame),
             None => {
                 let lan = self.groups.get_mut(&frame.group).and_then(|of| of.lan.as_mut());
-                let lan = lan.filter(|(_, arrivals)| arrivals.link() == id);
-                lan.is_some_and(|(_, arrivals)| arrivals.on_frame(now, frame))
+                let lan = lan.filter(|arrivals| arrivals.link() == id);
+                lan.is_some_and(|arrivals| arrivals.on_frame(now, frame))
             }
         }
     }
@@ -262,13 +281,13 @@ impl Attach {
         let Self { rest, link, groups, .. } = self;
         let rest = rest.pop_front().or_else(|| link.as_mut()?.take());
         let mut lans = groups.values_mut().filter_map(|of| of.lan.as_mut());
-        rest.or_else(|| lans.find_map(|(_, arrivals)| arrivals.take()))
+        rest.or_else(|| lans.find_map(Arrivals::take))
     }
 
     /// All links are gone with the relay, but for what has come.
     fn forget_links(&mut self) {
         self.link = None;
-        (self.multicast, self.hears) = (None, None);
+        (self.multicast, self.hears, self.beacon) = (None, None, 0);
         for of in self.groups.values_mut() {
             take_offer(of, None, &mut self.rest);
         }
@@ -290,11 +309,11 @@ impl Attach {
         if let Some(link) = &mut self.link {
             link.handle_timeout(now);
         }
-        for (_, arrivals) in self.groups.values_mut().filter_map(|of| of.lan.as_mut()) {
+        for arrivals in self.groups.values_mut().filter_map(|of| of.lan.as_mut()) {
             arrivals.handle_timeout(now);
         }
         if self.hears.take_if(|(_, at)| now.since(*at) >= UNHEARD).is_some() {
-            self.groups.values_mut().for_each(|of| of.join_at = now);
+            self.ask_again(now);
         }
         let heard_at = *self.heard_at.get_or_insert(now);
         if now.since(heard_at) >= SILENCE && !self.groups.is_empty() {
@@ -309,7 +328,7 @@ impl Attach {
             return true;
         }
         let mut lans = self.groups.values_mut().filter_map(|of| of.lan.as_mut());
-        if lans.any(|(_, arrivals)| arrivals.poll(now, guard, out)) {
+        if lans.any(|arrivals| arrivals.poll(now, guard, out)) {
             return true;
         }
         let due = self.groups.iter_mut().find(|(_, of)| of.join_at <= now);
@@ -319,7 +338,7 @@ impl Attach {
         of.accepted = false;
         let hears = self.hears.map_or(0, |(network, _)| network);
         let (cookie, relay, receivers) = (self.cookie, self.is_relay, of.receivers);
-        let join = Join { cookie, relay, hears, receivers };
+        let join = Join { cookie, relay, begins: self.link.is_none(), hears, receivers };
         guard.write(&Frame::control(FrameKind::Join, *group, &[]), out, |out| join.encode(out));
         true
     }
@@ -339,7 +358,7 @@ impl Attach {
         let own = joins.chain(self.heard_at.map(|at| at + SILENCE)).min();
         let own = own.filter(|_| !self.groups.is_empty());
         let lans = self.groups.values().filter_map(|of| of.lan.as_ref());
-        let lans = lans.filter_map(|(_, arrivals)| arrivals.next_timeout());
+        let lans = lans.filter_map(Arrivals::next_timeout);
         let unheard = self.hears.map(|(_, at)| at + UNHEARD);
         let link = self.link.as_ref().and_then(HopLink::next_timeout);
         own.into_iter().chain(link).chain(lans).chain(unheard).min()
@@ -353,14 +372,13 @@ fn take_offer(
     link: Option<(u16, u32, AckPace)>,
     rest: &mut VecDeque<HopPacket>,
 ) {
-    let Some((id, first, pace)) = link else {
-        return rest.extend(of.lan.take().into_iter().flat_map(|(_, it)| it.into_rest()));
-    };
-    match of.lan.as_mut().filter(|(known, it)| (*known, it.link()) == (first, id)) {
-        Some((_, arrivals)) => arrivals.set_pace(pace),
-        None => {
-            let before = of.lan.replace((first, Arrivals::new(id, first, pace)));
-            rest.extend(before.into_iter().flat_map(|(_, it)| it.into_rest()));
-        }
+    let known = of.lan.as_mut();
+    if let Some((id, first, pace)) = link
+        && let Some(arrivals) = known.filter(|it| it.link() == id && it.has_come_to(first))
+    {
+        return arrivals.set_pace(pace);
     }
+    let new = link.map(|(id, first, pace)| Arrivals::new(id, first, pace));
+    let before = core::mem::replace(&mut of.lan, new);
+    rest.extend(before.into_iter().flat_map(Arrivals::into_rest));
 }

@@ -104,7 +104,7 @@ impl Machine for HopSender {
         });
         match taken {
             Err(reason) => cx.emit(Event::BadInput { reason }),
-            Ok(()) if self.ended && !self.completed && self.link.is_empty() => {
+            Ok(()) if self.ended && !self.completed && self.link.has_arrived() => {
                 self.completed = true;
                 cx.emit(Event::Completed { bytes: self.offset });
                 self.events.push_back(AppEvent::Completed);
@@ -187,23 +187,12 @@ impl Machine for HopReceiver {
         if let Err(reason) = taken {
             cx.emit(Event::BadInput { reason });
         }
-        while let Some(packet) = self.link.take() {
-            let (seq, bytes) = (self.packets, packet.body.len() as u32);
-            self.packets += 1;
-            if bytes > 0 {
-                self.bytes += u64::from(bytes);
-                cx.emit(Event::Delivered { seq, bytes });
-                let bytes = packet.body.to_vec();
-                self.events.push_back(AppEvent::Delivered { bytes, zeros: 0 });
-            } else {
-                cx.emit(Event::Completed { bytes: self.bytes });
-                self.events.push_back(AppEvent::Completed);
-            }
-        }
+        self.deliver(cx);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.link.handle_timeout(cx.now);
+        self.deliver(cx);
     }
 
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
@@ -219,5 +208,23 @@ impl Machine for HopReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         self.link.next_timeout()
+    }
+}
+
+impl HopReceiver {
+    fn deliver(&mut self, cx: &mut Cx<'_>) {
+        while let Some(packet) = self.link.take() {
+            let (seq, bytes) = (self.packets, packet.body.len() as u32);
+            self.packets += 1;
+            if bytes > 0 {
+                self.bytes += u64::from(bytes);
+                cx.emit(Event::Delivered { seq, bytes });
+                let bytes = packet.body.to_vec();
+                self.events.push_back(AppEvent::Delivered { bytes, zeros: 0 });
+            } else {
+                cx.emit(Event::Completed { bytes: self.bytes });
+                self.events.push_back(AppEvent::Completed);
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ const MAGIC: [u8; 2] = *b"fh";
 const VERSION: u8 = 1;
 const TO_GROUP: u8 = 0x80;
 const RELAY: u8 = 1;
+const BEGINS: u8 = 2;
 
 /// Bytes before what a frame carries.
 pub const FRAME_BYTES: usize = 40;
@@ -139,6 +140,8 @@ pub(super) struct Join {
     pub(super) cookie: [u8; COOKIE_BYTES],
     /// It is a relay itself.
     pub(super) relay: bool,
+    /// It knows of no link.
+    pub(super) begins: bool,
     /// The relay's network whose multicast it hears, from 1 on; 0 for none.
     pub(super) hears: u16,
     /// Receivers of the group at it or behind it.
@@ -148,7 +151,8 @@ pub(super) struct Join {
 impl Join {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.cookie);
-        out.extend_from_slice(&[if self.relay { RELAY } else { 0 }, 0]);
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        out.extend_from_slice(&[flag(self.relay, RELAY) | flag(self.begins, BEGINS), 0]);
         out.extend_from_slice(&self.hears.to_be_bytes());
         out.extend_from_slice(&self.receivers.to_be_bytes());
     }
@@ -159,7 +163,8 @@ impl Join {
         let [flags, 0]: [u8; 2] = fields.array()? else { return None };
         let (hears, receivers) = (fields.u16()?, fields.u32()?);
         fields.end()?;
-        Some(Self { cookie, relay: flags & RELAY != 0, hears, receivers })
+        let (relay, begins) = (flags & RELAY != 0, flags & BEGINS != 0);
+        Some(Self { cookie, relay, begins, hears, receivers })
     }
 }
 

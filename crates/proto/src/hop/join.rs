@@ -49,7 +49,7 @@ impl HopNode {
         let HopSettings { neighbours_max, at_host_max, groups_max } = self.settings;
         let limits =
             Limits { neighbours: neighbours_max, at_host: at_host_max, groups: groups_max };
-        let who = (from, frame.sender, join.relay);
+        let who = (from, frame.sender, join.relay, join.begins);
         let wanted = (frame.group, join.receivers);
         let before = self.neighbours.receivers(frame.group, PARENT);
         let Some(port) = self.neighbours.join(now, who, wanted, limits) else {
@@ -61,10 +61,11 @@ impl HopNode {
             self.next_flow = self.next_flow.wrapping_add(1);
             self.tell_above(now);
         }
-        // Another program may be where one was.
-        self.tidy_lans();
-        self.on_hears(now, port, (frame.group, join.hears), out);
+        // Another program may be where one was, or have another link.
+        self.forget_gone();
+        self.on_hears(now, port, frame.group, join.hears);
         self.accept(port, frame.group, out);
+        self.serve_link(now, port, out);
         if self.neighbours.receivers(frame.group, PARENT) != before {
             self.tell_above(now);
             // Relays below that have sources have to hear of it soon.

@@ -3,13 +3,14 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
-use faircast_base::{BadInput, Duration, Time};
+use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use super::arrivals::AckPace;
 use super::frame::{Frame, FrameKind, LanOffer};
 use super::link::{Frames, HopPacket};
+use super::neighbours::Gone;
 use super::node::{HopNode, Sends};
 use super::window::{Ack, Window};
 use crate::relay::PortId;
@@ -20,8 +21,10 @@ const BEACON: Duration = Duration::from_millis(500);
 const BEACON_SOON: Duration = Duration::from_millis(50);
 /// A host that acknowledges nothing for so long does not hear. Chosen: as long as who gives no credits is waited for.
 const STALLED: Duration = Duration::from_secs(3);
-/// For how long it is served by unicast from then on.
+/// For how long all hosts of its address, unless they are on a link, are served by unicast from then on.
 const OFF: Duration = Duration::from_secs(60);
+/// Links to several hosts at most; more groups go by unicast.
+const LINKS_MAX: usize = 1024;
 
 /// One host of a link.
 #[derive(Debug)]
@@ -67,12 +70,11 @@ impl Lan {
         self.members.entry(port).or_insert(new);
     }
 
-    /// A host is on it no more. Returns what had not got there.
-    fn leave(&mut self, port: PortId) -> Vec<(HopPacket, Vec<u8>)> {
-        let Some(member) = self.members.remove(&port) else { return Vec::new() };
-        let owed = member.window.lacks().filter_map(|seq| self.frames.copy(seq)).collect();
-        self.forget();
-        owed
+    /// A host is on it no more.
+    fn leave(&mut self, port: PortId) {
+        if self.members.remove(&port).is_some() {
+            self.forget();
+        }
     }
 
     /// What all have is not kept.
@@ -100,15 +102,24 @@ impl Lan {
 
     fn on_ack(&mut self, now: Time, port: PortId, ack: &Ack) -> Result<(), BadInput> {
         let member = self.members.get_mut(&port).ok_or(BadInput::Foreign)?;
-        member.window.on_ack(now, ack)?;
-        member.heard_at = now;
-        self.forget();
+        let was_slowest = member.window.first() == self.frames.first();
+        // Who has nothing but what was sent again, by unicast perhaps, does not hear.
+        if member.window.on_ack(now, ack)? {
+            member.heard_at = now;
+        }
+        if was_slowest {
+            self.forget();
+        }
         Ok(())
     }
 
-    /// The frame that is to be sent again now.
-    fn again(&mut self, now: Time) -> Option<(Again, u32)> {
-        let (port, seq) = self.members.iter_mut().find_map(|(port, member)| {
+    /// The frame that is to be sent again now, since a host lacks it: the one at `port`, or any.
+    fn again(&mut self, now: Time, port: Option<PortId>) -> Option<(Again, u32)> {
+        let mut asked = match port {
+            Some(port) => self.members.range_mut(port..=port),
+            None => self.members.range_mut(..),
+        };
+        let (port, seq) = asked.find_map(|(port, member)| {
             let seq = member.window.again(now)?;
             Some((*port, seq))
         })?;
@@ -122,7 +133,7 @@ impl Lan {
         Some((Again::All, seq))
     }
 
-    /// Takes the passing of time. Returns the hosts that do not hear.
+    /// Takes the passing of time. Returns the hosts that do not hear: they have got nothing that was sent once.
     fn handle_timeout(&mut self, now: Time) -> Vec<PortId> {
         let mut stalled = Vec::new();
         for (port, member) in &mut self.members {
@@ -148,6 +159,10 @@ pub(super) struct Lans {
     /// The address and port, and how many networks.
     at: Option<(SocketAddr, usize)>,
     links: BTreeMap<PortId, Lan>,
+    /// Their ports, by group and network.
+    by_group: BTreeMap<(u64, usize), PortId>,
+    /// Addresses of hosts that did not hear, and until when they are served by unicast.
+    off: BTreeMap<IpAddr, Time>,
     /// The number of a link, halved.
     last_id: u16,
     beacon_at: Time,
@@ -155,7 +170,8 @@ pub(super) struct Lans {
 
 impl Default for Lans {
     fn default() -> Self {
-        Self { at: None, links: BTreeMap::new(), last_id: 0, beacon_at: Time::MAX }
+        let (links, by_group, off) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { at: None, links, by_group, off, last_id: 0, beacon_at: Time::MAX }
     }
 }
 
@@ -164,14 +180,36 @@ impl Lans {
         self.links.get(&port)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (PortId, &Lan)> {
-        self.links.iter().map(|(port, lan)| (*port, lan))
-    }
-
     /// The ports by which a group's packets leave by multicast, where one came in on `port`.
     pub(super) fn ports(&self, group: u64, port: PortId) -> impl Iterator<Item = PortId> {
-        let wants = move |lan: &Lan| lan.group == group && lan.has_other(port);
-        self.iter().filter(move |(_, lan)| wants(lan)).map(|(port, _)| port)
+        let all = self.by_group.range((group, 0)..=(group, usize::MAX)).map(|(_, on)| *on);
+        all.filter(move |on| self.get(*on).is_some_and(|lan| lan.has_other(port)))
+    }
+
+    /// The port of a group's link on a network, which is made where there is none; none where there are too many.
+    fn port(&mut self, group: u64, place: usize, new: impl FnOnce() -> PortId) -> Option<PortId> {
+        let known = self.by_group.get(&(group, place)).copied();
+        known.or_else(|| {
+            if self.links.len() >= LINKS_MAX {
+                return None;
+            }
+            let (on, id) = (new(), self.next_id());
+            self.links.insert(on, Lan::new(place, id, group));
+            self.by_group.insert((group, place), on);
+            Some(on)
+        })
+    }
+
+    /// A host leaves a link. Returns whether nobody is on it any more: then it is gone.
+    fn leave(&mut self, on: PortId, port: PortId) -> bool {
+        let Some(lan) = self.links.get_mut(&on) else { return true };
+        lan.leave(port);
+        let is_gone = lan.members.is_empty();
+        if is_gone {
+            self.by_group.remove(&(lan.group, lan.place));
+            self.links.remove(&on);
+        }
+        is_gone
     }
 
     /// A number for a link, which those of two have not.
@@ -203,81 +241,60 @@ impl HopNode {
     }
 
     /// A host says on which network it hears this relay's multicast: from 1 on, 0 for none.
-    pub(super) fn on_hears<S: Sends>(
-        &mut self,
-        now: Time,
-        port: PortId,
-        (group, hears): (u64, u16),
-        out: &mut S,
-    ) {
-        let Some((_, networks)) = self.lans.at else { return };
-        let Some(of) = self.neighbours.get(port).filter(|of| !of.is_relay) else { return };
-        let Some(member) = of.groups.get(&group).filter(|member| member.receivers > 0) else {
-            return;
-        };
+    pub(super) fn on_hears(&mut self, now: Time, port: PortId, group: u64, hears: u16) {
+        let Self { lans, neighbours, .. } = self;
+        let Some((_, networks)) = lans.at else { return };
+        let Some(of) = neighbours.get(port) else { return };
+        let Some(member) = of.groups.get(&group) else { return };
+        let (before, is_receiver) = (member.lan, member.receivers > 0 && !of.is_relay);
+        let is_off = lans.off.get(&of.address.ip()).is_some_and(|until| now < *until);
         let place = usize::from(hears).checked_sub(1).filter(|place| *place < networks);
-        let place = place.filter(|_| member.unicast_until <= now);
-        let on = member.lan.and_then(|on| self.lans.get(on)).map(|lan| lan.place);
-        if on.is_some() && on == place {
+        let place = place.filter(|_| is_receiver && !is_off);
+        let on = place.and_then(|place| lans.port(group, place, || neighbours.next_port()));
+        if is_receiver && place.is_none() {
+            lans.beacon_at = lans.beacon_at.min(now + BEACON_SOON);
+        }
+        if on == before {
             return;
         }
-        if member.lan.is_some() {
-            self.leave_lan(now, port, group, out);
-        }
-        let Some(place) = place else {
-            self.lans.beacon_at = self.lans.beacon_at.min(now + BEACON_SOON);
-            return;
-        };
-        let known = self.lans.iter().find(|(_, lan)| lan.group == group && lan.place == place);
-        let on = match known.map(|(on, _)| on) {
-            Some(on) => on,
-            None => {
-                let id = self.lans.next_id();
-                let on = self.neighbours.next_port();
-                self.lans.links.insert(on, Lan::new(place, id, group));
-                on
-            }
-        };
-        if let Some(lan) = self.lans.links.get_mut(&on) {
+        self.leave_lan(port, group);
+        if let Some(lan) = on.and_then(|on| self.lans.links.get_mut(&on)) {
             lan.join(now, port);
         }
         if let Some(member) = self.neighbours.member_mut(port, group) {
-            member.lan = Some(on);
+            member.lan = on;
         }
     }
 
-    /// A host has a group by unicast again, and what had not got there.
-    fn leave_lan<S: Sends>(&mut self, now: Time, port: PortId, group: u64, out: &mut S) {
+    /// A host has a group by unicast again.
+    fn leave_lan(&mut self, port: PortId, group: u64) {
+        let Some(node) = self.neighbours.get(port).map(|of| of.node) else { return };
         let member = self.neighbours.member_mut(port, group);
-        let Some(on) = member.and_then(|member| member.lan.take()) else { return };
-        let owed = self.lans.links.get_mut(&on).map_or_else(Vec::new, |lan| lan.leave(port));
-        if let Some(of) = self.neighbours.get_mut(port) {
-            for (parcel, begun) in owed {
-                self.refused.lost += u64::from(!of.link.owe(now, parcel, &begun));
-            }
+        if let Some(on) = member.and_then(|member| member.lan.take()) {
+            self.leave_link(on, (port, node, group));
         }
-        self.tidy_lans();
-        self.serve_link(now, port, out);
     }
 
-    /// Who is gone is on no link, and links of nobody are gone.
-    pub(super) fn tidy_lans(&mut self) {
-        let Self { lans, neighbours, awaiting, ready, .. } = self;
-        lans.links.retain(|on, lan| {
-            let before = lan.members.len();
-            lan.members.retain(|port, _| {
-                let member = neighbours.get(*port).and_then(|of| of.groups.get(&lan.group));
-                member.is_some_and(|member| member.lan == Some(*on))
-            });
-            if lan.members.len() < before {
-                lan.forget();
+    fn leave_link(&mut self, on: PortId, (port, node, group): (PortId, NodeId, u64)) {
+        let is_gone = self.lans.leave(on, port);
+        self.gone.extend(self.flows.get(&group).map(|flow| (*flow, on, node)));
+        // Nothing waits for who is gone.
+        if (is_gone || self.lans.get(on).is_some_and(Lan::has_room)) && self.awaiting.remove(&on) {
+            self.ready.push_back(on);
+        }
+    }
+
+    /// Lets go of what belonged to those who have left.
+    pub(super) fn forget_gone(&mut self) {
+        for Gone { port, node, group, lan } in core::mem::take(&mut self.neighbours.gone) {
+            self.gone.extend(self.flows.get(&group).map(|flow| (*flow, port, node)));
+            if let Some(on) = lan {
+                self.leave_link(on, (port, node, group));
             }
-            // Nothing waits for who is gone.
-            if lan.has_room() && awaiting.remove(on) {
-                ready.push_back(*on);
+            if self.neighbours.get(port).is_none() && self.awaiting.remove(&port) {
+                self.ready.push_back(port);
             }
-            !lan.members.is_empty()
-        });
+        }
     }
 
     /// An acknowledgement of a link to several hosts has come. Returns the link's port.
@@ -316,11 +333,17 @@ impl HopNode {
         true
     }
 
-    /// Sends what is due on a link to several hosts.
-    pub(super) fn serve_lan<S: Sends>(&mut self, now: Time, on: PortId, out: &mut S) {
+    /// Sends what is due on a link to several hosts, since something was heard of the one at `port`, or time has passed.
+    pub(super) fn serve_lan<S: Sends>(
+        &mut self,
+        now: Time,
+        on: PortId,
+        port: Option<PortId>,
+        out: &mut S,
+    ) {
         let Self { lans, guard, neighbours, awaiting, ready, links_at, .. } = self;
         let Some(lan) = lans.links.get_mut(&on) else { return };
-        while let Some((to, seq)) = lan.again(now) {
+        while let Some((to, seq)) = lan.again(now, port) {
             match to {
                 Again::All => {
                     out.send_to_network(lan.place, |buf| lan.frames.write(lan.id, seq, guard, buf))
@@ -332,30 +355,35 @@ impl HopNode {
                 }
             }
         }
-        *links_at = lan.next_timeout().map_or(*links_at, |at| at.min(*links_at));
-        if lan.has_room() && awaiting.remove(&on) {
+        // An acknowledgement makes no timer earlier.
+        if port.is_none() {
+            *links_at = lan.next_timeout().map_or(*links_at, |at| at.min(*links_at));
+        }
+        if awaiting.contains(&on) && lan.has_room() {
+            awaiting.remove(&on);
             ready.push_back(on);
         }
     }
 
     /// Takes the passing of time at links whose timers are due.
     pub(super) fn handle_lan_timeouts<S: Sends>(&mut self, now: Time, out: &mut S) {
-        let due = |lan: &Lan| lan.next_timeout().is_some_and(|at| at <= now);
-        let due: Vec<PortId> =
-            self.lans.iter().filter(|(_, lan)| due(lan)).map(|(on, _)| on).collect();
-        for on in due {
+        self.lans.off.retain(|_, until| now < *until);
+        let all: Vec<PortId> = self.lans.links.keys().copied().collect();
+        for on in all {
             let Some(lan) = self.lans.links.get_mut(&on) else { continue };
-            let group = lan.group;
+            let (group, at) = (lan.group, lan.next_timeout());
+            if at.is_none_or(|at| at > now) {
+                self.links_at = at.map_or(self.links_at, |at| at.min(self.links_at));
+                continue;
+            }
             for port in lan.handle_timeout(now) {
-                self.leave_lan(now, port, group, out);
-                if let Some(member) = self.neighbours.member_mut(port, group) {
-                    member.unicast_until = now + OFF;
-                }
+                let ip = self.neighbours.get(port).map(|of| of.address.ip());
+                self.lans.off.extend(ip.map(|ip| (ip, now + OFF)));
+                self.leave_lan(port, group);
                 self.accept(port, group, out);
             }
+            self.serve_lan(now, on, None, out);
         }
-        let all: Vec<PortId> = self.lans.links.keys().copied().collect();
-        all.into_iter().for_each(|on| self.serve_lan(now, on, out));
     }
 
     /// Says by multicast that it is there.

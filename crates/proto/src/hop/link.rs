@@ -84,12 +84,6 @@ impl Frames {
         self.frames.get(seq.wrapping_sub(self.first) as usize)
     }
 
-    /// One of them, to be sent over another link.
-    pub(super) fn copy(&self, seq: u32) -> Option<(HopPacket, Vec<u8>)> {
-        let (parcel, begun) = self.get(seq)?;
-        Some((parcel.clone(), begun.bytes[..begun.len.into()].to_vec()))
-    }
-
     /// Writes the frame of this number.
     pub(super) fn write(&self, link: u16, seq: u32, guard: &mut Guard, out: &mut Vec<u8>) {
         if let Some((parcel, begun)) = self.get(seq) {
@@ -149,15 +143,6 @@ impl HopLink {
         Some(seq)
     }
 
-    /// The same once there is room: [`poll`](Self::poll) gives it. Returns whether there is a place for it.
-    pub(super) fn owe(&mut self, now: Time, parcel: HopPacket, begun: &[u8]) -> bool {
-        let has_place = self.window.owe(now).is_some();
-        if has_place {
-            self.frames.push(parcel, begun);
-        }
-        has_place
-    }
-
     /// An acknowledgement has come.
     ///
     /// # Errors
@@ -165,7 +150,7 @@ impl HopLink {
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadInput> {
         let outcome = self.window.on_ack(now, ack);
         self.frames.forget_before(self.window.first());
-        outcome
+        outcome.map(|_| ())
     }
 
     /// The next thing that came, in order.
@@ -205,8 +190,13 @@ impl HopLink {
     }
 
     /// Whether all that was sent has arrived.
-    pub(super) fn is_empty(&self) -> bool {
-        self.window.waits_since().is_none()
+    pub(super) fn has_arrived(&self) -> bool {
+        self.window.waits_since().is_none() && !self.window.gave_up()
+    }
+
+    /// Whether nothing was sent, and nothing has come.
+    pub(super) fn is_unused(&self) -> bool {
+        self.frames.next() == 0 && self.arrivals.is_unused()
     }
 
     /// Takes a frame with data. Returns whether it is news; [`take`](Self::take) gives what is in order.
@@ -263,7 +253,7 @@ mod tests {
                 if !loses(now) && waits.since(now) <= Duration::from_micros(every_us * queue) {
                     free_at = waits;
                     let at = waits + Duration::from_millis(delay_ms);
-                    way.push_back((at, seq, link.frames.copy(seq).unwrap().0));
+                    way.push_back((at, seq, link.frames.get(seq).unwrap().0.clone()));
                 }
             }
             while way.front().is_some_and(|(at, ..)| *at <= now) {
@@ -329,7 +319,7 @@ mod tests {
             let _ = link.on_ack(now, &ack);
             link.handle_timeout(now + Duration::from_secs(1));
             while link.window.again(now).is_some() {}
-            prop_assert!(link.frames.next() == sent && link.window.lacks().count() <= sent as usize);
+            prop_assert!(link.frames.next() == sent && link.in_flight() <= sent as usize);
         }
     }
 }

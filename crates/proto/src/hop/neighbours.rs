@@ -34,8 +34,21 @@ pub(super) struct Member {
     heard_at: Time,
     /// The port by which its packets go by multicast, where it hears that.
     pub(super) lan: Option<PortId>,
-    /// Until then they go by unicast.
-    pub(super) unicast_until: Time,
+}
+
+/// A membership that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    pub(super) port: PortId,
+    pub(super) node: NodeId,
+    pub(super) group: u64,
+    pub(super) lan: Option<PortId>,
+}
+
+impl Member {
+    const fn gone(self, port: PortId, node: NodeId, group: u64) -> Gone {
+        Gone { port, node, group, lan: self.lan }
+    }
 }
 
 /// All neighbours below, by their ports.
@@ -44,6 +57,8 @@ pub(super) struct Neighbours {
     by_port: BTreeMap<PortId, Neighbour>,
     ports: BTreeMap<SocketAddr, PortId>,
     at_host: BTreeMap<IpAddr, u32>,
+    /// What is to be said of those who have left.
+    pub(super) gone: Vec<Gone>,
     last_port: u32,
     /// The number of a link, halved: those to several hosts have even numbers.
     last_link: u16,
@@ -78,7 +93,7 @@ impl Neighbours {
     pub(super) fn join(
         &mut self,
         now: Time,
-        (address, node, is_relay): (SocketAddr, NodeId, bool),
+        (address, node, is_relay, begins): (SocketAddr, NodeId, bool, bool),
         (group, receivers): (u64, u32),
         limits: Limits,
     ) -> Option<PortId> {
@@ -99,19 +114,26 @@ impl Neighbours {
                 port
             }
         };
-        if self.by_port.get(&port)?.node != node {
-            // Another program at the same address.
+        let of = self.by_port.get(&port)?;
+        let is_other = of.node != node;
+        // Another program at the same address, or one that knows of no link any more.
+        if is_other || begins && !of.link.is_unused() {
             let link = self.next_link();
-            let of = self.by_port.get_mut(&port)?;
-            (of.node, of.newest, of.link) = (node, 0, link);
-            of.groups.clear();
+            let Self { by_port, gone, .. } = self;
+            let of = by_port.get_mut(&port)?;
+            of.link = link;
+            if is_other {
+                let left = core::mem::take(&mut of.groups).into_iter();
+                gone.extend(left.map(|(group, member)| member.gone(port, of.node, group)));
+                (of.node, of.newest) = (node, 0);
+            }
         }
         let of = self.by_port.get_mut(&port)?;
         of.is_relay = is_relay;
         if of.groups.len() >= limits.groups && !of.groups.contains_key(&group) {
             return None;
         }
-        let new = Member { receivers, heard_at: now, lan: None, unicast_until: Time::ZERO };
+        let new = Member { receivers, heard_at: now, lan: None };
         let member = of.groups.entry(group).or_insert(new);
         (member.receivers, member.heard_at) = (receivers, now);
         Some(port)
@@ -139,21 +161,26 @@ impl Neighbours {
     /// It is no member any more.
     pub(super) fn leave(&mut self, port: PortId, group: u64) {
         if let Some(of) = self.by_port.get_mut(&port) {
-            of.groups.remove(&group);
+            let left = of.groups.remove(&group);
+            self.gone.extend(left.map(|member| member.gone(port, of.node, group)));
         }
         self.tidy();
     }
 
     /// Lets go of those that are silent. Returns whether there were any.
     pub(super) fn expire(&mut self, now: Time) -> bool {
-        let mut gone = false;
-        for of in self.by_port.values_mut() {
-            let before = of.groups.len();
-            of.groups.retain(|_, member| now.since(member.heard_at) < SILENCE);
-            gone |= of.groups.len() < before;
+        let before = self.gone.len();
+        for (port, of) in &mut self.by_port {
+            of.groups.retain(|group, member| {
+                let stays = now.since(member.heard_at) < SILENCE;
+                if !stays {
+                    self.gone.push(member.gone(*port, of.node, *group));
+                }
+                stays
+            });
         }
         self.tidy();
-        gone
+        self.gone.len() > before
     }
 
     fn tidy(&mut self) {

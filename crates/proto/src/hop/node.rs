@@ -81,6 +81,8 @@ pub struct HopNode {
     sent: u64,
     sent_bytes: u64,
     pub(super) refused: HopRefused,
+    /// Of whom its program has not been told yet that they are reached by a port no more.
+    pub(super) gone: Vec<(FlowId, PortId, NodeId)>,
 }
 
 impl HopNode {
@@ -116,6 +118,7 @@ impl HopNode {
             sent: 0,
             sent_bytes: 0,
             refused: HopRefused::default(),
+            gone: Vec::new(),
         }
     }
 
@@ -164,7 +167,7 @@ impl HopNode {
                 let is_own = port.and_then(|port| self.node_at(port)) == Some(frame.sender);
                 if let Some(port) = port.filter(|_| is_own && self.is_newest(port, &frame)) {
                     self.neighbours.leave(port, frame.group);
-                    self.tidy_lans();
+                    self.forget_gone();
                     self.tell_above(now);
                 }
             }
@@ -186,6 +189,9 @@ impl HopNode {
             }
         }
         self.poll_parent(now, out);
+        if !self.gone.is_empty() || !self.ready.is_empty() {
+            self.drain(cx, out);
+        }
     }
 
     fn node_at(&self, port: PortId) -> Option<NodeId> {
@@ -214,7 +220,7 @@ impl HopNode {
             let is_ack = frame.kind == FrameKind::Ack;
             match is_ack.then(|| self.on_lan_ack(now, port, frame)).flatten() {
                 Some(on) => {
-                    self.serve_lan(now, on, out);
+                    self.serve_lan(now, on, Some(port), out);
                     self.drain(cx, out);
                 }
                 None => self.refused.unknown += 1,
@@ -229,11 +235,16 @@ impl HopNode {
         } else if !link.on_frame(now, frame) {
             self.refused.repeated += 1;
         }
+        self.take_from(cx, port, out);
+        self.serve_link(now, port, out);
+        self.drain(cx, out);
+    }
+
+    /// Takes what has come over a link, in order.
+    fn take_from<S: Sends>(&mut self, cx: &mut Cx<'_>, port: PortId, out: &mut S) {
         while let Some(parcel) = self.link(port).and_then(|(link, _)| link.take()) {
             self.on_data(cx, port, parcel, out);
         }
-        self.serve_link(now, port, out);
-        self.drain(cx, out);
     }
 
     /// Sends what is due on a link, and notes when it has something to do next.
@@ -429,6 +440,9 @@ impl HopNode {
 
     /// Does what the program asks for, as far as there is room.
     fn drain<S: Sends>(&mut self, cx: &mut Cx<'_>, out: &mut S) {
+        for (flow, port, node) in core::mem::take(&mut self.gone) {
+            self.program.handle_gone(cx, flow, port, node);
+        }
         let mut buf = core::mem::take(&mut self.buf);
         loop {
             buf.clear();
@@ -488,18 +502,8 @@ impl HopNode {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             if self.neighbours.expire(now) {
-                self.tidy_lans();
+                self.forget_gone();
                 self.tell_above(now);
-                // Nothing waits for who is gone.
-                let Self { awaiting, ready, neighbours, lans, .. } = self;
-                awaiting.retain(|port| {
-                    let is_there = neighbours.get(*port).is_some() || lans.get(*port).is_some();
-                    let stays = *port == PARENT || is_there;
-                    if !stays {
-                        ready.push_back(*port);
-                    }
-                    stays
-                });
             }
             self.routes.retain(|_, route| now.since(route.heard_at) < ROUTE_KEPT);
             self.routes_at.clear();
@@ -523,7 +527,10 @@ impl HopNode {
                 Some(port)
             });
             let due: Vec<PortId> = due.chain([PARENT]).collect();
-            due.into_iter().for_each(|port| self.serve_link(now, port, out));
+            for port in due {
+                self.take_from(cx, port, out);
+                self.serve_link(now, port, out);
+            }
             self.handle_lan_timeouts(now, out);
         }
         self.send_beacons(now, out);

@@ -89,6 +89,8 @@ struct Net {
     /// One of so many frames that leave by multicast reaches nobody; 0 for none.
     loses: u64,
     lost: usize,
+    /// A host that nothing reaches, though what it says is heard.
+    cut_off: Option<u8>,
     /// Frames that have reached each address.
     reached: BTreeMap<SocketAddr, usize>,
     /// What hosts have said of themselves.
@@ -133,6 +135,9 @@ impl Net {
             while let Some((from, to, frame)) = self.wire.0.pop_front() {
                 let SocketAddr::V4(v4) = to else { continue };
                 let [_, _, _, host] = v4.ip().octets();
+                if self.cut_off == Some(host) {
+                    continue;
+                }
                 *self.reached.entry(to).or_default() += 1;
                 if v4.ip().is_multicast() {
                     if self.loses > 0 && rng.below(self.loses) == 0 {
@@ -222,7 +227,13 @@ fn whoever_says_to_be_somewhere_else_gets_that_host_nothing() {
     let mut liar = Guard::new(node(66), None);
     for number in 0..100u8 {
         let mut join = Vec::new();
-        let body = Join { cookie: [number; 16], relay: number % 2 == 0, hears: 1, receivers: 1 };
+        let body = Join {
+            cookie: [number; 16],
+            relay: number % 2 == 0,
+            begins: true,
+            hears: 1,
+            receivers: 1,
+        };
         liar.write(&Frame::control(FrameKind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
         let bytes = join.len();
         net.wire.0.push_back((at(200), at(1), join));
@@ -342,6 +353,31 @@ fn a_relay_that_is_started_again_is_found_again_with_new_links() {
         net.relay(1, &[], None);
         net.run(4000);
     }
+}
+
+#[test]
+fn whoever_has_heard_nothing_for_a_while_has_a_new_link_and_hears_all_again() {
+    let mut net = Net::default();
+    net.relay(1, &[], None);
+    net.host(10, &[1], 0, None);
+    net.host(11, &[1], 1, None);
+    net.run(2000);
+    // More than a window: both ends have to begin anew.
+    for _ in 0..2100 {
+        net.send(10, TO_GROUP, b"before");
+        net.run(10);
+    }
+    assert_eq!(net.got(11).len(), 2100);
+    net.cut_off = Some(11);
+    net.run(8000);
+    net.cut_off = None;
+    net.run(2000);
+    for _ in 0..20 {
+        net.send(10, TO_GROUP, b"after");
+        net.run(10);
+    }
+    net.run(1000);
+    assert_eq!(net.got(11).len(), 2120);
 }
 
 #[test]

@@ -102,6 +102,7 @@ pub(super) struct Window {
     round_trip: Option<(Duration, Duration)>,
     timeout: Duration,
     timeout_at: Option<Time>,
+    gave_up: bool,
 }
 
 impl Window {
@@ -119,7 +120,13 @@ impl Window {
             round_trip: None,
             timeout: TIMEOUT_FIRST,
             timeout_at: None,
+            gave_up: false,
         }
+    }
+
+    /// Whether something was sent in vain.
+    pub(super) const fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     /// The number of the oldest that has not arrived, or of the next where all have.
@@ -159,38 +166,27 @@ impl Window {
 
     /// A frame is sent. Returns its number, or nothing where far too much is on its way.
     pub(super) fn send(&mut self, now: Time) -> Option<u32> {
-        let seq = self.push(now, false)?;
-        self.in_flight += 1;
-        Some(seq)
-    }
-
-    /// A frame is to be sent when there is room, as if it had been sent before and lost.
-    pub(super) fn owe(&mut self, now: Time) -> Option<u32> {
-        let seq = self.push(now, true)?;
-        self.lost += 1;
-        Some(seq)
-    }
-
-    fn push(&mut self, now: Time, lost: bool) -> Option<u32> {
         if self.is_full() {
             return None;
         }
         let seq = self.first.wrapping_add(self.sent.len() as u32);
-        let (first_at, sent_at, again, arrived) = (now, now, false, false);
+        let (first_at, sent_at) = (now, now);
+        let (again, lost, arrived) = (false, false, false);
         self.sent.push_back(Sent { first_at, sent_at, again, lost, arrived });
+        self.in_flight += 1;
         self.timeout_at.get_or_insert(now + self.timeout);
         Some(seq)
     }
 
-    /// An acknowledgement has come.
+    /// An acknowledgement has come. Returns whether something has arrived that was sent once.
     ///
     /// # Errors
     /// It is of what was never sent.
-    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadInput> {
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<bool, BadInput> {
         let before = ack.next.wrapping_sub(self.first);
         if before as usize > self.sent.len() {
             // Old ones are behind: that is far ahead here.
-            return if before > u32::MAX / 2 { Ok(()) } else { Err(BadInput::Absurd) };
+            return if before > u32::MAX / 2 { Ok(false) } else { Err(BadInput::Absurd) };
         }
         let was_full = self.in_flight as f64 + 1.0 >= self.size / 2.0;
         let (mut came, mut sample, mut highest) = (0, None, None);
@@ -229,7 +225,7 @@ impl Window {
                 self.size = self.size.min(WINDOW_MAX as f64);
             }
         }
-        Ok(())
+        Ok(sample.is_some())
     }
 
     /// Those are lost after which enough others have arrived; `highest` is the place of the last that has.
@@ -285,12 +281,6 @@ impl Window {
         Some(self.first.wrapping_add(place as u32))
     }
 
-    /// Those that were sent, and are not known to have arrived.
-    pub(super) fn lacks(&self) -> impl Iterator<Item = u32> {
-        let lacks = self.sent.iter().enumerate().filter(|(_, sent)| !sent.arrived);
-        lacks.map(|(place, _)| self.first.wrapping_add(place as u32))
-    }
-
     /// Whether it was lost once at least, and is not known to have arrived.
     pub(super) fn has_lost(&self, seq: u32) -> bool {
         let sent = self.place(seq).map(|place| self.sent[place]);
@@ -320,7 +310,8 @@ impl Window {
         }
         let is_over = |it: &Sent| it.arrived || now.since(it.first_at) >= GIVE_UP;
         while self.sent.front().is_some_and(is_over) {
-            self.sent.pop_front();
+            let over = self.sent.pop_front();
+            self.gave_up |= over.is_some_and(|it| !it.arrived);
             self.first = self.first.wrapping_add(1);
         }
         (self.in_flight, self.lost) = (0, 0);

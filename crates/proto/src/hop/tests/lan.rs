@@ -135,7 +135,7 @@ fn a_host_that_says_nothing_any_more_does_not_hold_up_the_others() {
     let mut cookie = [0; 16];
     for _ in 0..10 {
         let mut join = Vec::new();
-        let body = Join { cookie, relay: false, hears: 1, receivers: 1 };
+        let body = Join { cookie, relay: false, begins: false, hears: 1, receivers: 1 };
         liar.write(&Frame::control(FrameKind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
         net.wire.0.push_back((at(66), at(1), join));
         let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
