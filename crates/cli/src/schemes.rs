@@ -80,9 +80,13 @@ fn details(entry: &Entry) -> String {
         text.push_str(&wrapped("      ", option.doc, 96));
         text.push_str(&wrapped("      ", &format!("Allowed: {allowed}."), 96));
     }
+    let Some(OptionSpec { name, .. }) = entry.options.first() else {
+        text.push_str("\nIt has no options.\n");
+        return text;
+    };
     let of = match entry.kind {
-        "protocol" => format!("run FILE --set flow.NAME.options.{}", entry.options[0].name),
-        _ => format!("run FILE --set node.NAME.options.{}", entry.options[0].name),
+        "protocol" => format!("run FILE --set flow.NAME.options.{name}"),
+        _ => format!("run FILE --set node.NAME.options.{name}"),
     };
     let _ = writeln!(text, "\nIn a scenario: options = {{ ... }}, or\n`faircast {of}=...`.");
     text

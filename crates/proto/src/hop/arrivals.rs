@@ -1,4 +1,4 @@
-//! What comes over a link: put in order, and acknowledged.
+//! Frames that come over a link: put in order, and acknowledged.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! How much of what one neighbour sends to another may be on its way, and what of it is lost: by the rules of TCP
-//! (src: RFC 5681 s3). What is lost is found as with SACK (src: RFC 6675 s5), and the retry timer is that of TCP
+//! The window of a link: how many frames may be on their way from one neighbour to another, and which of them are lost, by
+//! the rules of TCP (src: RFC 5681 s3). What is lost is found as with SACK (src: RFC 6675 s5), and the retry timer is that of TCP
 //! (src: RFC 6298).
 
 use alloc::collections::VecDeque;
