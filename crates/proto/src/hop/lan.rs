@@ -32,7 +32,8 @@ struct LanMember {
     window: Window,
     /// The first frame that is for it.
     first: u32,
-    heard_at: Time,
+    /// Since when it has got nothing that was sent to it once.
+    deaf_since: Option<Time>,
 }
 
 /// A link to several hosts: those of a network that are in a group. What is new leaves once for all; there is room where the
@@ -64,9 +65,9 @@ impl Lan {
         self.members.keys().any(|member| *member != port)
     }
 
-    fn join(&mut self, now: Time, port: PortId) {
+    fn join(&mut self, port: PortId) {
         let first = self.frames.next();
-        let new = LanMember { window: Window::new(first), first, heard_at: now };
+        let new = LanMember { window: Window::new(first), first, deaf_since: None };
         self.members.entry(port).or_insert(new);
     }
 
@@ -96,7 +97,10 @@ impl Lan {
         }
         let seq = self.frames.next();
         self.frames.push(parcel, begun);
-        self.members.values_mut().for_each(|member| _ = member.window.send(now));
+        for member in self.members.values_mut() {
+            member.window.send(now);
+            member.deaf_since.get_or_insert(now);
+        }
         Some(seq)
     }
 
@@ -105,7 +109,7 @@ impl Lan {
         let was_slowest = member.window.first() == self.frames.first();
         // Who has nothing but what was sent again, by unicast perhaps, does not hear.
         if member.window.on_ack(now, ack)? {
-            member.heard_at = now;
+            member.deaf_since = None;
         }
         if was_slowest {
             self.forget();
@@ -137,8 +141,8 @@ impl Lan {
     fn handle_timeout(&mut self, now: Time) -> Vec<PortId> {
         let mut stalled = Vec::new();
         for (port, member) in &mut self.members {
-            let waits = member.window.waits_since();
-            if waits.is_some_and(|since| now.since(since.max(member.heard_at)) >= STALLED) {
+            let is_deaf = member.deaf_since.is_some_and(|since| now.since(since) >= STALLED);
+            if is_deaf && member.window.waits() {
                 stalled.push(*port);
             } else {
                 member.window.handle_timeout(now);
@@ -249,7 +253,7 @@ impl HopNode {
         let (before, is_receiver) = (member.lan, member.receivers > 0 && !of.is_relay);
         let is_off = lans.off.get(&of.address.ip()).is_some_and(|until| now < *until);
         let place = usize::from(hears).checked_sub(1).filter(|place| *place < networks);
-        let place = place.filter(|_| is_receiver && !is_off);
+        let place = place.filter(|_| is_receiver && (before.is_some() || !is_off));
         let on = place.and_then(|place| lans.port(group, place, || neighbours.next_port()));
         if is_receiver && place.is_none() {
             lans.beacon_at = lans.beacon_at.min(now + BEACON_SOON);
@@ -259,7 +263,7 @@ impl HopNode {
         }
         self.leave_lan(port, group);
         if let Some(lan) = on.and_then(|on| self.lans.links.get_mut(&on)) {
-            lan.join(now, port);
+            lan.join(port);
         }
         if let Some(member) = self.neighbours.member_mut(port, group) {
             member.lan = on;

@@ -191,7 +191,7 @@ impl HopLink {
 
     /// Whether all that was sent has arrived.
     pub(super) fn has_arrived(&self) -> bool {
-        self.window.waits_since().is_none() && !self.window.gave_up()
+        !self.window.waits() && !self.window.gave_up()
     }
 
     /// Whether nothing was sent, and nothing has come.

@@ -61,6 +61,8 @@ struct Host {
     hears: Option<usize>,
     /// One of so many frames that come by multicast is lost; 0 for none.
     loses: u64,
+    /// Longer frames do not come by multicast.
+    longest: usize,
 }
 
 impl Host {
@@ -113,8 +115,8 @@ impl Net {
         let mut attach = Attach::new(relays.iter().map(|relay| at(*relay)).collect(), false);
         attach.set(self.now, GROUP, Some(receivers));
         let guard = Guard::new(node(host), key);
-        let (got, hears, loses) = (Vec::new(), None, 0);
-        self.hosts.insert(host, Host { guard, attach, got, hears, loses });
+        let (got, hears, loses, longest) = (Vec::new(), None, 0, usize::MAX);
+        self.hosts.insert(host, Host { guard, attach, got, hears, loses, longest });
     }
 
     fn send(&mut self, host: u8, to: Destination, body: &[u8]) {
@@ -145,7 +147,8 @@ impl Net {
                         continue;
                     }
                     for host in self.hosts.values_mut() {
-                        let hears = host.hears.map(multicast) == Some(to);
+                        let hears =
+                            host.hears.map(multicast) == Some(to) && frame.len() <= host.longest;
                         let loses = host.loses > 0 && rng.below(host.loses) == 0;
                         if hears && host.attach.multicast().is_some() && !loses {
                             host.hear(self.now, &frame, true);

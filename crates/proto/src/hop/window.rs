@@ -144,9 +144,9 @@ impl Window {
         self.in_flight
     }
 
-    /// Since when something has not arrived.
-    pub(super) fn waits_since(&self) -> Option<Time> {
-        self.sent.front().map(|sent| sent.first_at)
+    /// Whether something has not arrived.
+    pub(super) fn waits(&self) -> bool {
+        !self.sent.is_empty()
     }
 
     /// Whether the network bears another frame.

@@ -160,6 +160,25 @@ fn a_host_that_says_nothing_any_more_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn who_hears_beacons_and_no_data_is_served_by_unicast() {
+    let mut net = with_receivers(4, None);
+    net.hosts.get_mut(&12).unwrap().longest = FRAME_BYTES + 2;
+    for number in 0..100u32 {
+        net.send(10, TO_GROUP, &number.to_be_bytes());
+        net.run(100);
+    }
+    assert_eq!(by_multicast(&net), 3);
+    for host in [11, 13, 14] {
+        assert_eq!(numbers(&net, host), (0..100).collect::<Vec<_>>(), "{host}");
+    }
+    assert_eq!(numbers(&net, 12)[70..], (numbers(&net, 12)[70]..100).collect::<Vec<_>>());
+    // It is soon told of beacons again, and has what comes from then on by unicast all the same.
+    let [by_multicast, _] = send(&mut net, 50, 4);
+    assert!((50..75).contains(&by_multicast), "{by_multicast}");
+    assert!(numbers(&net, 12).ends_with(&(0..50).collect::<Vec<_>>()));
+}
+
+#[test]
 fn a_relay_that_is_started_again_has_its_hosts_on_multicast_again() {
     let mut net = with_receivers(3, None);
     net.relay(1, &[], None);
