@@ -8,6 +8,7 @@
 mod branch;
 mod drr;
 mod node;
+mod port;
 mod programs;
 mod receiver;
 mod refresh;

@@ -14,7 +14,7 @@ use super::window::{ACK_DELAY, Ack, GIVE_UP, WINDOW_MAX};
 const HELD_BYTES_MAX: usize = WINDOW_MAX * 1500;
 /// After how many frames one of two neighbours acknowledges at once (src: RFC 5681 s4.2). More seldom, what was
 /// acknowledged is sent in bursts that find each place in a full queue before TCP does: with 4 the hop had seven times what TCP
-/// had (`faircast bench credit --only hop`).
+/// had in `faircast bench credit --only hop`.
 const ACK_EVERY: u16 = 2;
 /// So many hosts acknowledge as often as one would. Chosen: all acknowledgements are then a few times as many as the frames.
 const HOSTS_AT_PAIR_PACE: usize = 16;

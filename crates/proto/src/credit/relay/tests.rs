@@ -1,0 +1,96 @@
+//! Tests of the relay's ports: who is waited for, and what is kept of neighbours that are gone.
+
+use faircast_base::{NullTrace, Purpose, Rng};
+
+use super::super::settings::CreditSettings;
+use super::*;
+use crate::Datagram;
+use crate::world::at;
+
+/// Takes a packet of a session that came from above, or a credit from below; returns how many copies leave by each port.
+fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> usize {
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    let packet = RelayPacket {
+        key: PacketKey(u64::from(number)),
+        flow: FlowId(0),
+        port: PortId(0),
+        ports_out: &[PortId(1)],
+        datagram: Datagram::new(NodeId(9), to, bytes),
+        time_to_live: 9,
+    };
+    relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+    copies(relay, &mut cx)
+}
+
+fn copies(relay: &mut CreditRelay, cx: &mut Cx<'_>) -> usize {
+    let mut copies = 0;
+    while let Some(egress) = relay.poll_transmit(cx, &mut Vec::new()) {
+        match egress {
+            Egress::Copy(..) => copies += 1,
+            Egress::Await(port) => relay.handle_writable(cx, port),
+            _ => {}
+        }
+    }
+    copies
+}
+
+#[test]
+fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
+    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
+    let to = Destination::Group(GroupId::SESSION);
+    let data = |relay: &mut CreditRelay, count: u32| {
+        let mut bytes = Vec::new();
+        Capsule { count, ..first }.encode(&mut bytes);
+        bytes.extend_from_slice(b"payload");
+        take(relay, to, &bytes, count)
+    };
+    let credit = |relay: &mut CreditRelay, node: u32, count: u32| {
+        let (session, tag) = (7, tag_of(NodeId(node), 7));
+        let credit = Credit { session, tag, branch: 1, buffer: 5, count, weight: 1 };
+        let mut bytes = Vec::new();
+        credit.encode(&mut bytes);
+        take(relay, Destination::Node(NodeId(1)), &bytes, 0)
+    };
+    assert_eq!(data(&mut relay, 1), 1);
+    credit(&mut relay, 20, 1);
+    credit(&mut relay, 21, 1);
+    // Both have room for five more; then one takes more, and the other says nothing.
+    let sent: usize = (2..12).map(|count| data(&mut relay, count)).sum();
+    assert_eq!(sent, 5);
+    assert_eq!(credit(&mut relay, 20, 6), 0);
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    relay.handle_gone(&mut cx, FlowId(0), PortId(1), NodeId(21));
+    assert_eq!(copies(&mut relay, &mut cx), 5);
+    // Nor for what it says late.
+    credit(&mut relay, 21, 1);
+    credit(&mut relay, 20, 11);
+    assert!(data(&mut relay, 12) > 0);
+}
+
+#[test]
+fn ports_of_neighbours_that_are_gone_are_forgotten() {
+    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    for port in 1..10_000 {
+        let packet = RelayPacket {
+            key: PacketKey(u64::from(port)),
+            flow: FlowId(0),
+            port: PortId(0),
+            ports_out: &[PortId(port)],
+            datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), b"any"),
+            time_to_live: 9,
+        };
+        relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+        let mut ready = Vec::new();
+        while let Some(egress) = relay.poll_transmit(&mut cx, &mut Vec::new()) {
+            ready.extend(matches!(egress, Egress::Await(_)).then_some(PortId(port)));
+        }
+        assert_eq!(ready.len(), 1);
+        relay.handle_writable(&mut cx, ready[0]);
+    }
+    assert!(relay.ports.len() <= PORTS_ROOM_MIN, "{}", relay.ports.len());
+}
