@@ -15,6 +15,7 @@ pub mod congestion;
 pub mod content;
 pub mod credit;
 mod fields;
+pub mod forgery;
 pub mod hop;
 mod machine;
 pub mod object;

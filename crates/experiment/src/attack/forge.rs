@@ -6,6 +6,8 @@ use faircast_proto::pgm::wire::{
     Body, Encoder, Header, Nak, Nla, OptionType, Packet, Spm, Tsi, checksum,
 };
 
+use super::tree::{Tree, is_tram};
+
 /// What an attacker has heard of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
@@ -16,11 +18,19 @@ pub(super) struct Heard {
     pub(super) data: Vec<u8>,
     /// Its latest datagram that is encrypted.
     pub(super) sealed: Vec<u8>,
+    /// The session, where it is one of TRAM.
+    pub(super) tree: Tree,
 }
 
 impl Heard {
     /// Takes down a datagram, where it is one of a source.
     pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) {
+        if is_tram(datagram) {
+            if self.tree.note(from, datagram) {
+                self.source = Some(from);
+            }
+            return;
+        }
         let kept = match Packet::decode(datagram, 0).map(|packet| packet.body) {
             Ok(Body::Spm(_)) => &mut self.spm,
             Ok(Body::Odata(_)) => &mut self.data,

@@ -33,13 +33,46 @@ pub(super) enum Attempt {
     Members,
     /// Connections to the port of metrics that say nothing.
     Connections,
+    /// Packets of TRAM.
+    Tree(TreeAttack),
+}
+
+/// What is forged in a session of TRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TreeAttack {
+    /// One packet to the group, in the name of the source.
+    End,
+    Ahead,
+    /// A word of the source to each receiver that it was removed.
+    Removal,
+    /// A goodbye in the name of each receiver.
+    Goodbye,
+    /// Settings of another scheme before receivers are there.
+    Settings,
+    /// An invented member that says the same all the time.
+    Member,
+    /// Packets of all kinds in all names.
+    Catalogue,
 }
 
 impl Attempt {
     /// Whether it goes on for the time of a flood.
     pub(super) fn is_flood(self) -> bool {
-        use Attempt::{Damage, Members, Sessions, SessionsFirst};
-        matches!(self, Damage | Members | Sessions | SessionsFirst { .. })
+        use Attempt::{Damage, Members, Sessions, SessionsFirst, Tree};
+        use TreeAttack::{Catalogue, Member, Settings};
+        matches!(
+            self,
+            Damage
+                | Members
+                | Sessions
+                | SessionsFirst { .. }
+                | Tree(Settings | Member | Catalogue)
+        )
+    }
+
+    /// Whether it begins before receivers are there.
+    pub(super) fn is_first(self) -> bool {
+        matches!(self, Self::SessionsFirst { .. } | Self::Tree(TreeAttack::Settings))
     }
 }
 
@@ -67,8 +100,9 @@ impl Hostile {
         let signals = Arc::<Signals>::default();
         let told = Arc::clone(&signals);
         let paths = [ATTACKER, RECEIVERS[0]].map(|host| network.path(host));
-        let [source, here] =
-            [SENDER, ATTACKER].map(|host| network.address(host).parse().expect("an address"));
+        let address = |host| network.address(host).parse().expect("an address");
+        let [source, here] = [SENDER, ATTACKER].map(address);
+        let receivers = RECEIVERS.map(address);
         let thread = std::thread::spawn(move || {
             let entered =
                 |path| enter(path).map_err(|error| std::io::Error::other(error.to_string()));
@@ -76,7 +110,9 @@ impl Hostile {
             let attacker = Attacker::new(SocketAddrV4::new(GROUP, PORT), here)?;
             let mut heard = Heard::default();
             // It hears what it needs, and then until it is to begin: its numbers must not be old.
-            let begins = |heard: &Heard| told.go.load(Ordering::Relaxed) && has_enough(kind, heard);
+            let begins = |heard: &Heard| {
+                told.go.load(Ordering::Relaxed) && has_enough(kind, heard, &receivers)
+            };
             if !attacker.hear(&told.stop, &mut heard, begins)? {
                 return Ok(Sent { count: 0, answered: None });
             }
@@ -84,6 +120,10 @@ impl Hostile {
                 entered(&paths[1])?;
                 time_of_metrics(SocketAddrV4::new(source, METRICS))
             };
+            if let Attempt::Tree(kind) = kind {
+                let count = strike_tree(kind, &attacker, &heard, (source, receivers), &told.stop)?;
+                return Ok(Sent { count, answered: None });
+            }
             strike(kind, &attacker, &heard, source, &told.stop, honest)
         });
         Self { signals, thread }
@@ -105,8 +145,11 @@ impl Hostile {
 }
 
 /// Whether what was heard is all that an attack is made from.
-fn has_enough(kind: Attempt, heard: &Heard) -> bool {
+fn has_enough(kind: Attempt, heard: &Heard, receivers: &[Ipv4Addr]) -> bool {
     match kind {
+        Attempt::Nothing => true,
+        Attempt::Tree(TreeAttack::Settings) => heard.tree.has(&[]) || heard.tree.is_known(),
+        Attempt::Tree(_) => heard.tree.has(receivers),
         Attempt::Sealed => !heard.sealed.is_empty(),
         Attempt::SessionsFirst { .. } => !heard.spm.is_empty(),
         _ if heard.spm.is_empty() || heard.data.is_empty() => false,
@@ -128,7 +171,7 @@ fn strike(
     let own = SocketAddrV4::new(attacker.here, PORT);
     let mut answered = None;
     let count = match kind {
-        Attempt::Nothing => 0,
+        Attempt::Nothing | Attempt::Tree(_) => 0,
         Attempt::Once(forge) => attacker.send(speaker, group, &forge(heard)).map(|()| 1)?,
         Attempt::Sealed => attacker.send(speaker, group, &heard.sealed_damaged()).map(|()| 1)?,
         Attempt::Damage => Attacker::flood(6000.0, FLOOD, stop, |number| {
@@ -172,6 +215,59 @@ fn strike(
     };
     Ok(Sent { count, answered })
 }
+
+/// Attacks a session of TRAM.
+fn strike_tree(
+    kind: TreeAttack,
+    attacker: &Attacker,
+    heard: &Heard,
+    (source, receivers): (Ipv4Addr, [Ipv4Addr; 2]),
+    stop: &AtomicBool,
+) -> std::io::Result<u32> {
+    let (tree, group) = (&heard.tree, attacker.group);
+    let speaker = tree.speaker(source).unwrap_or(SocketAddrV4::new(source, PORT));
+    let of = |host| tree.speaker(host).unwrap_or(SocketAddrV4::new(host, PORT));
+    match kind {
+        TreeAttack::End => attacker.send(speaker, group, &tree.end(source)).map(|()| 1),
+        TreeAttack::Ahead => attacker.send(speaker, group, &tree.ahead(source, AHEAD)).map(|()| 1),
+        TreeAttack::Removal => {
+            let send = |host| attacker.send(speaker, of(host), &tree.removal(source));
+            receivers.into_iter().try_for_each(send).map(|()| 2)
+        }
+        TreeAttack::Goodbye => {
+            let send = |host| attacker.send(of(host), speaker, &tree.goodbye(host));
+            receivers.into_iter().try_for_each(send).map(|()| 2)
+        }
+        TreeAttack::Settings => Attacker::flood(2.0, FLOOD, stop, |_| {
+            attacker.send(speaker, group, &tree.settings(source))
+        }),
+        TreeAttack::Member => {
+            let socket = UdpSocket::bind((attacker.here, 0))?;
+            let [bind, ack] = tree.member();
+            Attacker::flood(PER_SECOND, FLOOD, stop, |number| {
+                let packet = if number < 2 { &bind } else { &ack };
+                socket.send_to(packet, speaker).map(|_| ())
+            })
+        }
+        TreeAttack::Catalogue => {
+            let hosts = [source, receivers[0], receivers[1]];
+            Attacker::flood(PER_SECOND, FLOOD, stop, |number| {
+                let (host, packet) = tree.any(&hosts, number as usize);
+                let from = host.map_or(SocketAddrV4::new(attacker.here, PORT), of);
+                attacker.send(from, group, &packet)?;
+                // Who speaks is not spoken to.
+                hosts
+                    .iter()
+                    .filter(|to| host != Some(**to))
+                    .try_for_each(|to| attacker.send(from, of(*to), &packet))
+            })
+        }
+    }
+}
+
+/// How far ahead forged data is, and packets a second of an attack on a tree.
+const AHEAD: i64 = 50;
+const PER_SECOND: f64 = 20.0;
 
 /// Receivers that are invented, and connections that are opened.
 const MEMBERS: u32 = 10_000;

@@ -8,10 +8,12 @@ mod attacker;
 mod forge;
 mod hostile;
 mod transfer;
+mod tree;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use faircast_proto::catalog;
 use faircast_proto::pgm::wire::OptionType;
 use serde::Serialize;
 
@@ -21,7 +23,7 @@ use crate::files::json;
 use crate::host::{Network, Shape, need_root};
 use crate::monitor::{Monitor, Runs};
 use crate::wire::ours;
-use hostile::{Attempt, Hostile, Sent};
+use hostile::{Attempt, Hostile, Sent, TreeAttack};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
 /// What the suite asks.
@@ -126,7 +128,45 @@ const ATTACKS: &[Attack] = &[
         Attempt::Members,
     ),
     attack("connections", "145 silent connections to the port of metrics", Attempt::Connections),
+    attack("end", "one beacon that says that this is the end", tree(TreeAttack::End)),
+    attack("ahead", "one packet of data from 50 ahead", tree(TreeAttack::Ahead)),
+    attack(
+        "removal",
+        "one word to each receiver, in the source's name, that it was removed",
+        tree(TreeAttack::Removal),
+    ),
+    attack("goodbye", "one goodbye in each receiver's name", tree(TreeAttack::Goodbye)),
+    attack(
+        "settings-first",
+        "settings of another scheme, twice a second, before the receivers are started",
+        tree(TreeAttack::Settings),
+    ),
+    attack(
+        "repeats",
+        "one invented member that repeats an acknowledgement 20 times a second, for 10 s",
+        tree(TreeAttack::Member),
+    ),
+    attack(
+        "catalogue",
+        "20 forged packets a second, of all kinds and in all names, for 10 s",
+        tree(TreeAttack::Catalogue),
+    ),
 ];
+
+const fn tree(attack: TreeAttack) -> Attempt {
+    Attempt::Tree(attack)
+}
+
+impl Attack {
+    /// Whether it is one on transfers over TRAM, or over PGM.
+    fn suits(&self, over_tree: bool) -> bool {
+        match self.kind {
+            Attempt::Nothing | Attempt::Sealed | Attempt::Connections => true,
+            Attempt::Tree(_) => over_tree,
+            _ => !over_tree,
+        }
+    }
+}
 
 const fn attack(id: &'static str, title: &'static str, kind: Attempt) -> Attack {
     Attack { id, title, kind }
@@ -164,7 +204,9 @@ impl AttackResult {
 }
 
 fn attacks(request: &Request) -> Result<Vec<&'static Attack>, Error> {
-    chosen("attack", "row", ATTACKS, |attack| attack.id, request.only.as_deref())
+    let over_tree = request.scheme.as_deref().is_some_and(|scheme| catalog::tree(scheme).is_some());
+    let all = ATTACKS.iter().filter(|attack| attack.suits(over_tree));
+    chosen("attack", "row", all, |attack| attack.id, request.only.as_deref())
 }
 
 /// What there is to run.
@@ -220,7 +262,7 @@ fn meet(
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut transfer = Transfer::new(network, folder.path(), order, monitor)?;
     let hostile = Hostile::start(kind, network);
-    let late = matches!(kind, Attempt::SessionsFirst { .. });
+    let late = kind.is_first();
     transfer.start_sender()?;
     let mut before = None;
     if !late {
@@ -303,6 +345,15 @@ fn meet(
         Attempt::Sealed => {
             let seen = warnings.first().cloned().unwrap_or_default();
             check("no warning", warnings.is_empty(), seen);
+        }
+        Attempt::Tree(TreeAttack::Member | TreeAttack::Catalogue) => {
+            let pace = during.expect("receivers were there before");
+            check("most of its rate", pace.mbit_per_s >= FLOODED * usual, mbit(pace.mbit_per_s));
+        }
+        Attempt::Tree(TreeAttack::Settings) => {
+            let took = joined.map(|at| at.saturating_duration_since(started));
+            let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
+            check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
         }
         Attempt::SessionsFirst { from } => {
             let since = if from { started } else { over };

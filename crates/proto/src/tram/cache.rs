@@ -110,6 +110,13 @@ impl Cache {
         self.front = self.front.max(end);
     }
 
+    /// All packets from `start` on go: the source has not sent them.
+    pub(super) fn rewind(&mut self, start: u64) {
+        let kept = start.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
+        self.slots.truncate(kept);
+        self.bytes.truncate(kept);
+    }
+
     /// Packets that are here.
     #[cfg(test)]
     fn held(&self) -> usize {
@@ -163,6 +170,20 @@ mod tests {
         assert!(!insert(&mut cache, 2), "what has gone does not come back");
         cache.forget(20);
         assert_eq!((cache.front(), cache.held(), cache.room_until()), (20, 0, 32));
+    }
+
+    #[test]
+    fn what_was_not_sent_goes_and_can_come() {
+        let mut cache = cache();
+        for sequence in [1, 2, 5] {
+            insert(&mut cache, sequence);
+        }
+        cache.rewind(2);
+        assert_eq!((cache.held(), cache.next_from(2)), (1, None));
+        assert!(cache.insert(2, &[9], 0));
+        assert_eq!(cache.get(2), Some((&[9][..], 0)));
+        cache.rewind(0);
+        assert_eq!((cache.front(), cache.held()), (1, 0));
     }
 
     proptest::proptest! {

@@ -114,6 +114,15 @@ impl Departures {
         }
     }
 
+    /// A member of its own that has left, as it seemed, is still there.
+    pub(super) fn take_back(&mut self, id: u64) {
+        let own = self.entries.get(&id).filter(|it| it.by.is_none());
+        if let Some(Entry { departed, .. }) = own.copied() {
+            let joins = departed.joins.saturating_add(1);
+            self.note(Departed { fate: Fate::Back, joins, below: 0, ..departed });
+        }
+    }
+
     /// A member tells of one. Returns whether there is room.
     pub(super) fn hear(&mut self, by: NodeId, departed: Departed) -> bool {
         if let Some(entry) = self.entries.get(&departed.id)

@@ -49,8 +49,9 @@ pub(super) struct Election {
     best: Option<Other>,
     /// The nearest eager receiver, which takes all.
     eager: Option<Other>,
-    /// Advertisements of others come so often at least.
+    /// Advertisements of others come so often at least, and as the settings say.
     interval: Duration,
+    least: Duration,
     /// Since when it stands for its LAN.
     since: Option<Time>,
 }
@@ -58,7 +59,8 @@ pub(super) struct Election {
 impl Election {
     pub(super) fn new(settings: &TramSettings) -> Self {
         let lan = u8::try_from(settings.lan).unwrap_or(u8::MAX);
-        Self { lan, best: None, eager: None, interval: settings.advertise_interval, since: None }
+        let least = settings.advertise_interval;
+        Self { lan, best: None, eager: None, interval: least, least, since: None }
     }
 
     /// Hops that reach its LAN, where there are elections.
@@ -73,7 +75,7 @@ impl Election {
 
     /// Heads advertise themselves at this interval: a sign of life is waited for that much longer.
     pub(super) fn set_interval(&mut self, interval: Duration) {
-        self.interval = self.interval.max(interval);
+        self.interval = interval.max(self.least);
     }
 
     /// Another head, or one that wants to be, advertises itself.

@@ -48,10 +48,12 @@ enum Timer {
     Hello,
     /// It stands for its LAN.
     Lan,
+    /// Members that have said goodbye are asked.
+    Parted,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Advertise, Self::Hello, Self::Lan];
+    const ALL: &'static [Self] = &[Self::Advertise, Self::Hello, Self::Lan, Self::Parted];
 
     fn number(self) -> usize {
         self as usize
@@ -92,12 +94,16 @@ pub(super) struct Head {
     lan_due: bool,
     election: Election,
     silent: Vec<u64>,
+    /// Members that were removed for being too slow, the last few of them.
+    pruned: VecDeque<(NodeId, u64)>,
     resigning: bool,
     advertising: Advertising,
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
-    timers: Timers<Timer, 3>,
+    /// New data is sent here: repairs for members that get no further take turns with it.
+    is_source: bool,
+    timers: Timers<Timer, 4>,
 }
 
 impl Head {
@@ -118,11 +124,13 @@ impl Head {
             lan_due: false,
             election: Election::new(settings),
             silent: Vec::new(),
+            pruned: VecDeque::new(),
             resigning: false,
             advertising: Advertising::new(settings),
             advertise_interval: settings.advertise_interval,
             hello_interval: settings.hello_interval,
             hellos_missed_max: settings.hellos_missed_max,
+            is_source: false,
             timers: Timers::new(),
         }
     }
@@ -183,6 +191,7 @@ impl Head {
     pub(super) fn be_source(&mut self, settings: &TramSettings) {
         self.advertising.always();
         self.members.take_few(settings);
+        self.is_source = true;
     }
 
     /// Another head has shown itself with this time to live.
@@ -321,18 +330,26 @@ impl Head {
         (end, unheard): (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
     ) -> Result<Acknowledged, BadInput> {
-        if !self.members.is_member(from) {
-            match ack.leaves {
-                true => self.members.amend(id, ack),
-                false => self.answer(from, Answer::Reject(RejectReason::NoMember)),
+        if !self.members.recognise(now, (from, id), ack) {
+            if ack.leaves {
+                self.members.amend(id, ack);
+            } else if !self.members.is_member(from) && !self.members.has_parted(now, from, id) {
+                let pruned = self.pruned.iter().any(|pruned| *pruned == (from, id));
+                let reason = if pruned { RejectReason::Pruned } else { RejectReason::NoMember };
+                self.answer(from, Answer::Reject(reason));
             }
             return Err(BadInput::Foreign);
         }
         let front = self.cache.front();
         let acknowledged = self.members.acknowledge(now, from, ack, (front, end, unheard))?;
+        if acknowledged.left {
+            let (next, _) = self.members.ask_parted(now);
+            next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
+        }
+        let stuck = self.is_source && self.members.is_stuck(now, from);
         for sequence in ack.missing().take_while(|sequence| *sequence < end + unheard) {
             if can_repair(&self.cache, sequence) {
-                self.repairs.ask(now, sequence, from, front);
+                self.repairs.ask(now, sequence, from, (front, stuck));
             } else if self.passes_on && sequence >= front {
                 self.repairs.await_for(now, sequence, from, front);
             }
@@ -360,8 +377,13 @@ impl Head {
 
     /// It was cut off itself, perhaps: those who fell silent meanwhile are asked whether they are there.
     pub(super) fn ask_silent(&mut self) {
-        let silent: Vec<(NodeId, u64)> = self.members.departures.silent().collect();
-        for (node, id) in silent {
+        let silent = self.members.departures.silent().collect();
+        self.ask(silent);
+    }
+
+    /// Asks each of these whether it is there.
+    fn ask(&mut self, all: Vec<(NodeId, u64)>) {
+        for (node, id) in all {
             if !self.silent.contains(&id) {
                 self.silent.push(id);
             }
@@ -387,6 +409,11 @@ impl Head {
             }
             self.hello_due = !self.members.is_empty();
             self.timers.arm(Timer::Hello, now + self.hello_interval);
+        }
+        if self.timers.take_due(Timer::Parted, now) {
+            let (next, asked) = self.members.ask_parted(now);
+            next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
+            self.ask(asked);
         }
         if self.timers.take_due(Timer::Advertise, now) {
             let (ring, again) = self.advertising.next(self.state(), self.advertise_interval);

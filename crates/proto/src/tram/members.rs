@@ -1,5 +1,7 @@
 //! A head's table of its direct members: what each has, what it allows, and when it was heard.
 
+mod parted;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -11,6 +13,8 @@ use super::settings::{HeadRole, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::ShortReceiver;
+use crate::pgm::session::dissent::Dissent;
+use parted::Parted;
 
 /// How long a head refuses whoever stood still, or said nothing since it was taken, in which time it may end; and how
 /// many such are remembered.
@@ -21,6 +25,9 @@ const REFUSED_MAX: usize = 64;
 /// Times that a member may let pass between two acknowledgements and stand still: as many as it lets pass itself
 /// until it leaves a head that repairs nothing.
 const STANDSTILLS_MAX: u64 = 10;
+
+/// A member that lacks something and gets no further for so long is repaired by turns with new data.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// A direct member of a head.
 #[derive(Debug)]
@@ -61,6 +68,8 @@ pub(super) struct Child {
     pub(super) advanced_at: Time,
     /// Hellos that it has been asked by and has not answered.
     pub(super) unanswered: u32,
+    /// Acknowledgements of less than was said in its name before.
+    pub(super) behind: Dissent<u64>,
 }
 
 /// What an acknowledgement has changed.
@@ -91,6 +100,8 @@ pub(super) struct Members {
     orphans_for: Duration,
     /// Members that stood still or were mute, and until when they are not taken again.
     refused: Vec<(NodeId, Time)>,
+    /// Members that others may have taken leave for.
+    parted: Parted,
     standstill: Duration,
     pub(super) departures: Departures,
 }
@@ -142,6 +153,7 @@ impl Members {
             // They find out as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
             refused: Vec::new(),
+            parted: Parted::default(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
             departures: Departures::new(),
         }
@@ -246,10 +258,12 @@ impl Members {
             heard_at: now,
             advanced_at: now,
             unanswered: 0,
+            behind: Dissent::default(),
         };
-        // Another program may have been there.
+        // Another program may have been there; or it still is, and says so.
         if let Some(before) = self.children.insert(node, child).filter(|it| it.confirmed) {
             self.note(node, &before, before.fate());
+            self.parted.add(now, node, before);
         }
         Ok(())
     }
@@ -299,6 +313,16 @@ impl Members {
         if first_missing > child.first_missing || first_missing >= sent {
             child.advanced_at = now;
         }
+        let lags = first_missing < child.first_missing;
+        if !lags {
+            child.behind.contradict();
+        }
+        // One that was overtaken says less; whoever goes on saying so never had what was said in its name.
+        let goes_on = |before: &u64| first_missing >= *before;
+        if lags && child.behind.claim(now, first_missing, Duration::ZERO, goes_on) {
+            (child.first_missing, child.allowed) = (first_missing, allowed);
+            child.rescued = first_missing < front;
+        }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
         child.confirmed = true;
@@ -321,8 +345,47 @@ impl Members {
                 // Whoever only changes heads tells the next one.
                 self.departures.count(child.unnamed);
             }
+            self.parted.add(now, node, child);
         }
         Ok(acknowledged)
+    }
+
+    /// Whether an acknowledgement from `node` is of the member there, by its number. A member in whose name somebody has
+    /// said goodbye, or joined under another number, is one again when it speaks.
+    pub(super) fn recognise(
+        &mut self,
+        now: Time,
+        (node, id): (NodeId, u64),
+        ack: &Ack<'_>,
+    ) -> bool {
+        if self.children.get(&node).is_some_and(|child| child.id == id) {
+            return true;
+        }
+        if ack.leaves {
+            return false;
+        }
+        let Some(child) = self.parted.take_back(now, node, id) else { return false };
+        self.departures.take_back(id);
+        if let Some(other) = self.children.insert(node, child).filter(|it| it.confirmed) {
+            self.parted.add(now, node, other);
+        }
+        true
+    }
+
+    /// Whether somebody from `node` with this number was a member not long ago, and has taken its leave.
+    pub(super) fn has_parted(&self, now: Time, node: NodeId, id: u64) -> bool {
+        self.parted.has(now, node, id)
+    }
+
+    /// When members that have taken their leave are to be asked, and those of whom it is time.
+    pub(super) fn ask_parted(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
+        self.parted.ask(now)
+    }
+
+    /// Whether a member has asked for repairs for a while and has got no further: what it is sent takes turns with new data.
+    pub(super) fn is_stuck(&self, now: Time, node: NodeId) -> bool {
+        let stuck = |child: &Child| now.since(child.advanced_at) >= STUCK_AFTER;
+        self.children.get(&node).is_some_and(stuck)
     }
 
     /// Whoever was given up before says goodbye.
@@ -406,11 +469,11 @@ impl Members {
         self.refused.push((node, until));
     }
 
-    /// It is removed for being too slow. Returns whether it was there.
-    pub(super) fn prune(&mut self, node: NodeId) -> bool {
-        let Some(child) = self.children.remove(&node) else { return false };
+    /// It is removed for being too slow. Returns its number, where it was there.
+    pub(super) fn prune(&mut self, node: NodeId) -> Option<u64> {
+        let child = self.children.remove(&node)?;
         self.note(node, &child, Fate::Pruned);
-        true
+        Some(child.id)
     }
 
     /// The last packet that all members allow (H_a of the subtree), but for those that catch up; `None` where there

@@ -45,7 +45,7 @@ pub use source::TramSource;
 pub use steering::{steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
 pub(crate) use wire::DATA_HEADER;
-pub use wire::peek;
+pub use wire::{peek, specimens};
 
 use settings::TramSettings;
 pub(crate) use steering::Steering;
@@ -138,6 +138,10 @@ fn agreed(
     let Some(tree) = tree else { return Err(other(announced.scheme)) };
     let specs = tree.options.iter().filter(|spec| !settings::OWN.contains(&spec.name));
     let specs: Vec<OptionSpec> = specs.copied().collect();
+    // Both ends count in the same way, whatever a receiver's own settings are.
+    let own = options.of(tree.options).into_iter();
+    let own: Vec<_> = own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
+    let options = Options::default().under(&own, tree.options);
     Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
 }
 

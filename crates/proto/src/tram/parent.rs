@@ -119,6 +119,8 @@ pub(super) struct Parent {
     /// When one was heard last that it lost.
     lost_at: Time,
     search: Search,
+    /// The head that has refused it last, and when it was asked: somebody else may have said so in its name.
+    refused_by: Option<(Candidate, Time)>,
     /// It has a good head, and looks for a better one.
     may_stay: bool,
     candidates: Candidates,
@@ -158,6 +160,7 @@ impl Parent {
             bound: None,
             lost_at: Time::ZERO,
             search: Search::Idle,
+            refused_by: None,
             may_stay: false,
             candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
@@ -402,8 +405,16 @@ impl Parent {
 
     /// A head says that it takes this receiver.
     pub(super) fn on_accept(&mut self, now: Time, from: NodeId, level: u8) -> News {
-        match self.search {
-            Search::Binding { head, since, .. } if head.node == from => {
+        let asked = match self.search {
+            Search::Binding { head, since, .. } if head.node == from => Some((head, since)),
+            _ => {
+                let lately = |it: &(Candidate, Time)| now.since(it.1) < self.bind_timeout;
+                self.refused_by.filter(|it| it.0.node == from && lately(it))
+            }
+        };
+        match asked {
+            Some((head, since)) => {
+                self.refused_by = None;
                 let (distance, round_trip) = (head.distance, now.since(since));
                 let (heard_at, missed) = (now, 0);
                 let bound = Bound { node: from, distance, level, round_trip, heard_at, missed };
@@ -414,14 +425,20 @@ impl Parent {
                 self.timers.arm(Timer::Silence, now + self.silence);
                 News::Joined { before }
             }
-            _ => News::Nothing,
+            None => News::Nothing,
         }
+    }
+
+    /// Whether this head has been asked to take the receiver.
+    pub(super) fn is_asking(&self, node: NodeId) -> bool {
+        matches!(self.search, Search::Binding { head, .. } if head.node == node)
     }
 
     /// A head says that it does not take this receiver, or that it is no longer its member.
     pub(super) fn on_reject(&mut self, now: Time, from: NodeId, seeker: Seeker) -> News {
         match (self.search, self.bound) {
-            (Search::Binding { head, .. }, _) if head.node == from => {
+            (Search::Binding { head, since, .. }, _) if head.node == from => {
+                self.refused_by = Some((head, since));
                 self.backoff.on_taken();
                 self.choose_or_stay(now, seeker);
                 News::Nothing

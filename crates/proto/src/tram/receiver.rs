@@ -3,6 +3,7 @@
 mod acks;
 mod application;
 mod arrival;
+mod doubts;
 mod ending;
 mod membership;
 mod output;
@@ -22,7 +23,7 @@ use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
-use super::{Disagreement, GivenHead, HEADS, TramSetup, Tree};
+use super::{GivenHead, HEADS, TramSetup, Tree};
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
@@ -30,6 +31,7 @@ use crate::pgm::session::reach::Reach;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
+use doubts::{Doubts, Told};
 use reports::Reports;
 
 /// A tree has fewer levels than this.
@@ -58,10 +60,13 @@ enum Timer {
     Pace,
     /// The source has been silent for long.
     Silence,
+    /// Nothing has contradicted the end of the session.
+    End,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Start, Self::Ack, Self::Ask, Self::Pace, Self::Silence];
+    const ALL: &'static [Self] =
+        &[Self::Start, Self::Ack, Self::Ask, Self::Pace, Self::Silence, Self::End];
 
     fn number(self) -> usize {
         self as usize
@@ -100,7 +105,8 @@ struct Reached {
     reach: Reach,
     window: ReceiverWindow,
     acks: AckSchedule,
-    /// The packet that is delivered next.
+    /// The first packet that it takes, and the one that is delivered next.
+    start: u64,
     deliver: u64,
     /// Its data begins with the session's.
     from_start: bool,
@@ -134,6 +140,7 @@ pub struct TramReceiver {
     reached: Option<Reached>,
     /// What the source has said last.
     front: Front,
+    front_at: Time,
     source_heard_at: Time,
     /// The last packet of all, where it is known.
     last: Option<u64>,
@@ -154,8 +161,10 @@ pub struct TramReceiver {
     /// The application takes nothing for now.
     held: bool,
     kept: Kept,
-    /// Its own settings, where it waits for those of the source.
-    waits_for_settings: Option<Box<Own>>,
+    /// Its own settings, where it follows those of the source, and what that tells of them.
+    follows: Option<Box<Own>>,
+    told: Told,
+    doubts: Doubts,
     /// What it speaks with the source, where it waited for that; or why they speak nothing.
     spoken: Option<&'static str>,
     mismatch: Option<SchemeMismatch>,
@@ -171,7 +180,7 @@ pub struct TramReceiver {
     missed: Option<(u64, Time)>,
     /// When a packet came last that was missing.
     came_at: Time,
-    timers: Timers<Timer, 5>,
+    timers: Timers<Timer, 6>,
     events: VecDeque<AppEvent>,
 }
 
@@ -202,6 +211,7 @@ impl TramReceiver {
             head: Head::new(&settings, settings.head, 1),
             reached: None,
             front: Front::default(),
+            front_at: Time::ZERO,
             source_heard_at: Time::ZERO,
             last: None,
             pace: Pace::new(1.0, Pace::BURST),
@@ -218,7 +228,9 @@ impl TramReceiver {
             joined: settings.head == HeadRole::Never,
             held: false,
             kept: Kept::Not,
-            waits_for_settings: None,
+            follows: None,
+            told: Told::default(),
+            doubts: Doubts::default(),
             spoken: None,
             mismatch: None,
             lost: 0,
@@ -291,37 +303,28 @@ impl TramReceiver {
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
         let packet = decode(datagram, self.identity.session())?;
         let from = datagram.from;
-        if let Some(own) = self.waits_for_settings.as_ref().filter(|_| self.phase != Phase::Left) {
-            return match packet.body {
-                Body::Settings(_) if from != self.source => Err(BadInput::Foreign),
-                Body::Settings(bytes) => match super::agreed(&own.options, own.insists, bytes) {
-                    Ok(agreed) => {
-                        let (node, head) = (own.node, own.head);
-                        self.agree(cx.now, &agreed, node, head);
-                        Ok(())
-                    }
-                    Err(Disagreement::Malformed) => Err(BadInput::Malformed),
-                    Err(Disagreement::Other(mismatch)) => {
-                        self.mismatch = Some(mismatch);
-                        Err(BadInput::OtherScheme)
-                    }
-                },
+        if self.phase != Phase::Left && self.follows.is_some() {
+            if let Body::Settings(bytes) = packet.body {
+                return self.on_settings(cx, from, bytes);
+            }
+            if self.told.agreed.is_none() {
                 // It comes again.
-                _ => Ok(()),
-            };
+                return Ok(());
+            }
         }
         if self.phase == Phase::Left {
             self.answer_after_end(cx, (from, packet.sender), &packet.body);
             return Ok(());
         }
-        if let Body::Beacon(front) | Body::Data(Data { front, .. }) = &packet.body
-            && !front.repair
-        {
-            if from != self.source {
+        if let Body::Beacon(front) | Body::Data(Data { front, .. }) = &packet.body {
+            if !front.repair && from != self.source {
                 return Err(BadInput::Foreign);
             }
-            if !self.can_have_sent(cx.now, &packet.body, front.sequence) {
+            if !self.can_have_sent(cx, &packet.body, front) {
                 return Err(BadInput::OutOfWindow);
+            }
+            if !front.repair {
+                self.contradict_end(cx.now, *front);
             }
         }
         match packet.body {
@@ -446,6 +449,12 @@ impl Machine for TramReceiver {
             self.on_ask_timer(cx);
         }
         self.timers.take_due(Timer::Pace, now);
+        if self.timers.take_due(Timer::End, now) {
+            self.believe_end(cx);
+            if self.phase == Phase::Left {
+                return;
+            }
+        }
         if let Some(reports) = &mut self.reports {
             reports.on_timeout(cx);
         }

@@ -95,6 +95,19 @@ impl Reception {
         self.missing.remove(packets);
     }
 
+    /// Whether a packet has not come yet.
+    pub(super) fn lacks(&self, sequence: u64) -> bool {
+        sequence >= self.end || self.missing.contains(sequence)
+    }
+
+    /// The source has come as far as `last` and no further: what was said of later packets is void.
+    pub(super) fn rewind(&mut self, last: u64) {
+        if last + 1 < self.end {
+            self.missing.remove(last + 1..self.end);
+            self.end = last + 1;
+        }
+    }
+
     /// Packets before `end` will never come. Calls `lost` for each run of them that was missing.
     pub(super) fn give_up(&mut self, end: u64, mut lost: impl FnMut(Range<u64>)) {
         if end > self.end {
@@ -150,6 +163,19 @@ mod tests {
         reception.give_up(7, |run| lost.push(run));
         assert_eq!(lost, [1..4, 5..7]);
         assert_eq!((reception.first_missing(), reception.missing_packets()), (7, 4));
+    }
+
+    #[test]
+    fn what_was_said_of_packets_to_come_can_be_taken_back() {
+        let mut reception = Reception::new(1);
+        reception.arrive(1);
+        reception.hear_of(60);
+        reception.rewind(5);
+        assert_eq!((reception.end(), reception.missing_packets()), (6, 4));
+        assert!(reception.lacks(6) && reception.lacks(3) && !reception.lacks(1));
+        reception.rewind(9);
+        assert_eq!(reception.end(), 6, "nothing is said of later packets");
+        assert_eq!(reception.arrive(6), Arrived::New { missing: 0 });
     }
 
     proptest::proptest! {

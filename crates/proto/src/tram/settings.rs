@@ -269,6 +269,9 @@ pub(super) const OWN: &[&str] = &[
     "wait_for",
 ];
 
+/// Settings by which ends understand each other's numbers: those of the source hold.
+pub(super) const COMMON: &[&str] = &["ack_window", "obsolete_after"];
+
 /// The table of the settings.
 pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 

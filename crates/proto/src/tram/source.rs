@@ -40,6 +40,10 @@ const PRUNE_AFTER_WINDOWS: u64 = 5;
 /// How long the rate has been too low until somebody is pruned for it: a head that was lost is no reason.
 const PRUNE_AFTER: Duration = Duration::from_secs(5);
 
+/// How long, and how often, heads are asked to prune: one packet that does could be anybody's.
+const PRUNE_SAID_FOR: Duration = Duration::from_millis(1800);
+const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
+
 /// Least time between two decisions to prune: what one has brought shows first.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -108,7 +112,8 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
     announced: Option<Vec<u8>>,
     announced_due: bool,
-    prune_due: bool,
+    /// Until when heads are asked to remove who is too slow.
+    prunes_until: Time,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.
     bound_at: Time,
@@ -152,7 +157,7 @@ impl<P: Packets> TramSource<P> {
             beacon_due: false,
             announced: None,
             announced_due: false,
-            prune_due: false,
+            prunes_until: Time::ZERO,
             pruned_at: None,
             bound_at: Time::ZERO,
             closing: false,
@@ -315,7 +320,8 @@ impl<P: Packets> TramSource<P> {
         let settled = since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
         if prunes && !lately && settled && self.next >= enough {
             self.pruned_at = Some(now);
-            self.prune_due = true;
+            self.prunes_until = now + PRUNE_SAID_FOR;
+            self.timers.arm_by(Timer::Beacon, now + PRUNE_SAID_EVERY);
             let worst = self.head.members.worst_loss();
             self.head.prune(&self.settings, worst, self.next - 1);
         }
@@ -390,10 +396,8 @@ impl<P: Packets> TramSource<P> {
         let sequence = self.next;
         self.next += 1;
         self.head.cache.insert(sequence, &[], 0);
-        let front = self.front(sequence);
-        // Where the window has opened since it was decided, whoever was too slow has gone.
-        let prune = core::mem::take(&mut self.prune_due) && window < 0;
-        let front = Front { prune, ..front };
+        let prune = self.prunes(cx.now, window);
+        let front = Front { prune, ..self.front(sequence) };
         let leaving = Leaving { sequence, len, repair: false, window };
         let transmit = self.write(cx, front, (self.to, u8::MAX), leaving, buf);
         self.bytes += u64::from(len);
@@ -406,6 +410,11 @@ impl<P: Packets> TramSource<P> {
         }
         self.check_end(cx.now);
         Some(transmit)
+    }
+
+    /// Whether heads are to remove who is too slow. Where the window has opened since that was decided, they have gone.
+    fn prunes(&self, now: Time, window: Window) -> bool {
+        now < self.prunes_until && window < 0
     }
 
     /// There is nothing to send for now. What was sent last may have been lost, which nothing else would show.
@@ -538,8 +547,12 @@ impl<P: Packets> Machine for TramSource<P> {
             self.beacon_due = self.phase != Phase::Sending
                 || self.told_last == self.next
                 || now.since(self.last_sent) >= FILLER_AFTER;
+            let prunes = self.prunes(now, self.window());
+            self.beacon_due |= prunes;
             self.announced_due = true;
-            self.timers.arm(Timer::Beacon, now + self.beacon_interval());
+            let interval = self.beacon_interval();
+            let interval = if prunes { interval.min(PRUNE_SAID_EVERY) } else { interval };
+            self.timers.arm(Timer::Beacon, now + interval);
             let front = self.front(0);
             self.head.set_advertise_interval(now, front.advertise_interval);
         }
@@ -581,7 +594,8 @@ impl<P: Packets> Machine for TramSource<P> {
             return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
         }
         if core::mem::take(&mut self.beacon_due) {
-            let front = Front { done: self.all_sent(), ..self.front(self.next - 1) };
+            let prune = self.prunes(cx.now, self.window());
+            let front = Front { done: self.all_sent(), prune, ..self.front(self.next - 1) };
             return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
         }
         let known = self.known();

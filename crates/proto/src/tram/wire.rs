@@ -2,6 +2,7 @@
 
 mod departed;
 mod report;
+mod specimens;
 
 use alloc::vec::Vec;
 
@@ -9,6 +10,7 @@ use faircast_base::{BadInput, Bitrate, Duration};
 
 pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds};
 pub(super) use self::report::{Report, Telling};
+pub use self::specimens::specimens;
 
 use super::settings::HeadRole;
 use crate::fields::Fields;

@@ -6,6 +6,7 @@
 mod absurd;
 mod balance;
 mod bytes;
+mod catalogue;
 mod forge;
 mod forged;
 mod lies;

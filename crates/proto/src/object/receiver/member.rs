@@ -138,6 +138,13 @@ impl Membership {
             return News::Nothing;
         }
         self.answers += 1;
+        // Numbers wrap.
+        if self.number > 0 && answer.number.wrapping_sub(self.number).cast_signed() > 0 {
+            // Somebody has spoken in its name.
+            self.number = answer.number;
+            self.change(cx, self.claim, Duration::ZERO);
+            return News::Nothing;
+        }
         // What the source says by itself has number 0.
         let current = answer.number == self.number;
         match answer.status {
@@ -265,6 +272,21 @@ const INTERVAL_MAX: Duration = Duration::from_secs(600);
 mod tests {
     use super::*;
     use faircast_base::{NullTrace, Purpose, Rng};
+
+    #[test]
+    fn what_somebody_else_has_said_in_its_name_is_contradicted() {
+        let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut member = Membership::new(1, NodeId(4), String::new());
+        member.join(&mut cx);
+        member.claim(&mut cx, Claim::Receiving, String::new());
+        let forged = Answer { status: Status::Done, number: 40, id: 1 };
+        assert_eq!(member.take(&mut cx, forged), News::Nothing);
+        cx.now = member.next_timeout().expect("it speaks again");
+        member.on_timeout(&mut cx);
+        let message = member.take_due(10).expect("it is due");
+        assert_eq!((message.claim, message.number), (Claim::Receiving, 41));
+    }
 
     #[test]
     fn who_is_closed_in_the_moment_in_which_it_is_done_says_so() {

@@ -39,6 +39,19 @@ impl Member {
 const SERVED: [MemberState; 2] = [MemberState::Joined, MemberState::Receiving];
 const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberState::Failed];
 
+/// Who has said its last word.
+const OVER: [MemberState; 3] = [MemberState::Done, MemberState::Failed, MemberState::Left];
+
+/// What a member in this state is answered.
+fn answer_to(state: MemberState) -> Status {
+    match state {
+        MemberState::Deferred => Status::Deferred,
+        MemberState::Done => Status::Done,
+        MemberState::Failed | MemberState::Left => Status::Gone,
+        _ => Status::Welcome,
+    }
+}
+
 /// Whether what a node says counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Standing {
@@ -163,7 +176,14 @@ impl Members {
     ) -> Result<Option<MemberState>, BadInput> {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
-            self.check(now, member, from, message.number)?;
+            if let Err(reason) = self.check(now, member, from, message.number) {
+                // Its last word may have been somebody else's: it hears of that, and says how it is.
+                if reason == BadInput::Duplicate && member.is(&OVER) {
+                    let (number, status) = (member.number, answer_to(member.status.state));
+                    self.answer(from, number, id, status);
+                }
+                return Err(reason);
+            }
         } else {
             if message.claim == Claim::Leaving {
                 self.answer(from, message.number, id, Status::Gone);
@@ -211,13 +231,7 @@ impl Members {
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
         if message.ask || after == MemberState::Deferred {
-            let status = match after {
-                MemberState::Deferred => Status::Deferred,
-                MemberState::Done => Status::Done,
-                MemberState::Failed | MemberState::Left => Status::Gone,
-                _ => Status::Welcome,
-            };
-            self.answer(from, message.number, id, status);
+            self.answer(from, message.number, id, answer_to(after));
         }
         Ok((before != after).then_some(after))
     }
@@ -256,10 +270,9 @@ impl Members {
         // Numbers wrap.
         let ahead = number.wrapping_sub(member.number).cast_signed();
         let silent = self.is_silent(now, member);
-        let over = [MemberState::Done, MemberState::Failed, MemberState::Left];
         if member.status.node == from {
             if ahead < 0 && !silent { Err(BadInput::Duplicate) } else { Ok(()) }
-        } else if silent && ahead >= i32::from(member.is(&over)) {
+        } else if silent && ahead >= i32::from(member.is(&OVER)) {
             // Who has said its last word is silent anyhow: only a new one moves it.
             Ok(())
         } else {

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{BadInput, Bitrate, Cx, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
@@ -16,6 +16,7 @@ use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Claim, Notice, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
+use crate::pgm::session::dissent::Dissent;
 use crate::tram::{TramReceiver, TramSetup, Tree, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -31,12 +32,9 @@ pub struct TramObjectReceiver {
     waits: bool,
     /// What it lacks is to be said at once.
     asks: bool,
-    /// Packets that were of no object.
-    refused: u32,
+    /// That what comes is of no object, or of another one.
+    refused: Dissent<()>,
 }
-
-/// Packets of no object after which a source that has announced none is taken to be another program.
-const REFUSED_MAX: u32 = 8;
 
 impl TramObjectReceiver {
     /// A receiver as `setup` describes it, of an object that comes from the node `source`. It may insist on a scheme
@@ -54,7 +52,7 @@ impl TramObjectReceiver {
             zeros: 0,
             waits: false,
             asks: false,
-            refused: 0,
+            refused: Dissent::default(),
         }
     }
 
@@ -136,7 +134,10 @@ impl TramObjectReceiver {
                 Some(before) if !continues(&before.announcement, &notice.announcement) => {
                     self.refuse(cx)
                 }
-                _ => self.announced(cx, notice, layout).map(|()| false),
+                _ => {
+                    self.refused.contradict();
+                    self.announced(cx, notice, layout).map(|()| false)
+                }
             };
         }
         let symbol = SymbolName::decode(bytes).filter(|it| it.0.symbol < BLOCK_SYMBOLS);
@@ -155,6 +156,7 @@ impl TramObjectReceiver {
                 return Ok(waits);
             }
         }
+        self.refused.contradict();
         let taken = self.assembly.take_symbol(cx, name, (rest, zeros))?;
         if taken == Taken::Completed {
             self.step(cx)?;
@@ -162,12 +164,15 @@ impl TramObjectReceiver {
         Ok(false)
     }
 
-    /// What comes is of no object, or of another one. One such packet may be forged: what it stood for is asked for again.
+    /// What comes is of no object, or of another one. Some such packets may be forged: what they stood for is asked for again.
     fn refuse(&mut self, cx: &mut Cx<'_>) -> ObjectResult<bool> {
         cx.emit(Event::BadInput { reason: BadInput::Malformed });
-        self.refused += 1;
-        let wrong = self.assembly.notice.is_none() && self.refused >= REFUSED_MAX;
-        if wrong { Err(error(WRONG)) } else { Ok(false) }
+        let wrong = self.refused.claim(cx.now, (), Duration::ZERO, |()| true);
+        match (wrong, &self.assembly.notice) {
+            (false, _) => Ok(false),
+            (true, None) => Err(error(WRONG)),
+            (true, Some(_)) => Err(error(OTHER)),
+        }
     }
 
     fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult<()> {
@@ -257,6 +262,7 @@ const LOST: &str = "parts of it are not repaired any more: start it earlier, or 
 const PRUNED: &str = "this receiver was too slow for the group, and was removed";
 const SILENT: &str = "the source has fallen silent";
 const ENDED: &str = "the source ended before everything was here";
+const OTHER: &str = "the source now sends something else";
 const WRONG: &str =
     "what comes is no object: the source is another program, or newer than this one";
 

@@ -75,7 +75,7 @@ pub enum PacketType {
 impl PacketType {
     /// The type with this number. 0x0b, the ACK of the first pgmcc code and of tcpdump, is
     /// accepted too.
-    pub(super) const fn from_nibble(nibble: u8) -> Option<Self> {
+    pub(crate) const fn from_nibble(nibble: u8) -> Option<Self> {
         Some(match nibble {
             0x00 => Self::Spm,
             0x01 => Self::Poll,

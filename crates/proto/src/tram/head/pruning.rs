@@ -9,10 +9,17 @@ use crate::tram::members::Child;
 use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
 
+/// Most removed members that are told again why they are none; chosen.
+const PRUNED_MAX: usize = 64;
+
 impl Head {
     /// A member is removed and told so.
     fn disown(&mut self, node: NodeId) {
-        if self.members.prune(node) {
+        if let Some(id) = self.members.prune(node) {
+            if self.pruned.len() >= PRUNED_MAX {
+                self.pruned.pop_front();
+            }
+            self.pruned.push_back((node, id));
             self.answer(node, Answer::Reject(RejectReason::Pruned));
         }
     }

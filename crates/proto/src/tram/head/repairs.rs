@@ -82,8 +82,15 @@ impl Repairs {
         }
     }
 
-    /// A member wants a packet.
-    pub(super) fn ask(&mut self, now: Time, sequence: u64, from: NodeId, front: u64) {
+    /// A member wants a packet. What is not kept any more, before `front`, takes turns with new data, as all does of a
+    /// member that is `stuck`.
+    pub(super) fn ask(
+        &mut self,
+        now: Time,
+        sequence: u64,
+        from: NodeId,
+        (front, stuck): (u64, bool),
+    ) {
         if !self.has_room(now, sequence, front) {
             return;
         }
@@ -97,7 +104,7 @@ impl Repairs {
         }
         asked.add(from, self.cast == RepairCast::Unicast);
         if !core::mem::replace(&mut asked.queued, true) {
-            let late = sequence < front;
+            let late = sequence < front || stuck;
             if late { &mut self.late } else { &mut self.queue }.push_back(sequence);
         }
     }
@@ -240,7 +247,7 @@ mod tests {
             (Unicast, &[1, 2, 3], &[Some(3)]),
         ] {
             let mut repairs = repairs(cast);
-            nodes.iter().for_each(|node| repairs.ask(at(0), 5, NodeId(*node), 1));
+            nodes.iter().for_each(|node| repairs.ask(at(0), 5, NodeId(*node), (1, false)));
             let want: Vec<_> = want.iter().map(|to| (5, *to)).collect();
             assert_eq!(sent(&mut repairs, 0), want, "{cast:?}, {nodes:?}");
         }
@@ -249,17 +256,17 @@ mod tests {
     #[test]
     fn a_repair_that_is_on_its_way_is_not_sent_again() {
         let mut repairs = repairs(RepairCast::Auto);
-        repairs.ask(at(0), 5, NodeId(1), 1);
+        repairs.ask(at(0), 5, NodeId(1), (1, false));
         assert_eq!(sent(&mut repairs, 0), [(5, Some(1))]);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), 1);
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), (1, false));
         assert_eq!(sent(&mut repairs, INTERVAL - 1), []);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), 1);
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), (1, false));
         assert_eq!(sent(&mut repairs, INTERVAL - 1), [(5, Some(2))], "this one has not had it");
-        repairs.ask(at(INTERVAL), 5, NodeId(3), 1);
+        repairs.ask(at(INTERVAL), 5, NodeId(3), (1, false));
         assert_eq!(sent(&mut repairs, INTERVAL), [(5, None)], "a third within the interval");
-        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), 1);
+        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), (1, false));
         assert_eq!(sent(&mut repairs, INTERVAL + 50), [], "it went to all");
-        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), 1);
+        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), (1, false));
         assert_eq!(sent(&mut repairs, 3 * INTERVAL), [(5, Some(1))], "that is long ago");
     }
 
@@ -284,7 +291,7 @@ mod tests {
     fn what_is_no_longer_kept_takes_turns_with_new_data() {
         let mut repairs = repairs(RepairCast::Auto);
         for sequence in [3, 4, 200] {
-            repairs.ask(at(0), sequence, NodeId(1), 100);
+            repairs.ask(at(0), sequence, NodeId(1), (100, false));
         }
         let mut next = |wants: Option<u64>| {
             assert_eq!(repairs.is_waiting(), wants.is_some());
@@ -302,15 +309,28 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_gets_no_further_takes_turns_with_new_data() {
+        let mut repairs = repairs(RepairCast::Auto);
+        for (sequence, stuck) in [(200, true), (201, true), (202, false)] {
+            repairs.ask(at(0), sequence, NodeId(1), (100, stuck));
+        }
+        let next = |repairs: &mut Repairs| repairs.next(at(0), REACH).map(|it| it.sequence);
+        assert_eq!((next(&mut repairs), next(&mut repairs)), (Some(202), Some(200)));
+        assert!(!repairs.is_waiting());
+        repairs.on_data_sent();
+        assert!(repairs.is_waiting());
+    }
+
+    #[test]
     fn whoever_asks_for_everything_fills_no_memory() {
         let mut repairs = repairs(RepairCast::Auto);
         for sequence in 1..2 * ASKED_MAX as u64 {
-            repairs.ask(at(0), sequence, NodeId(1), 100);
+            repairs.ask(at(0), sequence, NodeId(1), (100, false));
         }
         assert_eq!(repairs.asked.len(), ASKED_MAX);
         assert_eq!(repairs.queue.len() + repairs.late.len(), ASKED_MAX);
         while repairs.next(at(0), REACH).is_some() {}
-        repairs.ask(at(INTERVAL), 1, NodeId(1), 100);
+        repairs.ask(at(INTERVAL), 1, NodeId(1), (100, false));
         assert!(repairs.asked.len() < 10, "{} are remembered", repairs.asked.len());
     }
 
@@ -336,7 +356,7 @@ mod tests {
                         asked.insert((sequence, node));
                     }
                     _ => {
-                        repairs.ask(at(now), sequence, NodeId(node), 1);
+                        repairs.ask(at(now), sequence, NodeId(node), (1, false));
                         asked.insert((sequence, node));
                     }
                 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use faircast_base::{Cx, Duration, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
 
 use super::reports::Reports;
 use super::{Kept, Own, Phase, Reached, TramReceiver};
@@ -13,7 +13,7 @@ use crate::pgm::negotiation::SchemeMismatch;
 use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{Agreed, GivenHead, TramSetup, Tree};
+use crate::tram::{Agreed, Disagreement, GivenHead, TramSetup, Tree};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that say themselves when they take what has come, and when they need nothing more.
@@ -21,10 +21,10 @@ impl TramReceiver {
     /// A receiver that learns the settings from its source, is `node` in reports, and may insist on something.
     pub(crate) fn following(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
         let own = Own { options: setup.options.clone(), insists, node, head: setup.head };
-        let waits_for_settings = Some(Box::new(own));
+        let follows = Some(Box::new(own));
         // A packet of the source is why it is there.
         let source_heard_at = setup.start;
-        Self { waits_for_settings, source_heard_at, ..Self::new(setup) }
+        Self { follows, source_heard_at, ..Self::new(setup) }
     }
 
     /// The same, but it stays until [`release`](Self::release).
@@ -32,23 +32,69 @@ impl TramReceiver {
         Self { kept: Kept::Until, ..Self::following(setup, node, insists) }
     }
 
-    /// It begins under these settings, which are agreed.
-    pub(super) fn agree(
+    /// The source tells its settings: it keeps to them, so others than those that were agreed on are believed where it
+    /// goes on telling them.
+    pub(super) fn on_settings(
         &mut self,
-        now: Time,
-        agreed: &Agreed,
-        node: NodeId,
-        head: Option<GivenHead>,
-    ) {
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        bytes: &[u8],
+    ) -> Result<(), BadInput> {
+        if from != self.source {
+            return Err(BadInput::Foreign);
+        }
+        let Some(own) = &self.follows else { return Ok(()) };
+        let (node, head) = (own.node, own.head);
+        let agreed = crate::tram::agreed(&own.options, own.insists, bytes);
+        if self.told.agreed.as_deref() == Some(bytes) {
+            (self.told.other, self.told.mismatch) = Default::default();
+            return Ok(());
+        }
+        match agreed {
+            Err(Disagreement::Malformed) => Err(BadInput::Malformed),
+            Err(Disagreement::Other(mismatch)) => {
+                if self.told.mismatch.claim(cx.now, (), Duration::ZERO, |()| true) {
+                    self.mismatch = Some(mismatch);
+                }
+                Err(BadInput::OtherScheme)
+            }
+            Ok(agreed) => {
+                self.told.mismatch.contradict();
+                let said = |before: &Vec<u8>| before == bytes;
+                let is_first = self.told.agreed.is_none();
+                if !is_first && !self.told.other.claim(cx.now, bytes.to_vec(), Duration::ZERO, said)
+                {
+                    return Err(BadInput::OtherScheme);
+                }
+                self.agree(cx, &agreed, node, head);
+                self.told.agreed = Some(bytes.to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    /// It begins under these settings, which are agreed; where it has begun under others it goes on from where it is.
+    fn agree(&mut self, cx: &mut Cx<'_>, agreed: &Agreed, node: NodeId, head: Option<GivenHead>) {
+        let now = cx.now;
         let Agreed { tree, options } = agreed;
         let settings = TramSettings::of(options, tree.steering.is_some());
         let steering = tree.steering_at(node);
         let reports = steering.map(|it| Box::new(Reports::new(it, options)));
         let spoken = Some(tree.name);
         let begun = Self::under(settings, (self.identity, self.source), now, head);
-        let Self { kept, held, name, phase, joined, .. } = *self;
-        let source_heard_at = now;
-        *self = Self { kept, held, name, phase, joined, source_heard_at, reports, spoken, ..begun };
+        let before = core::mem::replace(self, begun);
+        (self.kept, self.held, self.name) = (before.kept, before.held, before.name);
+        (self.phase, self.joined, self.closing) = (before.phase, before.joined, before.closing);
+        (self.bytes, self.lost, self.joins) = (before.bytes, before.lost, before.joins);
+        (self.follows, self.events) = (before.follows, before.events);
+        (self.source_heard_at, self.reports, self.spoken) = (now, reports, spoken);
+        if let Some(reached) = before.reached {
+            self.goodbyes.extend(before.parent.bound().map(|bound| bound.node));
+            self.begin_at(cx, reached.deliver);
+            if let Some(again) = &mut self.reached {
+                (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
+            }
+        }
     }
 
     /// Nothing is handed over for now, or again. What has been already is.

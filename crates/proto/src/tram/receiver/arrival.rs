@@ -4,39 +4,115 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
-use super::{Kept, Timer, TramReceiver};
+use super::acks::AckSchedule;
+use super::{Kept, Reached, Timer, TramReceiver};
 use crate::congestion::Arrival;
-use crate::pgm::session::reach::Belief;
-use crate::tram::reception::{Arrived, JUMP_MAX};
+use crate::pgm::session::reach::{Belief, Reach};
+use crate::tram::reception::{Arrived, Reception};
 use crate::tram::settings::HeadRole;
 use crate::tram::steering::seq;
+use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
 use crate::{AppEvent, Datagram, Destination};
+
+/// Longest time by which a packet that says older things of the session is overtaken.
+const FRONT_LATE: Duration = Duration::from_millis(200);
 
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
 impl TramReceiver {
     /// Whether the source can have sent what names this as its latest packet. Where it has gone on much faster than it
-    /// did, more packets than one have to say so.
-    pub(super) fn can_have_sent(&mut self, now: Time, body: &Body<'_>, sequence: u64) -> bool {
+    /// did, more packets than one have to say so; and where it goes on with lower numbers than somebody has said in its
+    /// name, what was said of later packets is void.
+    pub(super) fn can_have_sent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        body: &Body<'_>,
+        front: &Front,
+    ) -> bool {
         let Some(reached) = &mut self.reached else { return true };
+        let sequence = front.sequence;
         match body {
-            Body::Data(_) => reached.reach.take(now, sequence, true) != Belief::Doubted,
-            _ => reached.reach.can_lead(now, sequence),
+            _ if front.repair => reached.reach.can_be(cx.now, sequence),
+            Body::Data(_) => {
+                let unbegun = sequence < reached.start && reached.deliver == reached.start;
+                let fresh = unbegun || reached.reception.lacks(sequence);
+                match reached.reach.take(cx.now, sequence, fresh) {
+                    Belief::Doubted => false,
+                    Belief::Believed => true,
+                    Belief::Rewound(first) => {
+                        self.rewind(cx, first, sequence);
+                        true
+                    }
+                }
+            }
+            _ => reached.reach.can_lead(cx.now, sequence),
+        }
+    }
+
+    /// Packets after `index` were none of the source, which has come from `first` to there.
+    fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        if index < reached.start {
+            self.begin_at(cx, first);
+        } else {
+            // What was delivered stays so.
+            let last = (index - 1).max(reached.deliver.saturating_sub(1));
+            reached.reception.rewind(last);
+            self.head.cache.rewind(last + 1);
+        }
+        self.front.sequence = index;
+        (self.last, self.front.done) = (None, false);
+        self.deny_end();
+        if let Some(reports) = &mut self.reports {
+            reports.on_rewind(cx, index);
+        }
+    }
+
+    /// Everything from packet `start` on is wanted, as by one that has just joined.
+    pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
+        let ack_window = u64::from(self.settings.ack_window);
+        let first_ack = start + cx.rng.below(ack_window);
+        let intervals = (self.settings.ack_interval, self.settings.ack_interval_max);
+        self.head = self.head.starting_at(&self.settings, start);
+        self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
+        self.reached = Some(Reached {
+            reception: Reception::new(start),
+            reach: Reach::new(cx.now, self.front.sequence.max(start.saturating_sub(1))),
+            window: ReceiverWindow::new(&self.settings, cx.now, start, ack_window),
+            acks: AckSchedule::new(first_ack, ack_window, intervals),
+            start,
+            deliver: start,
+            from_start: start == 1,
+            lost_any: false,
+            skipped_until: 0,
+            told_allowed: 0,
+            told_below: (0, 0),
+            passed_on: 0,
+            fruitless: 0,
+            asked_until: 0,
+            asks: 0,
+            before: None,
+        });
+        if self.settings.head != HeadRole::Never {
+            self.head.begin(cx.now, self.settings.formation);
         }
     }
 
     /// What the source says of the session with each packet.
     pub(super) fn on_front(&mut self, now: Time, front: Front) {
         // An old packet that was delayed says nothing new.
-        if self.reached.is_some() && front.sequence < self.front.sequence {
+        let overtaken = now.since(self.front_at) < FRONT_LATE;
+        if self.reached.is_some() && front.sequence < self.front.sequence && overtaken {
             return;
         }
-        if front.prune && !self.front.prune {
+        if !front.prune {
+            self.doubts.prune.contradict();
+        } else if self.doubts.prune.claim(now, (), Duration::ZERO, |()| true) {
             self.head.prune(&self.settings, front.worst_loss, front.sequence);
         }
-        self.front = front;
+        (self.front, self.front_at) = (front, now);
         self.source_heard_at = now;
         self.timers.arm_by(Timer::Silence, self.silent_until());
         self.head.set_advertise_interval(now, front.advertise_interval);
@@ -56,9 +132,8 @@ impl TramReceiver {
         reached.window.on_missing(missing);
         // What nobody sends any more can only be asked for.
         self.ack_due |= missing > 0;
-        if done && reached.reception.end() == last + 1 {
-            self.last = Some(last);
-            self.timers.arm_by(Timer::Silence, self.silent_until());
+        if done {
+            self.doubt_end(cx.now, last);
         }
         self.tell_of_losses(cx, first, missing);
         self.after_progress(cx);
@@ -80,10 +155,17 @@ impl TramReceiver {
         if !front.repair && front.forget_before != self.settings.forget_before(sequence) {
             return Err(BadInput::Absurd);
         }
-        let forgets = front.forget_before > reached.reception.first_missing() && !front.repair;
-        if forgets && front.forget_before <= reached.reception.end() + JUMP_MAX {
+        if !front.repair {
             let end = front.forget_before;
-            self.give_up_before(cx, end);
+            if end <= reached.reception.first_missing() {
+                self.doubts.forget.contradict();
+            } else {
+                // What it would give up can never be had back.
+                let least = self.doubts.forget.get().map_or(end, |before| end.min(*before));
+                if self.doubts.forget.claim(cx.now, least, Duration::ZERO, |_| true) {
+                    self.give_up_before(cx, least);
+                }
+            }
         }
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let first = reached.reception.end();
@@ -121,7 +203,7 @@ impl TramReceiver {
         self.came_at = cx.now;
         self.head.cache.insert(sequence, payload, datagram.zeros);
         if front.done && !front.repair {
-            self.last = Some(sequence);
+            self.doubt_end(cx.now, sequence);
         }
         self.deliver(cx);
         self.after_progress(cx);

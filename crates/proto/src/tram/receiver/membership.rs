@@ -1,16 +1,14 @@
 //! A receiver's membership: what it makes of the answers and hellos of heads.
 
-use faircast_base::{BadInput, Cx, Event, NodeId};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId};
 
-use super::acks::AckSchedule;
+use super::doubts::Doubts;
 use super::{LEVEL_MAX, Reached, TramReceiver};
 use crate::AppEvent;
-use crate::pgm::session::reach::Reach;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
-use crate::tram::reception::{JUMP_MAX, Reception};
-use crate::tram::settings::{HeadRole, LateJoin};
-use crate::tram::window::ReceiverWindow;
+use crate::tram::reception::JUMP_MAX;
+use crate::tram::settings::LateJoin;
 use crate::tram::wire::{Accept, BELOW_MAX, Departed, Hello, RejectReason};
 
 impl TramReceiver {
@@ -53,38 +51,7 @@ impl TramReceiver {
         self.come_back(cx);
         let Accept { start, .. } = accept;
         match &mut self.reached {
-            None => {
-                let ack_window = u64::from(self.front.ack_window.max(1));
-                let first_ack = start + cx.rng.below(ack_window);
-                let acks = AckSchedule::new(
-                    first_ack,
-                    ack_window,
-                    (self.settings.ack_interval, self.settings.ack_interval_max),
-                );
-                self.head = self.head.starting_at(&self.settings, start);
-                self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
-                let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
-                self.reached = Some(Reached {
-                    reception: Reception::new(start),
-                    reach: Reach::new(cx.now, self.front.sequence.max(start.saturating_sub(1))),
-                    window,
-                    acks,
-                    deliver: start,
-                    from_start: start == 1,
-                    lost_any: false,
-                    skipped_until: 0,
-                    told_allowed: 0,
-                    told_below: (0, 0),
-                    passed_on: 0,
-                    fruitless: 0,
-                    asked_until: 0,
-                    asks: 0,
-                    before: None,
-                });
-                if self.settings.head != HeadRole::Never {
-                    self.head.begin(cx.now, self.settings.formation);
-                }
-            }
+            None => self.begin_at(cx, start),
             Some(reached) => {
                 reached.fruitless = 0;
                 let lacks = reached.reception.first_missing() < start;
@@ -92,7 +59,11 @@ impl TramReceiver {
                     // The old one repairs what the new one does not have.
                     Some(before) if lacks => reached.before = Some((before, start)),
                     Some(before) => self.goodbyes.push_back(before),
-                    None if lacks => self.give_up_before(cx, start),
+                    // It says so itself before that is given up.
+                    None if lacks => {
+                        self.doubts.start = Some(start);
+                        self.ask_head();
+                    }
                     None => {}
                 }
                 self.head.resign(false);
@@ -105,9 +76,9 @@ impl TramReceiver {
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
             reached.reception.hear_of(last);
-            if done && reached.reception.end() == last + 1 {
-                self.last = Some(last);
-            }
+        }
+        if done {
+            self.doubt_end(cx.now, last);
         }
         self.after_progress(cx);
         self.arm_ack(cx.now);
@@ -131,7 +102,16 @@ impl TramReceiver {
 
     pub(super) fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
         let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
-        if was_bound && reason == RejectReason::Pruned {
+        let mut pruned = reason == RejectReason::Pruned;
+        if was_bound && !self.parent.is_asking(from) {
+            // Anybody can say so: each time that head is asked, which answers in the same way, or with a hello.
+            pruned &= self.doubts.rejected.get().copied().unwrap_or(true);
+            if !self.doubts.rejected.claim(cx.now, pruned, Duration::ZERO, |_| true) {
+                self.ask_head();
+                return;
+            }
+        }
+        if was_bound && pruned {
             // It gets no reliability any more (src: tram s3.6, note 10).
             self.pruned = true;
             self.parent.stop();
@@ -185,21 +165,46 @@ impl TramReceiver {
         }
         self.hello_missing = false;
         self.ack_due |= hello.asks(self.identity.id(cx));
-        if hello.level >= LEVEL_MAX && bound.is_some() {
-            // A tree is not so deep: it is a loop.
-            let seeker = self.seeker(cx.now);
-            let news = self.parent.on_bad_head(cx.now, seeker, true);
-            self.on_news(cx, news);
-        } else if hello.resigns && bound.is_some() {
-            let seeker = self.seeker(cx.now);
-            let news = self.parent.on_bad_head(cx.now, seeker, false);
-            self.on_news(cx, news);
+        if bound.is_some() {
+            self.doubts.rejected.contradict();
+            self.doubt_head(cx, hello);
         }
         let (high, done) = (hello.high, hello.done);
-        if let Some(reached) = &self.reached
-            && high < reached.reception.end() + JUMP_MAX / 64
+        if !done && hello.level == 1 && from == self.source {
+            self.deny_end();
+        }
+        if let Some(reached) = &mut self.reached
+            && reached.reach.can_lead(cx.now, high)
         {
             self.hear_of(cx, high, done);
+        }
+    }
+
+    /// What its head says of itself may be a reason to leave it. It is asked whether that is so.
+    fn doubt_head(&mut self, cx: &mut Cx<'_>, hello: &Hello<'_>) {
+        // A tree is not so deep: it is a loop.
+        let loops = hello.level >= LEVEL_MAX;
+        let (now, Doubts { level, resigns, .. }) = (cx.now, &mut self.doubts);
+        if !loops {
+            level.contradict();
+        }
+        if !hello.resigns {
+            resigns.contradict();
+        }
+        let leaves = loops && level.claim(now, (), Duration::ZERO, |()| true);
+        let looks = hello.resigns && resigns.claim(now, (), Duration::ZERO, |()| true);
+        if leaves || looks {
+            let seeker = self.seeker(now);
+            let news = self.parent.on_bad_head(now, seeker, leaves);
+            self.on_news(cx, news);
+        } else if loops || hello.resigns {
+            self.ask_head();
+        }
+        let lacks = |it: &Reached| hello.low > it.reception.first_missing();
+        if let Some(start) = self.doubts.start.take()
+            && self.reached.as_ref().is_some_and(lacks)
+        {
+            self.give_up_before(cx, start.min(hello.low));
         }
     }
 }

@@ -111,6 +111,14 @@ impl Reports {
         self.feedback.on_missing(cx, seq(first), seq(last));
     }
 
+    /// Packets after `index` were none of the source.
+    pub(super) fn on_rewind(&mut self, cx: &mut Cx<'_>, index: u64) {
+        self.latest = self.latest.filter(|(latest, _)| *latest <= index);
+        self.missing = self.missing.filter(|missing| *missing < index);
+        self.missing_since = self.missing_since.filter(|missing| *missing < index);
+        self.feedback.on_rewind(cx, seq(index) - 1);
+    }
+
     /// Data has come from the source itself. What heads repair is no packet of the source: it says nothing of the way
     /// from there.
     ///

@@ -1,0 +1,193 @@
+//! Packets of TRAM in the name of a session's source, of its receivers, or of nodes that there are none of.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use faircast_proto::forgery::{Change, TRAM, Value};
+use faircast_proto::tram;
+
+/// Kinds of packets, flags and places in them, as in docs/tram.md.
+const BEACON: u8 = 1;
+const DATA: u8 = 2;
+const BIND: u8 = 5;
+const REJECT: u8 = 7;
+const ACK: u8 = 9;
+const SETTINGS: u8 = 13;
+const REPAIR: u8 = 1;
+const DONE: u8 = 2;
+const LEAVES: u8 = 4;
+const FLAGS: usize = 4;
+const FIRST_FIELD: usize = 24;
+const ALLOWED: usize = 32;
+const MASK: usize = 60;
+const PRUNED: u8 = 4;
+
+/// Packets that an invented member allows beyond what it has, and bytes of its mask: all that a mask can ask for.
+const ALLOWED_AHEAD: u64 = 400;
+const MASK_BYTES: usize = 256;
+
+/// The number of an invented member.
+const INVENTED: [u8; 8] = [7; 8];
+
+/// Step from one forged packet of the catalogue to the next: neighbours are of one kind.
+const STRIDE: usize = 7919;
+
+/// A session of TRAM, as far as a host hears it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree {
+    /// The latest data of the source.
+    data: Vec<u8>,
+    /// Where each host speaks from, and its number.
+    speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
+}
+
+impl Tree {
+    /// Takes down a datagram of TRAM. Returns whether it is data of the source.
+    pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) -> bool {
+        let Some(id) = TRAM.sender().and_then(|at| datagram.get(at)?.try_into().ok()) else {
+            return false;
+        };
+        self.speakers.insert(*from.ip(), (from, id));
+        let is_data = TRAM.kind(datagram) == DATA && datagram[FLAGS] & REPAIR == 0;
+        if is_data {
+            self.data = datagram.to_vec();
+        }
+        is_data
+    }
+
+    /// Whether data was heard, and each of these hosts.
+    pub(super) fn has(&self, hosts: &[Ipv4Addr]) -> bool {
+        !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
+    }
+
+    /// Whether anybody of the session was heard.
+    pub(super) fn is_known(&self) -> bool {
+        !self.speakers.is_empty()
+    }
+
+    /// Where a host speaks from.
+    pub(super) fn speaker(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
+        self.speakers.get(&host).map(|(at, _)| *at)
+    }
+
+    /// A packet of this kind in the name of a host, changed.
+    fn forge(&self, kind: u8, host: Option<Ipv4Addr>, change: Change) -> Vec<u8> {
+        let mut all = TRAM.specimens(&self.data, 0).into_iter();
+        let mut packet = all.find(|it| TRAM.kind(it) == kind).unwrap_or_default();
+        self.sign(host, &mut packet);
+        TRAM.apply(change, &mut packet);
+        packet
+    }
+
+    /// Puts the number of a host into a packet, or an invented one.
+    fn sign(&self, host: Option<Ipv4Addr>, packet: &mut [u8]) {
+        let id = host.and_then(|host| self.speakers.get(&host)).map_or(INVENTED, |it| it.1);
+        if let Some(place) = TRAM.sender().and_then(|at| packet.get_mut(at)) {
+            place.copy_from_slice(&id);
+        }
+    }
+
+    /// The end of the session, in the name of the source.
+    pub(super) fn end(&self, source: Ipv4Addr) -> Vec<u8> {
+        self.forge(BEACON, Some(source), Change::Flags(DONE))
+    }
+
+    /// Data from so many packets ahead.
+    pub(super) fn ahead(&self, source: Ipv4Addr, packets: i64) -> Vec<u8> {
+        let change = Change::Number(FIRST_FIELD, Value::Add(packets));
+        self.forge(DATA, Some(source), change)
+    }
+
+    /// A head's word that it has removed a member.
+    pub(super) fn removal(&self, head: Ipv4Addr) -> Vec<u8> {
+        self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
+    }
+
+    /// A goodbye in the name of a receiver.
+    pub(super) fn goodbye(&self, receiver: Ipv4Addr) -> Vec<u8> {
+        self.forge(ACK, Some(receiver), Change::Flags(LEAVES))
+    }
+
+    /// Settings of a scheme that there is none of.
+    pub(super) fn settings(&self, source: Ipv4Addr) -> Vec<u8> {
+        self.forge(SETTINGS, Some(source), Change::Nothing)
+    }
+
+    /// An invented member's request to be taken, and the acknowledgement that it repeats: it lacks all that a mask can name.
+    pub(super) fn member(&self) -> [Vec<u8>; 2] {
+        let bind = self.forge(BIND, None, Change::Nothing);
+        let mut ack = self.forge(ACK, None, Change::Nothing);
+        ack.resize(MASK, 0);
+        let number =
+            |at: usize| ack[at..at + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        let allowed = number(FIRST_FIELD) + ALLOWED_AHEAD;
+        ack[ALLOWED..ALLOWED + 8].copy_from_slice(&allowed.to_be_bytes());
+        ack.resize(MASK + MASK_BYTES, u8::MAX);
+        TRAM.apply(Change::Nothing, &mut ack);
+        [bind, ack]
+    }
+
+    /// Packet `number` of the catalogue, and in whose name: one of these hosts, or nobody's.
+    pub(super) fn any(&self, hosts: &[Ipv4Addr], number: usize) -> (Option<Ipv4Addr>, Vec<u8>) {
+        let specimens = TRAM.specimens(&self.data, 0);
+        let all = specimens
+            .iter()
+            .flat_map(|it| TRAM.changes(it).into_iter().map(move |change| (it, change)));
+        let all: Vec<_> = all.collect();
+        let names = hosts.len() + 1;
+        let host = hosts.get(number % names).copied();
+        let Some((packet, change)) = all.get(number / names * STRIDE % all.len().max(1)) else {
+            return (host, Vec::new());
+        };
+        let mut packet = packet.to_vec();
+        self.sign(host, &mut packet);
+        TRAM.apply(*change, &mut packet);
+        (host, packet)
+    }
+}
+
+/// Whether a datagram is one of TRAM.
+pub(super) fn is_tram(datagram: &[u8]) -> bool {
+    tram::peek(datagram).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+    const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+    fn tree() -> Tree {
+        let mut tree = Tree::default();
+        for packet in tram::specimens(5, 6, 100) {
+            let is_data = TRAM.kind(&packet) == DATA;
+            assert_eq!(tree.note(SocketAddrV4::new(SOURCE, 7500), &packet), is_data);
+        }
+        tree.note(SocketAddrV4::new(RECEIVER, 999), &tram::specimens(5, 9, 100)[2]);
+        tree
+    }
+
+    #[test]
+    fn forged_packets_are_what_they_are_called_and_in_the_right_name() {
+        let tree = tree();
+        assert!(tree.has(&[SOURCE, RECEIVER]) && !tree.has(&[Ipv4Addr::LOCALHOST]));
+        assert_eq!(tree.speaker(RECEIVER).map(|at| at.port()), Some(999));
+        let id = |packet: &[u8]| packet[23];
+        let end = tree.end(SOURCE);
+        assert_eq!((TRAM.kind(&end), end[FLAGS], id(&end)), (BEACON, DONE, 6));
+        let removal = tree.removal(SOURCE);
+        assert_eq!((TRAM.kind(&removal), removal[FIRST_FIELD]), (REJECT, PRUNED));
+        let goodbye = tree.goodbye(RECEIVER);
+        assert_eq!((TRAM.kind(&goodbye), goodbye[FLAGS], id(&goodbye)), (ACK, LEAVES, 9));
+        assert_eq!(TRAM.kind(&tree.settings(SOURCE)), SETTINGS);
+        let [bind, ack] = tree.member();
+        assert_eq!((TRAM.kind(&bind), id(&bind), ack.len()), (BIND, 7, MASK + MASK_BYTES));
+        assert_ne!(tree.ahead(SOURCE, 9), tree.ahead(SOURCE, 8));
+        let kinds: BTreeSet<u8> =
+            (0..400).map(|i| TRAM.kind(&tree.any(&[SOURCE, RECEIVER], i).1)).collect();
+        assert_eq!(kinds.len(), tram::specimens(5, 6, 100).len(), "{kinds:?}");
+    }
+}

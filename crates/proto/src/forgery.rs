@@ -1,0 +1,278 @@
+//! Forged packets, generated from the formats: every kind of packet, with every field at harmful values.
+//!
+//! Simulated and real attacks share this catalogue. A kind of packet that is added is attacked without another line.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::congestion::AckVector;
+use crate::pgm::wire::{
+    Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Poll, Polr, Spm, checksum,
+};
+use crate::tram;
+
+/// Most bytes of a packet that are looked through for fields: payload follows.
+const FIELDS_END: usize = 96;
+
+/// Options of PGM are below this number.
+const OPTIONS: u8 = 0x40;
+
+/// Largest number of a packet that TRAM takes.
+const LARGE: u64 = (1 << 62) - 2;
+
+/// A format of packets: where its fields are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The byte with the kind.
+    kind: usize,
+    /// The byte with the flags.
+    flags: usize,
+    /// The first byte behind the header.
+    fields: usize,
+    /// Bytes of a number.
+    word: usize,
+    /// The first of eight bytes with the number of the sender.
+    sender: Option<usize>,
+}
+
+/// Format of TRAM.
+pub const TRAM: Format = Format { kind: 3, flags: 4, fields: 24, word: 8, sender: Some(16) };
+
+/// Format of PGM.
+pub const PGM: Format = Format { kind: 4, flags: 5, fields: 16, word: 4, sender: None };
+
+/// A harmful value of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Zero.
+    Zero,
+    /// All bits set.
+    Most,
+    /// The largest that is taken for a number of a packet.
+    Large,
+    /// More or less than the true one by so much.
+    Add(i64),
+}
+
+impl Value {
+    const ALL: [Self; 9] = [
+        Self::Zero,
+        Self::Most,
+        Self::Large,
+        Self::Add(1),
+        Self::Add(50),
+        Self::Add(1000),
+        Self::Add(100_000),
+        Self::Add(-1),
+        Self::Add(-1000),
+    ];
+
+    fn of(self, old: u64) -> u64 {
+        match self {
+            Self::Zero => 0,
+            Self::Most => u64::MAX,
+            Self::Large => LARGE,
+            Self::Add(more) => old.wrapping_add_signed(more),
+        }
+    }
+}
+
+/// A change to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// None: the packet is sent again, or in another name.
+    Nothing,
+    /// Other flags.
+    Flags(u8),
+    /// Another byte at a place.
+    Byte(usize, u8),
+    /// Two other bytes at a place.
+    Half(usize, u16),
+    /// Another number at a place.
+    Number(usize, Value),
+    /// Other flags, and another number at a place.
+    Both(u8, usize, Value),
+}
+
+impl Format {
+    /// The kind of a packet.
+    pub fn kind(self, packet: &[u8]) -> u8 {
+        packet.get(self.kind).copied().unwrap_or_default()
+    }
+
+    /// Where a packet has the number of its sender.
+    pub fn sender(self) -> Option<Range<usize>> {
+        self.sender.map(|at| at..at + 8)
+    }
+
+    /// A packet of each kind, in the session of the data packet `data`, which ends with so many zeros, and in the name of
+    /// its sender. Data of PGM and its SPMs come with each option too.
+    pub fn specimens(self, data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
+        if self == PGM {
+            return pgm_specimens(data, zeros);
+        }
+        let number = |at: usize| {
+            let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(1, |bytes| u64::from_be_bytes(*bytes))
+        };
+        let [session, sender, last] = [8, 16, 24].map(number);
+        tram::specimens(session, sender, last)
+    }
+
+    /// Whether a packet has no options, so that its fields are changed.
+    pub fn is_plain(self, packet: &[u8]) -> bool {
+        self == TRAM || packet.get(self.flags).is_some_and(|flags| flags & 1 == 0)
+    }
+
+    /// All harmful changes to a packet.
+    pub fn changes(self, packet: &[u8]) -> Vec<Change> {
+        if !self.is_plain(packet) {
+            return [Change::Nothing].into();
+        }
+        let (fields, word) = (self.fields, self.word);
+        let end = packet.len().min(FIELDS_END);
+        let bit = |bit: usize| 1u8 << bit;
+        let mut all = Vec::from([Change::Nothing]);
+        for one in 0..8 {
+            all.push(Change::Flags(bit(one)));
+            all.extend((one + 1..8).map(|other| Change::Flags(bit(one) | bit(other))));
+            let ahead = [1, 50].map(|ahead| Change::Both(bit(one), fields, Value::Add(ahead)));
+            all.extend(ahead);
+        }
+        for at in (fields..end.saturating_sub(word - 1)).step_by(word) {
+            all.extend(Value::ALL.map(|value| Change::Number(at, value)));
+        }
+        for at in (fields..end.saturating_sub(1)).step_by(2) {
+            all.extend([0, u16::MAX].map(|value| Change::Half(at, value)));
+        }
+        for at in fields..end.min(fields + 4) {
+            all.extend([1, 2, 3, 4, 63, u8::MAX].map(|value| Change::Byte(at, value)));
+        }
+        all
+    }
+
+    /// Changes a packet, as far as it has such a place, and makes its checksum right.
+    pub fn apply(self, change: Change, packet: &mut [u8]) {
+        self.put(change, packet);
+        if let Some(place) = packet.get_mut(6..8) {
+            place.fill(0);
+            let sum = checksum(packet);
+            packet[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+
+    fn put(self, change: Change, packet: &mut [u8]) {
+        let (at, bytes): (usize, &[u8]) = match change {
+            Change::Nothing => return,
+            Change::Flags(flags) => (self.flags, &[flags]),
+            Change::Byte(at, value) => (at, &[value]),
+            Change::Half(at, value) => (at, &value.to_be_bytes()),
+            Change::Number(at, value) => {
+                let Some(word) = packet.get_mut(at..at + self.word) else { return };
+                let old = word.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+                word.copy_from_slice(&value.of(old).to_be_bytes()[8 - self.word..]);
+                return;
+            }
+            Change::Both(flags, at, value) => {
+                self.put(Change::Number(at, value), packet);
+                self.put(Change::Flags(flags), packet);
+                return;
+            }
+        };
+        if let Some(place) = packet.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+}
+
+fn pgm_specimens(data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
+    let Ok(packet) = Packet::decode(data, zeros) else { return Vec::new() };
+    let Body::Odata(Data { sequence, .. }) = packet.body else { return Vec::new() };
+    let (tsi, port) = (packet.tsi(), packet.header.data_port(packet.kind()));
+    let (first, trail, path, round) = (sequence, sequence - 8, Nla::V4([10, 9, 8, 7]), 1);
+    let nak = Nak { first, source: path, group: path };
+    let vector = AckVector { highest: sequence, bitmap: 1 };
+    let [backoff_us, random, mask] = [1, 0, 0];
+    let poll = Poll { sequence, round, sub_type: 1, path, backoff_us, random, mask };
+    let data = Data { sequence, trail };
+    let all = [
+        Body::Spm(Spm { sequence, trail, lead: sequence, path }),
+        Body::Poll(poll),
+        Body::Polr(Polr { sequence, round }),
+        Body::Odata(data),
+        Body::Rdata(data),
+        Body::Nak(nak),
+        Body::Nnak(nak),
+        Body::Ncf(nak),
+        Body::Spmr,
+        Body::Ack(Ack { vector }),
+    ];
+    let mut packets = Vec::new();
+    for body in all {
+        let header = match body.kind().is_upstream() {
+            true => Header::upstream(tsi, port),
+            false => Header::downstream(tsi, port),
+        };
+        let options = match body {
+            Body::Spm(_) | Body::Odata(_) => 1..OPTIONS,
+            _ => 1..2,
+        };
+        for option in options {
+            let mut bytes = Vec::new();
+            let mut encoder = Encoder::new(&mut bytes, &header, &body);
+            // The first two are the encoder's own.
+            if option > 1 {
+                encoder.raw_option(option, 0, &[]);
+            }
+            encoder.finish();
+            packets.push(bytes);
+        }
+    }
+    packets
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+    use crate::pgm::wire::{Gsi, PacketType, Tsi};
+    use faircast_base::Seq;
+
+    fn pgm_data() -> Vec<u8> {
+        let header = Header::downstream(Tsi { gsi: Gsi([7; 6]), port: 3 }, 7500);
+        let data = Data { sequence: Seq::new(100), trail: Seq::new(1) };
+        let mut bytes = Vec::new();
+        Encoder::new(&mut bytes, &header, &Body::Odata(data)).finish();
+        bytes
+    }
+
+    #[test]
+    fn each_type_of_pgm_has_a_specimen_that_decodes() {
+        let all = PGM.specimens(&pgm_data(), 0);
+        for bytes in &all {
+            assert_eq!(Packet::decode(bytes, 0).unwrap().tsi().port, 3);
+        }
+        let kinds: BTreeSet<u8> = all.iter().map(|bytes| PGM.kind(bytes) & 0x0f).collect();
+        let known = (0..16).filter(|kind| PacketType::from_nibble(*kind).is_some());
+        // 0x0b is another number of ACK.
+        let known: BTreeSet<u8> = known.filter(|kind| *kind != 0x0b).collect();
+        assert_eq!(kinds, known);
+    }
+
+    #[test]
+    fn every_byte_of_the_fields_is_changed_and_checksums_are_right() {
+        for packet in tram::specimens(1, 2, 3) {
+            let mut changed = BTreeSet::new();
+            for change in TRAM.changes(&packet) {
+                let mut forged = packet.clone();
+                TRAM.apply(change, &mut forged);
+                assert_eq!(checksum(&forged), 0, "{change:?}");
+                let other = (0..packet.len()).filter(|at| packet[*at] != forged[*at]);
+                changed.extend(other);
+            }
+            let end = packet.len() & !1;
+            assert!((24..end).all(|at| changed.contains(&at)), "{packet:?}: {changed:?}");
+        }
+    }
+}

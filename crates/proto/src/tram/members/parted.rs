@@ -1,0 +1,81 @@
+//! Members that have taken their leave, as far as their head knows: anybody can say goodbye in the name of another.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::Child;
+
+/// Delay until a member that has said goodbye is asked whether it has gone. What comes before was sent before.
+const ASKED_AFTER: Duration = Duration::from_millis(100);
+
+/// Time in which a member that speaks again is a member again: as long as one that has left answers.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// Most that are remembered; chosen.
+const PARTED_MAX: usize = 256;
+
+/// A member that has gone.
+#[derive(Debug)]
+struct Gone {
+    node: NodeId,
+    child: Child,
+    at: Time,
+    asked: bool,
+}
+
+/// Members that have gone, in the order in which they went.
+#[derive(Debug, Default)]
+pub(super) struct Parted {
+    gone: Vec<Gone>,
+}
+
+impl Parted {
+    /// A member has gone.
+    pub(super) fn add(&mut self, now: Time, node: NodeId, mut child: Child) {
+        self.forget(now);
+        self.gone.retain(|gone| (gone.node, gone.child.id) != (node, child.id));
+        if self.gone.len() >= PARTED_MAX {
+            self.gone.remove(0);
+        }
+        child.unnamed = 0;
+        self.gone.push(Gone { node, child, at: now, asked: false });
+    }
+
+    fn forget(&mut self, now: Time) {
+        self.gone.retain(|gone| now.since(gone.at) < REMEMBERED);
+    }
+
+    fn position(&self, now: Time, node: NodeId, id: u64) -> Option<usize> {
+        let is_it = |gone: &Gone| (gone.node, gone.child.id) == (node, id);
+        self.gone.iter().position(|gone| is_it(gone) && now.since(gone.at) < REMEMBERED)
+    }
+
+    /// Whether this one has gone not long ago.
+    pub(super) fn has(&self, now: Time, node: NodeId, id: u64) -> bool {
+        self.position(now, node, id).is_some()
+    }
+
+    /// The member that speaks from `node` with this number, where it has not gone after all.
+    pub(super) fn take_back(&mut self, now: Time, node: NodeId, id: u64) -> Option<Child> {
+        let place = self.position(now, node, id)?;
+        let overtaken = now.since(self.gone[place].at) < ASKED_AFTER;
+        (!overtaken).then(|| self.gone.remove(place)).map(|gone| {
+            let joins = gone.child.joins.saturating_add(1);
+            Child { joins, heard_at: now, advanced_at: now, unanswered: 0, ..gone.child }
+        })
+    }
+
+    /// When the next is to be asked, and those of whom it is time now.
+    pub(super) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
+        self.forget(now);
+        let due = |gone: &&mut Gone| !gone.asked && gone.at + ASKED_AFTER <= now;
+        let asked = self.gone.iter_mut().filter(due).map(|gone| {
+            gone.asked = true;
+            (gone.node, gone.child.id)
+        });
+        let asked = asked.collect();
+        let next = self.gone.iter().filter(|gone| !gone.asked).map(|gone| gone.at + ASKED_AFTER);
+        (next.min(), asked)
+    }
+}

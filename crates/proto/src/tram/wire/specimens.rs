@@ -1,0 +1,78 @@
+//! Specimens: one packet of each kind, from which tests and attacks forge others.
+
+use alloc::vec::Vec;
+
+use super::{
+    Accept, Ack, Advertisement, Bind, Body, Data, Front, HeadState, Hello, Packet, RejectReason,
+    Report, Solicitation, Telling, seal,
+};
+use crate::tram::settings::HeadRole;
+
+/// A packet of each kind in `session`, in the name of the end with the number `sender`, where packets up to `last`
+/// have been sent.
+pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
+    let front = Front { sequence: last.max(1), ack_window: 32, ..Front::default() };
+    let (role, level) = (HeadRole::Eager, 1);
+    let low = last.saturating_sub(8).max(1);
+    let advertisement = Advertisement {
+        state: HeadState::Accepting,
+        role,
+        level,
+        members: 0,
+        members_max: 32,
+        low,
+        lan: false,
+        name: 0,
+    };
+    let ack = Ack { first_missing: last + 1, allowed: last + 64, highest: last, ..Ack::default() };
+    let (telling, value) = (Telling::Nothing, &[0; 4][..]);
+    let report = Report { telling, sequence: front.sequence, leaves: false, option: 0, value };
+    let all = [
+        Body::Beacon(front),
+        Body::Data(Data::plain(front, &[0; 16])),
+        Body::Advertisement(advertisement),
+        Body::Solicitation(Solicitation { role, name: 0 }),
+        Body::Bind(Bind { role, distance: 1, joins: 0, first_missing: low }),
+        Body::Accept(Accept { start: low, level }),
+        Body::Reject(RejectReason::Full),
+        Body::Hello(Hello::new(low, last, level)),
+        Body::Ack(ack),
+        Body::Member(&[0; 48]),
+        Body::Answer(&[0; 16]),
+        Body::Report(report),
+        Body::Settings(b"\x01\x07another"),
+    ];
+    let write = |body: &Body<'_>| {
+        let mut bytes = Vec::new();
+        Packet { session, sender, ttl: u8::MAX, body: *body }.encode(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    };
+    all.iter().map(write).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+    use crate::fields::Fields;
+
+    #[test]
+    fn each_kind_that_decodes_has_a_specimen() {
+        let all = specimens(5, 6, 100);
+        let kinds: BTreeSet<u8> = all.iter().map(|bytes| bytes[3]).collect();
+        for bytes in &all {
+            let packet = Packet::decode(bytes).expect("it is what is sent");
+            assert_eq!((packet.session, packet.sender), (5, 6));
+        }
+        let decodes = |kind, len, byte| {
+            let bytes: Vec<u8> = core::iter::repeat_n(byte, len).collect();
+            Body::decode(kind, 0, Fields(&bytes)).is_some()
+        };
+        for kind in 0..=u8::MAX {
+            let known = (0..80).any(|len| [0, 1].iter().any(|byte| decodes(kind, len, *byte)));
+            assert_eq!(known, kinds.contains(&kind), "kind {kind}");
+        }
+    }
+}

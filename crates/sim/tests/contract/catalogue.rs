@@ -1,0 +1,414 @@
+//! Catalogue of forged packets, made from the formats themselves: every kind of packet in the name of the source, of a
+//! head, of a receiver and of an invented node, with every field at harmful values. Sessions end intact.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_proto::catalog::{SCHEMES, reliable_multicast, tree};
+use faircast_proto::forgery::{Change, Format, PGM, TRAM};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use faircast_scenario::ProtocolEntry;
+use faircast_sim::{Simulation, Unobserved};
+use faircast_trace::{Record, Sink, Subject};
+
+use crate::lies::{Boxed, Mixed};
+use crate::watch::{Captured, Watched};
+use crate::world::{World, plain, protocols};
+
+/// Bytes that the group gets, and the rate of the path: a session of some twelve seconds.
+const OBJECT: u64 = 2_500_000;
+const RATE: &str = "2 Mbit/s";
+
+/// When the first packet is forged, and time from one to the next in a run.
+const FIRST: Duration = Duration::from_millis(2500);
+const SPACING: Duration = Duration::from_millis(500);
+
+/// Forged packets of one run.
+const PER_RUN: usize = 12;
+
+/// Longest time that a run may take beyond [`SHARE`] times an undisturbed one, and longest time without anything new
+/// at a receiver.
+const LOST_MAX: f64 = 3.0;
+const STALL_MAX: f64 = 3.0;
+const SHARE: f64 = 1.3;
+
+/// Age of a packet that is still like those of now.
+const FRESH: Duration = Duration::from_millis(1500);
+
+/// A number for nodes that are not there, and the receivers: the first is a head where there are heads, the last a
+/// member of a head.
+const RECEIVERS: u32 = 3;
+const INVENTED: NodeId = NodeId(900);
+
+/// The format of a protocol's packets.
+fn format_of(protocol: &str) -> Format {
+    if tree(protocol).is_some() { TRAM } else { PGM }
+}
+
+/// Packets of the source that have so many bytes are data.
+const DATA_BYTES: usize = 900;
+
+/// The type of original data of PGM.
+const ORIGINAL: u8 = 4;
+
+/// In whose name a packet is forged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    Source,
+    /// The first receiver, to which others go for repairs.
+    Head,
+    /// The last receiver.
+    Receiver,
+    Invented,
+}
+
+const NAMES: [Name; 4] = [Name::Source, Name::Head, Name::Receiver, Name::Invented];
+
+/// A forged packet: its kind is that of the specimen of this number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Forgery {
+    name: Name,
+    specimen: usize,
+    change: Change,
+}
+
+/// What an attacker that hears every packet knows, and what it is going to send.
+#[derive(Default)]
+struct Attacker {
+    /// The latest packet of each node and kind, and when it was heard.
+    heard: BTreeMap<(NodeId, u8), (Time, Captured)>,
+    /// The latest data of the source, and the number of each sender.
+    data: Option<Captured>,
+    senders: BTreeMap<NodeId, Vec<u8>>,
+    nodes: BTreeMap<Name, NodeId>,
+    plan: Vec<(Time, Forgery)>,
+    /// Packets as they are forged: the same to all.
+    made: Vec<Option<Captured>>,
+    taken: u64,
+}
+
+impl Attacker {
+    fn overhear(&mut self, now: Time, format: Format, datagram: &Datagram<'_>) {
+        let Datagram { from, to, bytes, zeros, .. } = *datagram;
+        let captured = Captured { from, to, bytes: bytes.to_vec(), zeros };
+        if let Some(place) = format.sender() {
+            self.senders.entry(from).or_insert_with(|| bytes[place].to_vec());
+        }
+        let is_long = bytes.len() + zeros as usize >= DATA_BYTES;
+        let is_original = format == TRAM || format.kind(bytes) == ORIGINAL;
+        if Some(&from) == self.nodes.get(&Name::Source) && is_long && is_original {
+            self.data = Some(captured.clone());
+        }
+        self.heard.insert((from, format.kind(bytes)), (now, captured));
+    }
+
+    /// Forges packet `number` of the plan, of the latest real one of its kind where there is a fresh one.
+    fn forge(&mut self, now: Time, format: Format, number: usize) -> Option<Captured> {
+        if let Some(Some(made)) = self.made.get(number) {
+            return Some(made.clone());
+        }
+        let Forgery { name, specimen, change } = self.plan[number].1;
+        let from = self.nodes[&name];
+        let data = self.data.clone()?;
+        let bytes = format.specimens(&data.bytes, data.zeros).get(specimen)?.clone();
+        let kind = format.kind(&bytes);
+        let is_plain = format.is_plain(&bytes);
+        let fresh = |(at, real): &(Time, Captured)| {
+            (is_plain && now.since(*at) < FRESH).then(|| real.clone())
+        };
+        let of = |node: NodeId| self.heard.get(&(node, kind)).and_then(fresh);
+        let of_kind = self.heard.iter().filter(|((_, it), _)| *it == kind);
+        let of_any = || of_kind.map(|it| it.1).find_map(fresh);
+        let to = Destination::Group(GroupId::SESSION);
+        let made = of(from).or_else(of_any).unwrap_or(Captured { from, to, bytes, zeros: 0 });
+        let mut made = Captured { from, ..made };
+        if let Some(place) = format.sender() {
+            let invented = vec![7; place.len()];
+            made.bytes[place].copy_from_slice(self.senders.get(&from).unwrap_or(&invented));
+        }
+        format.apply(change, &mut made.bytes);
+        self.made.resize(self.plan.len(), None);
+        self.made[number] = Some(made.clone());
+        Some(made)
+    }
+}
+
+/// An end that gets forged packets beside the real ones.
+struct Attacked {
+    inner: Boxed,
+    node: NodeId,
+    format: Format,
+    attacker: Rc<RefCell<Attacker>>,
+    next: usize,
+}
+
+impl Attacked {
+    fn strike(&mut self, cx: &mut Cx<'_>) {
+        loop {
+            let forged = {
+                let mut attacker = self.attacker.borrow_mut();
+                match attacker.plan.get(self.next) {
+                    Some((at, _)) if *at <= cx.now => {}
+                    _ => return,
+                }
+                self.next += 1;
+                attacker.forge(cx.now, self.format, self.next - 1)
+            };
+            // Nobody hears itself.
+            let Some(Captured { from, to, bytes, zeros }) =
+                forged.filter(|it| it.from != self.node)
+            else {
+                continue;
+            };
+            let to = match to {
+                Destination::Node(_) => Destination::Node(self.node),
+                group @ Destination::Group(_) => group,
+            };
+            self.attacker.borrow_mut().taken += 1;
+            self.inner.handle_datagram(cx, Datagram { zeros, ..Datagram::new(from, to, &bytes) });
+        }
+    }
+}
+
+impl Machine for Attacked {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        self.attacker.borrow_mut().overhear(cx.now, self.format, &datagram);
+        self.inner.handle_datagram(cx, datagram);
+        self.strike(cx);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_timeout(cx);
+        self.strike(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_close(cx);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.inner.poll_membership()
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        loop {
+            let transmit = self.inner.poll_transmit(cx, buf)?;
+            // The network has no way to nodes that were made up.
+            if !matches!(transmit.to, Destination::Node(node) if node.0 > RECEIVERS + 1) {
+                return Some(transmit);
+            }
+            buf.clear();
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.inner.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.inner.next_timeout()
+    }
+}
+
+/// When each receiver got something new, and whether the source named anybody at its end.
+#[derive(Default)]
+struct Arrivals {
+    bytes: BTreeMap<NodeId, u64>,
+    last: BTreeMap<NodeId, Time>,
+    done: BTreeMap<NodeId, Time>,
+    stall: Duration,
+    named: bool,
+}
+
+impl Sink for Arrivals {
+    fn record(&mut self, record: &Record) {
+        let Subject::Endpoint { node, .. } = record.subject else { return };
+        match record.event {
+            Event::Delivered { bytes, .. } => {
+                let sum = self.bytes.entry(node).or_default();
+                *sum += u64::from(bytes);
+                let before = self.last.insert(node, record.at);
+                if !self.done.contains_key(&node)
+                    && let Some(before) = before
+                {
+                    self.stall = self.stall.max(record.at.since(before));
+                }
+                if *sum >= OBJECT / 100 * 99 {
+                    self.done.entry(node).or_insert(record.at);
+                }
+            }
+            Event::Incomplete { .. } => self.named = true,
+            _ => {}
+        }
+    }
+}
+
+/// One kind of session.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    protocol: &'a ProtocolEntry,
+    delivery: &'static str,
+}
+
+impl std::fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", self.protocol.name, self.delivery)
+    }
+}
+
+/// What came of a session.
+struct Outcome {
+    /// Seconds until all had nearly everything, and longest time without anything new.
+    done: f64,
+    stall: f64,
+    intact: bool,
+    named: bool,
+    taken: u64,
+    attacker: Attacker,
+}
+
+impl Outcome {
+    /// What is wrong with it, where an undisturbed session takes `quiet` seconds.
+    fn fault(&self, quiet: f64) -> Option<String> {
+        let Self { done, stall, intact, named, .. } = *self;
+        let slow = done > SHARE * quiet + LOST_MAX || stall > STALL_MAX;
+        (slow || !intact || named).then(|| {
+            let damaged = if intact { "" } else { ", not intact" };
+            let named = if named { ", receivers named" } else { "" };
+            format!("{done:.1} s for {quiet:.1} s, stall of {stall:.1} s{damaged}{named}")
+        })
+    }
+}
+
+impl Case<'_> {
+    /// A session in which packets are forged, each at the moment of its number.
+    fn run(self, forgeries: &[(usize, Forgery)]) -> Outcome {
+        let Self { protocol, delivery } = self;
+        let format = format_of(protocol.name);
+        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+        let has = |name: &str| protocol.options.iter().any(|spec| spec.name == name);
+        let mut options = Vec::new();
+        if tells {
+            options.push(format!("delivery = \"{delivery}\""));
+        }
+        if SCHEMES.iter().any(|scheme| scheme.name == protocol.name) {
+            options.push("announce_scheme = true".into());
+        }
+        if has("members_max") {
+            // The third receiver has a head that is a receiver.
+            options.extend(["members_max = 2".into(), "wait_for = 3".into()]);
+        }
+        let flow = format!("data = \"{OBJECT} B\"\noptions = {{ {} }}\n", options.join(", "));
+        let leaf = plain("10 Mbit/s", 100) + "loss = 0.002\n";
+        let world = World { flow, down: plain(RATE, 20), leaf, ..World::new(RECEIVERS, 100) };
+        let scenario = world.scenario(protocol);
+        let place = |name: &str| {
+            let place = scenario.nodes.iter().position(|node| node.name == name);
+            NodeId(place.expect("it is there") as u32)
+        };
+        let nodes = [place("s"), place("m1"), place("m3"), INVENTED];
+        let at = |slot: usize| Time::ZERO + FIRST + SPACING * slot as u64;
+        let plan = forgeries.iter().map(|(slot, it)| (at(*slot), *it)).collect();
+        let nodes = NAMES.into_iter().zip(nodes).collect();
+        let attacker = Rc::new(RefCell::new(Attacker { nodes, plan, ..Attacker::default() }));
+        let attacked = |node: NodeId, inner: Boxed| -> Boxed {
+            let attacker = attacker.clone();
+            Box::new(Attacked { inner, node, format, attacker, next: 0 })
+        };
+        let mixed = Mixed {
+            watched: Watched::without_notes(),
+            sender: |inner: Boxed| attacked(place("s"), inner),
+            receiver: attacked,
+        };
+        let mut arrivals = Arrivals::default();
+        let simulation =
+            Simulation::new(&scenario, &mixed, &mut arrivals).expect("no file is read");
+        let outcome = simulation.run(&mut Unobserved);
+        let whole = |it: &(faircast_sim::Delivery, bool)| {
+            let stream = delivery == "stream" && it.0.bytes >= OBJECT / 100 * 99;
+            it.1 && it.0.bytes == OBJECT || stream && it.0.lost_packets == 0
+        };
+        let intact = outcome.deliveries[0].iter().all(whole);
+        let done = match arrivals.done.len() == RECEIVERS as usize {
+            true => arrivals.done.values().max().map_or(f64::INFINITY, |at| at.as_secs_f64()),
+            false => f64::INFINITY,
+        };
+        let stall = arrivals.stall.as_secs_f64();
+        drop(mixed);
+        let attacker = attacker.take();
+        Outcome { done, stall, intact, named: arrivals.named, taken: attacker.taken, attacker }
+    }
+
+    /// Everything that can be forged, as a quiet session shows it.
+    fn forgeries(self, quiet: &Outcome) -> Vec<Forgery> {
+        let format = format_of(self.protocol.name);
+        let Some(data) = &quiet.attacker.data else { return Vec::new() };
+        let mut all = Vec::new();
+        for name in NAMES {
+            for (specimen, bytes) in format.specimens(&data.bytes, data.zeros).iter().enumerate() {
+                let kind = format.kind(bytes);
+                let real = quiet.attacker.heard.iter().find(|((_, it), _)| *it == kind);
+                let model = real.filter(|_| format.is_plain(bytes));
+                let model = model.map_or(bytes, |real| &real.1.1.bytes);
+                let changes = format.changes(model).into_iter();
+                all.extend(changes.map(|change| Forgery { name, specimen, change }));
+            }
+        }
+        all
+    }
+}
+
+/// Runs of each kind of session without `FAIRCAST_CATALOGUE`, which asks for all or for those of one protocol.
+const RUNS: usize = 6;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how much of the catalogue is run, and nothing else")]
+fn no_forged_packet_ends_or_stalls_a_session() {
+    let asked = std::env::var("FAIRCAST_CATALOGUE").ok();
+    let mut faults = BTreeSet::new();
+    let mut protocols = protocols();
+    let reliable: Vec<_> = reliable_multicast().collect();
+    protocols.retain(|it| reliable.iter().any(|(name, _)| *name == it.name));
+    for protocol in &protocols {
+        if asked.as_deref().is_some_and(|asked| asked != "all" && asked != protocol.name) {
+            continue;
+        }
+        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+        for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
+            let case = Case { protocol, delivery };
+            let quiet = case.run(&[]);
+            let usual = quiet.done;
+            assert!(usual.is_finite() && quiet.intact, "{case}: {usual}");
+            let all = case.forgeries(&quiet);
+            // Neighbours are of one kind: each run has some of all.
+            let runs = all.len().div_ceil(PER_RUN);
+            let of_run = |run: usize| all.iter().copied().skip(run).step_by(runs).enumerate();
+            let step = if asked.is_some() { 1 } else { (runs / RUNS).max(1) };
+            let mut taken = 0;
+            for run in (0..runs).step_by(step) {
+                let forgeries: Vec<_> = of_run(run).collect();
+                let outcome = case.run(&forgeries);
+                taken += outcome.taken;
+                if outcome.fault(usual).is_none() {
+                    continue;
+                }
+                let before = faults.len();
+                for forgery in &forgeries {
+                    if let Some(fault) = case.run(&[*forgery]).fault(usual) {
+                        faults.insert(format!("{case}: {forgery:?}: {fault}"));
+                    }
+                }
+                if faults.len() == before {
+                    let fault = outcome.fault(usual).unwrap_or_default();
+                    faults.insert(format!("{case}: together {forgeries:?}: {fault}"));
+                }
+            }
+            println!("{case}: {} forgeries, {usual:.1} s, {taken} taken", all.len());
+            assert!(taken > 0, "{case}: nothing was forged");
+        }
+    }
+    let text: Vec<String> = faults.into_iter().collect();
+    assert!(text.is_empty(), "{} faults\n{}", text.len(), text.join("\n"));
+}
