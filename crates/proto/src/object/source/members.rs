@@ -63,6 +63,8 @@ pub(in crate::object) struct Members {
     proven: bool,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
+    /// Whether the object has been given up: every answer but to who has it all says so.
+    given_up: bool,
     /// Symbols that may be repaired now for those who have made none, and how many had been sent when
     /// that was so.
     spare: (f64, u64),
@@ -106,7 +108,7 @@ impl Members {
     /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
     /// are who bears one of them, without they are who was there when content began; who came later
     /// holds it while it has made progress within `give_up`, since anybody can join and say that it
-    /// lacks everything.
+    /// lacks everything. Likewise who bears a name under which another one has it all.
     pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
@@ -120,14 +122,18 @@ impl Members {
             });
         }
         // Thousands may bear one name, so each is looked at once.
-        let named = |states: &[MemberState]| -> BTreeSet<&str> {
+        let named = |states: &'static [MemberState]| {
             let members = self.members.values().filter(|member| member.is(states));
-            members
-                .map(|member| &*member.status.name)
-                .filter(|name| names.contains(*name))
-                .collect()
+            members.filter(|member| names.contains(&*member.status.name))
         };
-        !named(&SERVED).is_subset(&named(&[MemberState::Done]))
+        let done: BTreeSet<&str> =
+            named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
+        named(&SERVED).any(|member| {
+            // Another of the name that has it all may be this one, started again: which shows once this one is
+            // silent. It may also be somebody else.
+            let lately = || lately(member.progressed.unwrap_or(member.status.since));
+            !done.contains(&*member.status.name) || lately()
+        })
     }
 
     /// Whether who speaks from `node` makes no progress where others do: thousands of such members may
@@ -189,6 +195,7 @@ impl Members {
         }
         (status.bytes, status.loss) = (message.bytes, f64::from(message.loss) / 65535.0);
         (status.name, status.reason) = (message.name, message.reason);
+        status.identity = message.identity.or(status.identity);
         let before = status.state;
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
@@ -212,8 +219,9 @@ impl Members {
         self.set(id, after);
         if message.ask || after == MemberState::Deferred {
             let status = match after {
-                MemberState::Deferred => Status::Deferred,
                 MemberState::Done => Status::Done,
+                _ if self.given_up => Status::GivenUp,
+                MemberState::Deferred => Status::Deferred,
                 MemberState::Failed | MemberState::Left => Status::Gone,
                 _ => Status::Welcome,
             };
@@ -344,6 +352,21 @@ impl Members {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back((to, Answer { status, number, id }));
         }
+    }
+
+    /// The object is given up: tells each member that lacks something, once for each call, where no other answer
+    /// waits.
+    pub(in crate::object) fn give_up(&mut self) {
+        self.given_up = true;
+        if self.owes_answers() {
+            return;
+        }
+        let lacking = |member: &&Member| !member.is(&[MemberState::Done, MemberState::Left]);
+        let members = self.members.values().filter(lacking).take(ANSWERS_MAX);
+        let answers = members.map(|Member { status, .. }| {
+            (status.node, Answer { status: Status::GivenUp, number: 0, id: status.id })
+        });
+        self.answers = answers.collect();
     }
 
     /// Whether answers are owed.
