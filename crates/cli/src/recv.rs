@@ -207,6 +207,9 @@ struct Show {
     once: bool,
     list: bool,
     hints: Hints,
+    /// The same once it has what it was asked for; and since when it has.
+    ending_hints: Hints,
+    ending_since: Option<Duration>,
     above: Above,
     got: Meter,
     done: Meter,
@@ -228,6 +231,8 @@ impl Show {
             once: args.once,
             list: args.list,
             hints: Hints::default(),
+            ending_hints: Hints::at_once(),
+            ending_since: None,
             above: Above::new(),
             got: Meter::of_now(),
             done: Meter::of_late(),
@@ -250,6 +255,12 @@ impl Show {
                 Some(_) => "still waiting: a sender is heard, and does not answer",
             };
             self.output.tell("waiting", text, json!({}))?;
+        }
+        if status.ending {
+            let since = *self.ending_since.get_or_insert(status.elapsed);
+            if self.ending_hints.is_due(status.elapsed.saturating_sub(since)) {
+                self.output.tell("waiting", &waits_for(status), json!({}))?;
+            }
         }
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
             self.mismatch = true;
@@ -379,7 +390,18 @@ impl Show {
                     false => "it begins anew should it come back",
                 };
                 let text = format!("the sender is gone ({reason}); {then}");
+                json["kept"] = json!(self.keeps);
                 self.output.tell("gone", &text, json)
+            }
+            ReceiveOutcome::GivenUp | ReceiveOutcome::Superseded => {
+                let reason = match outcome {
+                    ReceiveOutcome::GivenUp => {
+                        "the sender has given it up: it has changed there, or was a pipe"
+                    }
+                    _ => "another object of this name has come, and the sender is silent",
+                };
+                json["kept"] = json!(false);
+                self.output.tell("gone", &format!("{reason}; nothing of it is kept"), json)
             }
             ReceiveOutcome::Failed(reason) => {
                 self.failed += 1;
@@ -422,6 +444,30 @@ impl Show {
     }
 }
 
+/// Why a receiver stays that has what it was asked for.
+fn waits_for(status: &ReceiveStatus) -> String {
+    let silent = |incoming: &Incoming| {
+        let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
+        match silence < SILENT_AFTER {
+            true => String::new(),
+            false => format!(" (silent for {})", time(silence)),
+        }
+    };
+    let words = |incoming: &Incoming| {
+        let name = incoming.name.clone().unwrap_or_else(|| "an object".to_string());
+        let from = incoming.source.map(place).unwrap_or_default();
+        format!("{name} from {from}{}", silent(incoming))
+    };
+    let begun: Vec<String> = status.incoming.iter().map(words).collect();
+    match &begun[..] {
+        [] => {
+            "still waiting: other receivers have this one for their repair head, and lack something"
+                .to_string()
+        }
+        _ => format!("still waiting for what had begun before: {}", begun.join(", ")),
+    }
+}
+
 /// One object, for programs.
 fn incoming_json(incoming: &Incoming) -> Value {
     json!({
@@ -455,6 +501,9 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
 
 /// Files of an object that are listed unasked.
 const FILES_SHOWN: usize = 12;
+
+/// Silence of a sender that is told of: one that is there speaks once a second.
+const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// How long it waits before it looks for the network again.
 const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);

@@ -254,9 +254,26 @@ enum Wanted {
     Names(BTreeSet<String>),
 }
 
+/// Two receivers that claim one identity, and what to do.
+fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
+    let called = |id: u64| {
+        let member = status.members.iter().find(|member| member.id == id);
+        let at = member.and_then(|it| it.address).map_or_else(String::new, |it| format!(" ({it})"));
+        member.map_or_else(|| format!("{id:016x}"), |it| it.label()) + &at
+    };
+    format!(
+        "{} and {} have one identity: the folder of one is a copy of the other's, with its .faircast. Both count; \
+         should one be started again it may be taken for lost. Remove .faircast from the copy before the next start",
+        called(one),
+        called(other)
+    )
+}
+
 #[derive(Default)]
 struct Told {
     mismatch: bool,
+    /// Receivers of which one has a copy of the other's folder.
+    clones: BTreeSet<(u64, u64)>,
     unsent: bool,
 }
 
@@ -349,6 +366,11 @@ impl Show {
 
     /// What is wrong, each once.
     fn trouble(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        for pair in &status.clones {
+            if self.told.clones.insert(*pair) {
+                self.output.warn(&clones(status, *pair))?;
+            }
+        }
         if let (Some(mismatch), false) = (status.mismatch, self.told.mismatch) {
             self.told.mismatch = true;
             self.output.warn(&format!("a receiver cannot join: {mismatch}"))?;

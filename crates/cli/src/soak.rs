@@ -18,6 +18,7 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
         receivers: args.receivers,
         scheme: args.scheme.clone(),
         key: args.key,
+        one_by_one: args.one_by_one,
         only: args.only.clone(),
         size: args.size,
         out: args.out.clone(),

@@ -282,6 +282,11 @@ impl Receiving {
         }
     }
 
+    /// Nothing is kept of what came.
+    pub(crate) fn discard(&mut self) {
+        either!(self, end => end.discard(), via => via.inner_mut().discard());
+    }
+
     pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
         either!(self, end => end.set_limit(limit), via => via.inner_mut().set_limit(limit));
     }

@@ -154,7 +154,8 @@ impl ReceiverBuilder {
     }
 
     /// Ends after one object, whether it was received or could not be, and after all others that had
-    /// been begun by then. A sender that goes away is waited for. Default: no.
+    /// been begun by then and whose senders are still there. Without any object a sender that goes away, or gives its
+    /// object up, is waited for. Default: no.
     pub fn once(mut self, once: bool) -> Self {
         self.once = once;
         self

@@ -103,6 +103,9 @@ pub struct SendStatus {
     pub refusals: Refusals,
     /// A receiver with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
+    /// Receivers, by their [ids](Member::id), of which one has a copy of the other's folder with what is kept there:
+    /// both claim one identity and both speak.
+    pub clones: Vec<(u64, u64)>,
     /// The relay through which it goes, and whether it is attached there; `None` where it has none.
     pub relay: Option<(SocketAddr, Attachment)>,
     /// Whether it has ended.
@@ -110,8 +113,8 @@ pub struct SendStatus {
 }
 
 impl SendStatus {
-    /// Whether all that were waited for have everything. Who is started again under the same name
-    /// at the same host is the same.
+    /// Whether all that were waited for have everything. A receiver that is started again is the same by the identity
+    /// that its folder keeps, or else by its name, at whatever address.
     pub fn succeeded(&self) -> bool {
         let done = |member: &Member| member.state == MemberState::Done;
         let mut expected = self.members.iter().filter(|member| member.expected).peekable();
@@ -142,6 +145,8 @@ pub struct Incoming {
     pub name: Option<String>,
     /// When it was first heard, since the receiver began.
     pub since: Duration,
+    /// When its sender last said something new, since the receiver began.
+    pub heard: Option<Duration>,
     /// Where this end is in the tree of repair heads, where there is one.
     pub seat: Option<Seat>,
     /// How it stands.
@@ -188,6 +193,10 @@ pub enum ReceiveOutcome {
     },
     /// The sender is gone. What is there is kept for another time.
     SenderGone,
+    /// The sender has given the object up: what it sent has changed, or was a pipe. Nothing of it is kept.
+    GivenUp,
+    /// Another object of the same name came whole, and the sender of this one is silent. Nothing of it is kept.
+    Superseded,
     /// It cannot be received, for this reason.
     Failed(String),
     /// The sender speaks another scheme.
@@ -205,6 +214,9 @@ pub struct ReceiveStatus {
     pub incoming: Vec<Incoming>,
     /// Objects that were received whole.
     pub complete: u64,
+    /// Whether it has what it was asked for, and stays for what is [`incoming`](Self::incoming) or for receivers for
+    /// which it repairs.
+    pub ending: bool,
     /// When a source was last heard, since it began.
     pub heard: Option<Duration>,
     /// When the first object was begun that is taken, since it began.

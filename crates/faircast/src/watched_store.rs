@@ -170,6 +170,17 @@ impl WatchedStore {
 }
 
 impl Store for WatchedStore {
+    fn identity(&self) -> Option<u64> {
+        self.store.as_ref().and_then(|store| store.identity())
+    }
+
+    fn discard(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.discard();
+        }
+        self.let_go();
+    }
+
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.notes.object.get_or_init(|| announcement.object);
         self.manifest_bytes = announcement.len(Part::Manifest);

@@ -34,6 +34,14 @@ pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
     (node < NODES_MAX).then_some(NodeId(node))
 }
 
+/// Bit of the addresses that nodes have once they have moved: half of the block of nodes.
+const MOVED: u32 = 0x0080_0000;
+
+/// The address of a node that has moved.
+pub(crate) fn of_moved(node: NodeId) -> Ipv4Addr {
+    Ipv4Addr::from_bits(of_node(node).to_bits() ^ MOVED)
+}
+
 /// A group of a flow.
 pub(crate) fn group(flow: FlowId, group: GroupId) -> Ipv4Addr {
     let others = group.0.checked_sub(GroupId::SESSION.0 + 1);
@@ -79,6 +87,7 @@ mod tests {
         for outside in ["9.255.255.255", "10.0.0.0", "11.0.0.1", "239.192.0.1", "127.0.0.1"] {
             assert_eq!(to_node(outside.parse().unwrap()), None, "{outside}");
         }
+        assert_ne!(of_moved(NodeId(6)), of_node(NodeId(6)));
         assert_eq!(group(FlowId(2), GroupId::SESSION).to_string(), "239.192.0.3");
         for flow in [0, 2, 9000].map(FlowId) {
             for id in [0, 1, 2, 256].map(GroupId) {

@@ -350,7 +350,8 @@ fn write(
         }
         return frame::write_again(out, parcel.bytes, time_to_live);
     }
-    frame::write_udp(out, parcel, address::of(parcel.flow, parcel.to), time_to_live);
+    let ends = (address::of_node(parcel.from), address::of(parcel.flow, parcel.to));
+    frame::write_udp(out, parcel, ends, time_to_live);
 }
 
 fn kind((index, flow): (usize, &Flow)) -> Kind {

@@ -4,12 +4,13 @@
 //! empty: whoever makes it starts programs there as it likes, the programs speak UDP or TCP over
 //! ordinary sockets, and everything that goes wrong on the scenario's links happens to them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration as WallDuration;
 
@@ -51,6 +52,8 @@ pub struct FieldCounts {
     pub corrupted: u64,
     /// Packets that came late.
     pub delayed: u64,
+    /// Dropped for their length.
+    pub too_long: u64,
 }
 
 /// A packet at a host, as whoever watches a field is told of it.
@@ -77,7 +80,41 @@ pub struct Field {
     hosts: Vec<Host>,
     stop: Arc<AtomicBool>,
     counts: Arc<Mutex<FieldCounts>>,
+    state: Arc<Mutex<State>>,
     network: Option<JoinHandle<Result<(), LabError>>>,
+}
+
+/// Hosts that are not as they were made.
+#[derive(Debug, Default)]
+struct State {
+    /// Hosts at their other address.
+    moved: BTreeSet<NodeId>,
+    /// Bytes of the longest IP packet that leaves or reaches a host.
+    longest: BTreeMap<NodeId, u32>,
+}
+
+impl State {
+    fn address(&self, node: NodeId) -> Ipv4Addr {
+        match self.moved.contains(&node) {
+            true => address::of_moved(node),
+            false => address::of_node(node),
+        }
+    }
+
+    /// The host at an address, among so many nodes.
+    fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
+        let moved = self.moved.iter().find(|node| address::of_moved(**node) == address);
+        let to = moved.map(|node| Destination::Node(*node));
+        // Nobody is at an address that was left.
+        to.or_else(|| address::to(FlowId(0), address, nodes)).filter(|to| match to {
+            Destination::Node(node) => self.address(*node) == address,
+            Destination::Group(_) => true,
+        })
+    }
+
+    fn takes(&self, node: NodeId, len: usize) -> bool {
+        self.longest.get(&node).is_none_or(|longest| len <= *longest as usize)
+    }
 }
 
 /// A thread in a namespace of its own, which does there what it is asked to.
@@ -115,12 +152,13 @@ impl Field {
             hosts.push(host);
             devices.push(device);
         }
-        let (stop, counts) = (Arc::default(), Arc::default());
+        let (stop, counts, state) = (Arc::default(), Arc::default(), Arc::default());
         let network = Network {
             scenario,
             devices,
             stop: Arc::clone(&stop),
             counts: Arc::clone(&counts),
+            state: Arc::clone(&state),
             clock: Clock::starting_in(WallDuration::ZERO),
             watch: Box::new(watch),
         };
@@ -128,7 +166,7 @@ impl Field {
             .name("field".into())
             .spawn(move || network.run())
             .map_err(LabError::doing("start a thread"))?;
-        Ok(Self { hosts, stop, counts, network: Some(network) })
+        Ok(Self { hosts, stop, counts, state, network: Some(network) })
     }
 
     /// The one group that all hosts share.
@@ -174,14 +212,51 @@ impl Field {
     /// # Errors
     /// The kernel refuses.
     pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
+        let address = self.state().address(node);
         self.on(node, move || {
             let index = nix::net::if_::if_nametoindex(host::INTERFACE)?;
             let routing = Routing::new()?;
             match up {
-                true => host::connect(&routing, index, node, Vec::new()),
+                true => host::connect(&routing, index, address, Vec::new()),
                 false => routing.set(index, false),
             }
         })?
+    }
+
+    /// Gives a host another address in place of its own, or its own again: nobody is at the one that it leaves.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
+        let mut state = self.state();
+        let old = state.address(node);
+        let known = if moved { state.moved.insert(node) } else { state.moved.remove(&node) };
+        let new = state.address(node);
+        drop(state);
+        if !known {
+            return Ok(());
+        }
+        self.on(node, move || {
+            let index = nix::net::if_::if_nametoindex(host::INTERFACE)?;
+            let routing = Routing::new()?;
+            routing.add_address(index, new)?;
+            routing.remove_address(index, old)?;
+            host::connect(&routing, index, new, Vec::new())
+        })?
+    }
+
+    /// Drops every IP packet from a host or to it that is longer than so many bytes, as a way of a smaller MTU does
+    /// that says nothing of it; `None`: no more.
+    pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
+        let longest = &mut self.state().longest;
+        match bytes {
+            Some(bytes) => drop(longest.insert(node, bytes)),
+            None => drop(longest.remove(&node)),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has happened so far.
@@ -248,6 +323,7 @@ struct Network {
     devices: Vec<SyncDevice>,
     stop: Arc<AtomicBool>,
     counts: Arc<Mutex<FieldCounts>>,
+    state: Arc<Mutex<State>>,
     clock: Clock,
     watch: Watch,
 }
@@ -280,7 +356,8 @@ impl Network {
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
                         self.tell(scenario.flows[index].sender(), None, &frame);
-                        take(&mut fabric, &scenario, index, &frame, &mut tally);
+                        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                        take(&mut fabric, &scenario, &state, index, &frame, &mut tally);
                     }
                 }
             }
@@ -297,20 +374,28 @@ impl Network {
         tally: &mut FieldCounts,
         out: &mut Vec<u8>,
     ) {
-        let mut delivered = 0;
+        let (mut delivered, mut too_long) = (0, 0);
         fabric.advance(self.clock.now(), tally, &mut |parcel| {
             let Some(device) = device_of[parcel.end as usize] else { return };
-            write(&parcel, out);
+            let node = self.scenario.flows[device].sender();
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            write(&parcel, &state, out);
+            if !state.takes(node, out.len()) {
+                too_long += 1;
+                return;
+            }
+            drop(state);
             // What is no packet any more is lost, and what an interface that is down does not take.
             if out.is_empty() || self.devices[device].send(out).is_err() {
                 return;
             }
             delivered += 1;
             if let Some(frame) = Frame::read(out) {
-                self.tell(parcel.from, Some(self.scenario.flows[device].sender()), &frame);
+                self.tell(parcel.from, Some(node), &frame);
             }
         });
         tally.delivered += delivered;
+        tally.too_long += too_long;
     }
 
     fn tell(&mut self, from: NodeId, reached: Option<NodeId>, frame: &Frame<'_>) {
@@ -328,12 +413,17 @@ impl Network {
 fn take(
     fabric: &mut Fabric<'_>,
     scenario: &Scenario,
+    state: &State,
     host: usize,
     frame: &Frame<'_>,
-    sink: &mut dyn Sink,
+    counts: &mut FieldCounts,
 ) {
+    if !state.takes(scenario.flows[host].sender(), frame.bytes.len()) {
+        counts.too_long += 1;
+        return;
+    }
     let session = Destination::Group(GroupId::SESSION);
-    let to = match address::to(FlowId(0), frame.to, scenario.nodes.len()) {
+    let to = match state.to(frame.to, scenario.nodes.len()) {
         _ if frame.to.is_multicast() => session,
         Some(to) => to,
         None => return,
@@ -360,14 +450,18 @@ fn take(
         wire_len: Some(frame.bytes.len() as u32),
     };
     let flow = FlowId(host as u32);
-    fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, sink);
+    fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, counts);
 }
 
 /// Writes a packet for a host.
-fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
+fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
+    let to = match parcel.to {
+        Destination::Node(node) => state.address(node),
+        to => address::of(FlowId(0), to),
+    };
     match parcel.tag {
         WHOLE => frame::write_again(out, parcel.bytes, 1),
-        _ => frame::write_udp(out, parcel, address::of(FlowId(0), parcel.to), 1),
+        _ => frame::write_udp(out, parcel, (state.address(parcel.from), to), 1),
     }
 }
 

@@ -135,11 +135,16 @@ impl PgmFacts {
 /// Writes a datagram that the fabric delivers. The UDP checksum is left out, which RFC 768 allows: a bit that
 /// the scenario flips is for the checksum of the scheme itself to find, and no kernel spares a program
 /// what was corrupted.
-pub(crate) fn write_udp(out: &mut Vec<u8>, parcel: &Parcel<'_>, to: Ipv4Addr, time_to_live: u8) {
+pub(crate) fn write_udp(
+    out: &mut Vec<u8>,
+    parcel: &Parcel<'_>,
+    (from, to): (Ipv4Addr, Ipv4Addr),
+    time_to_live: u8,
+) {
     let ports = Ports::from_tag(parcel.tag, address::UDP_PORT);
     let udp = UdpHeader::without_ipv4_checksum(ports.from, ports.to, parcel.bytes.len());
     let udp = udp.expect("it came in a packet");
-    let (from, to) = (address::of_node(parcel.from).octets(), to.octets());
+    let (from, to) = (from.octets(), to.octets());
     let header = Ipv4Header::new(udp.length, time_to_live, IpNumber::UDP, from, to);
     write(out, header.expect("it came in a packet"), &[&udp.to_bytes(), parcel.bytes]);
 }
@@ -175,7 +180,8 @@ mod tests {
         let parcel =
             Parcel { at, end, flow, from, to, bytes, zeros, payload_len, time_to_live, tag };
         let mut out = Vec::new();
-        write_udp(&mut out, &parcel, address::of_node(NodeId(1)), time_to_live);
+        let ends = (address::of_node(from), address::of_node(NodeId(1)));
+        write_udp(&mut out, &parcel, ends, time_to_live);
         out
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
         let index = device.if_index()?;
         let routing = Routing::new()?;
         routing.add_address(index, address::of_node(node))?;
-        connect(&routing, index, node, tcp.map_or_else(Vec::new, metrics))
+        connect(&routing, index, address::of_node(node), tcp.map_or_else(Vec::new, metrics))
     };
     configured().map_err(LabError::doing("give a host its address"))?;
     Ok(device)
@@ -57,10 +57,9 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
 pub(crate) fn connect(
     routing: &Routing,
     index: u32,
-    node: NodeId,
+    address: Ipv4Addr,
     metrics: Vec<RouteMetric>,
 ) -> std::io::Result<()> {
-    let address = address::of_node(node);
     routing.set(index, true)?;
     routing.add_route(index, (Ipv4Addr::new(10, 0, 0, 0), 8), address, metrics)?;
     routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())

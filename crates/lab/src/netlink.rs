@@ -45,6 +45,15 @@ impl Routing {
 
     /// Gives an interface an address, alone in its subnet.
     pub(crate) fn add_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
+        self.ask(RouteNetlinkMessage::NewAddress(Self::address(interface, address)))
+    }
+
+    /// Takes an address away, with the routes that name it as their source.
+    pub(crate) fn remove_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
+        self.ask(RouteNetlinkMessage::DelAddress(Self::address(interface, address)))
+    }
+
+    fn address(interface: u32, address: Ipv4Addr) -> AddressMessage {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = 32;
@@ -53,7 +62,7 @@ impl Routing {
             AddressAttribute::Address(address.into()),
             AddressAttribute::Local(address.into()),
         ];
-        self.ask(RouteNetlinkMessage::NewAddress(message))
+        message
     }
 
     /// Sends everything for a block of addresses over an interface; TCP over this route has

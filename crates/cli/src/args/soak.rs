@@ -17,6 +17,7 @@ Examples:
   sudo faircast soak                                ten minutes of rounds
   sudo faircast soak --seed 7 --rounds 1            one round again
   sudo faircast soak --only kill-receiver --rounds 3 --key
+  sudo faircast soak --one-by-one --rounds 2        does the rate come back after each fault?
 
 In each round a sender and receivers run as programs of their own in network namespaces. A random
 choice of faults (from the seed: round i is round 0 of the seed plus i) happens to them and to the
@@ -43,6 +44,10 @@ pub struct SoakArgs {
     /// Seal everything with a key of the group
     #[arg(long)]
     pub key: bool,
+    /// Faults one after the other, at a session that is at its rate; after each the rate has to be back within 10 s.
+    /// Even seeds send to the group, odd ones to each receiver (`send --to`)
+    #[arg(long)]
+    pub one_by_one: bool,
     /// Only these faults, in every round, instead of a random choice; may be repeated
     #[arg(long, value_name = "FAULT", value_parser = faults())]
     pub only: Vec<Fault>,

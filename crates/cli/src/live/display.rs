@@ -105,6 +105,11 @@ impl Default for Hints {
 }
 
 impl Hints {
+    /// The first one is due at once.
+    pub(crate) fn at_once() -> Self {
+        Self { at: faircast_base::Duration::ZERO, gap: HINT_FIRST / 2 }
+    }
+
     /// Whether it is to be said after so much waiting.
     pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
         let due = waited >= self.at;

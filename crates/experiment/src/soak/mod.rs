@@ -8,6 +8,7 @@ mod noise;
 mod plan;
 mod program;
 mod round;
+mod sequence;
 mod tree;
 
 use std::fmt::Write as _;
@@ -63,7 +64,13 @@ faults! {
     KillHead "kill-head" "A repair head is killed and stays away (schemes with heads)"
     KillHeads "kill-heads" "Half of the repair heads are killed at once and stay away"
     StopHead "stop-head" "A repair head is stopped for 10 s"
+    StopSender "stop-sender" "The sender is stopped (SIGSTOP) for up to 20 s"
+    Address "address" "A host has another address from then on"
+    BlackHole "black-hole" "Long packets from and to a host vanish"
 }
+
+/// Faults that happen only where they are asked for.
+const NOT_DRAWN: &[Fault] = &[Fault::Address, Fault::BlackHole];
 
 /// The scheme whose receivers repair for each other.
 const WITH_HEADS: &str = "tram";
@@ -72,6 +79,11 @@ impl Fault {
     /// The name by which it is asked for.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
+    }
+
+    /// Whether it can happen alone, to a host whose session was at its rate before.
+    fn is_single(self) -> bool {
+        sequence::SINGLE.contains(&self)
     }
 
     /// Whether it happens to repair heads.
@@ -95,6 +107,8 @@ pub struct Request {
     pub scheme: String,
     /// Whether everything is sealed with a key of the group.
     pub key: bool,
+    /// Whether faults happen one after the other, and the rate has to come back after each.
+    pub one_by_one: bool,
     /// The faults of every round, instead of a random choice.
     pub only: Vec<Fault>,
     /// What is sent in a round; drawn from its seed where there is none.
@@ -157,6 +171,14 @@ impl Soak {
             let name = fault.name();
             let message =
                 format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
+            return Err(Error::Usage(message));
+        }
+        if let Some(fault) = request.only.iter().find(|it| request.one_by_one && !it.is_single()) {
+            let message = format!(
+                "--one-by-one has no fault {}: name some of {}",
+                fault.name(),
+                sequence::SINGLE.map(Fault::name).join(", ")
+            );
             return Err(Error::Usage(message));
         }
         let seed = request.seed.unwrap_or_else(drawn_seed);
@@ -223,7 +245,10 @@ impl Soak {
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
-    let plan = Plan::new(seed, request.receivers, heads, &request.only, bytes);
+    let plan = match request.one_by_one {
+        true => Plan::one_by_one(seed, request.receivers, &request.only, bytes),
+        false => Plan::new(seed, request.receivers, heads, &request.only, bytes),
+    };
     let folder = Folder::new(request.out.as_deref(), seed)?;
     let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
     let holds = verdict.problems.is_empty();
@@ -299,6 +324,9 @@ fn again(request: &Request, seed: u64) -> String {
     if request.key {
         command += " --key";
     }
+    if request.one_by_one {
+        command += " --one-by-one";
+    }
     for fault in &request.only {
         let _ = write!(command, " --only {}", fault.name());
     }
@@ -348,6 +376,7 @@ fn table(rows: &[Row]) -> String {
     add("packets doubled", sum(|v| v.duplicated_packets).to_string());
     add("packets corrupted", sum(|v| v.corrupted_packets).to_string());
     add("packets delayed", sum(|v| v.delayed_packets).to_string());
+    add("packets dropped for their length", sum(|v| v.too_long_packets).to_string());
     add("packets of the outsider", sum(|v| v.noise_packets).to_string());
     let limit = format!("{} of {} MiB", memory >> 20, MEMORY_MAX >> 20);
     add("most memory of a program", limit);

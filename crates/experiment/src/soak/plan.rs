@@ -6,7 +6,8 @@ use std::time::Duration as WallDuration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-use super::Fault;
+use super::sequence::Trial;
+use super::{Fault, NOT_DRAWN};
 
 /// How long links and programs are disturbed. Single faults may reach beyond it.
 pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
@@ -27,6 +28,12 @@ pub(super) struct Plan {
     /// How many receivers, the first ones, are repair heads, and as many members the sender takes; where nothing is
     /// done to heads everybody may be one.
     pub(super) heads: Option<u32>,
+    /// Faults that happen one after the other, in order of time, where they do.
+    pub(super) trials: Vec<Trial>,
+    /// Whether the sender sends to each receiver by its address, and not to the group.
+    pub(super) unicast: bool,
+    /// Longest silence of a receiver for which the sender waits.
+    pub(super) give_up: WallDuration,
 }
 
 /// Something that is done to a program or a host.
@@ -46,6 +53,12 @@ pub(super) enum Action {
     Interface(Who, bool),
     /// The outsider begins or ends its flood.
     Noise(bool),
+    /// Gives its host its other address, or its own again.
+    Move(Who, bool),
+    /// Drops packets from and to its host that are longer than so many bytes, or none any more.
+    Narrow(Who, Option<u32>),
+    /// Fills the disk of its folder, or makes room again.
+    Fill(Who, bool),
 }
 
 /// A program and its host.
@@ -114,7 +127,10 @@ impl Plan {
         let drawn = Fault::ALL.iter().map(|(fault, ..)| *fault);
         let drawn = drawn.filter(|fault| match *fault < Fault::Partition {
             true => rng.chance(0.5),
-            false => later.chance(0.5) && (heads || !fault.is_of_heads()),
+            false => {
+                let other = fault.is_of_heads() && !heads || NOT_DRAWN.contains(fault);
+                later.chance(0.5) && !other
+            }
         });
         let drawn: Vec<_> = drawn.collect();
         let mut faults = if only.is_empty() { drawn } else { only.to_vec() };
@@ -124,9 +140,22 @@ impl Plan {
         let scenario = scenario(&faults, receivers, &mut rng);
         let actions = actions(&faults, receivers, &mut rng);
         let heads = faults.iter().any(|fault| fault.is_of_heads()).then(|| heads_of(receivers));
-        Self { faults, scenario, actions, bytes: bytes.unwrap_or(size), heads }
+        Self {
+            faults,
+            scenario,
+            actions,
+            bytes: bytes.unwrap_or(size),
+            heads,
+            trials: Vec::new(),
+            unicast: false,
+            give_up: GIVE_UP,
+        }
     }
 }
+
+/// How long a sender waits for a silent receiver: longer than an interface is down, so that
+/// it seldom gives up on one, and shorter than the peace.
+const GIVE_UP: WallDuration = WallDuration::from_secs(20);
 
 /// How many of so many receivers are repair heads in rounds that do something to these: half of them, the first.
 fn heads_of(receivers: u32) -> u32 {
@@ -134,9 +163,10 @@ fn heads_of(receivers: u32) -> u32 {
 }
 
 impl Plan {
-    /// Whom a sender rightly ends without, once each: who leaves, or is stopped for about as long as
-    /// `give_up` or longer.
-    pub(super) fn departures(&self, give_up: WallDuration) -> Vec<Who> {
+    /// Whom a sender rightly ends without, once each: who leaves, or is stopped for about as long as the sender waits
+    /// or longer.
+    pub(super) fn departures(&self) -> Vec<Who> {
+        let give_up = self.give_up;
         let mut stopped = BTreeMap::new();
         let mut departures = Vec::new();
         for (at, action) in &self.actions {
@@ -148,7 +178,7 @@ impl Plan {
                         departures.push(*who);
                     }
                 }
-                Action::Leave(who) => departures.push(*who),
+                Action::Leave(who) if self.trials.is_empty() => departures.push(*who),
                 _ => {}
             }
         }
@@ -158,6 +188,9 @@ impl Plan {
 
 /// Silence before a program is stopped, and after it goes on.
 const SLACK: WallDuration = WallDuration::from_secs(5);
+
+/// Longest IP packet on a way with a black hole: what IPv6 asks of every link.
+pub(super) const NARROW_BYTES: u32 = 1280;
 
 /// When a partition begins, and when it has healed.
 const PARTITION_MS: [u64; 2] = [2_000, 12_000];
@@ -333,6 +366,19 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
                 then(early, Action::Stop(head, true));
                 then(early + HEAD_STOPPED, Action::Stop(head, false));
             }
+            Fault::StopSender => {
+                then(early, Action::Stop(Who::Sender, true));
+                then(early + moment(rng, 1_000, 6_000), Action::Stop(Who::Sender, false));
+            }
+            Fault::Address => {
+                let who = if rng.chance(0.25) { Who::Sender } else { receiver(rng) };
+                then(early, Action::Move(who, true));
+            }
+            Fault::BlackHole => {
+                let who = receiver(rng);
+                then(early, Action::Narrow(who, Some(NARROW_BYTES)));
+                then(early + away, Action::Narrow(who, None));
+            }
             Fault::SecondSender => then(early / 2, Action::Start(Who::Second)),
             Fault::ReadOnly => then(WallDuration::ZERO, Action::Start(Who::ReadOnly)),
             Fault::FullDisk => then(WallDuration::ZERO, Action::Start(Who::FullDisk)),
@@ -389,7 +435,7 @@ mod tests {
         assert_ne!(text(1), text(2));
         let seen: std::collections::BTreeSet<_> =
             (0..20).flat_map(|seed| Plan::new(seed, 3, true, &[], None).faults).collect();
-        assert_eq!(seen.len(), Fault::ALL.len());
+        assert_eq!(seen.len(), Fault::ALL.len() - NOT_DRAWN.len());
         let without: std::collections::BTreeSet<_> =
             (0..20).flat_map(|seed| Plan::new(seed, 3, false, &[], None).faults).collect();
         assert!(without.iter().all(|fault| !fault.is_of_heads()) && without.len() > 16);

@@ -1,6 +1,6 @@
 //! A program that runs on a host: started, stopped, killed, watched.
 
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -123,6 +123,20 @@ impl Program {
     /// All that it has said, over all starts.
     pub(super) fn said(&self) -> String {
         said(&self.log)
+    }
+
+    /// What it has said since it was `heard` up to that byte, in whole lines.
+    pub(super) fn news(&self, heard: &mut u64) -> String {
+        let mut text = Vec::new();
+        let read = std::fs::File::open(&self.log).and_then(|mut file| {
+            file.seek(SeekFrom::Start(*heard))?;
+            file.read_to_end(&mut text)
+        });
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if read.is_ok() {
+            *heard += whole as u64;
+        }
+        String::from_utf8_lossy(&text[..whole]).into_owned()
     }
 
     /// Lines that it said which no program of ours may say.

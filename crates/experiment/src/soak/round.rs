@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::noise::Noise;
 use super::plan::{Action, FAULTY, Plan, Who};
 use super::program::Program;
+use super::sequence::{Rates, Recovery};
 use super::tree;
 use super::{Fault, Request};
 use crate::Error;
@@ -29,10 +30,6 @@ use crate::monitor::Monitor;
 const PORT: u16 = 7500;
 /// How long everything may take to converge once it is left in peace.
 const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
-/// How long a sender waits for somebody who is silent: longer than an interface is down, so that
-/// it is seldom asked to, and shorter than the peace.
-const GIVE_UP: &str = "20s";
-const GIVE_UP_TIME: WallDuration = WallDuration::from_secs(20);
 /// How long a program may take to end when it is asked to.
 const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
@@ -41,8 +38,13 @@ const AGAIN: WallDuration = WallDuration::from_millis(500);
 const TICK: WallDuration = WallDuration::from_millis(50);
 /// The most memory that a program may have had, in bytes.
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
+/// What a disk that is filled later has beyond what is sent.
+const ROOM_BYTES: u64 = 4 << 20;
 /// The disk of a receiver without room, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
+
+/// The file that fills a disk.
+const FILLER: &str = "filler";
 
 /// What came of a round.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,6 +79,13 @@ pub(super) struct RoundResult {
     pub(super) duplicated_packets: u64,
     pub(super) corrupted_packets: u64,
     pub(super) delayed_packets: u64,
+    /// Packets that were dropped for their length.
+    pub(super) too_long_packets: u64,
+    /// Hosts that got another address, and disks that were filled.
+    pub(super) moves: u32,
+    pub(super) fills: u32,
+    /// What came of each fault of a sequence.
+    pub(super) recoveries: Vec<Recovery>,
 }
 
 /// A round while it runs.
@@ -101,6 +110,11 @@ pub(super) struct Round<'a> {
     cut_off: Vec<Who>,
     /// Whoever is there from the beginning has been started.
     has_begun: bool,
+    rates: Rates,
+    /// Bytes of the sender's words that were looked at.
+    heard: u64,
+    /// Receivers whose disk was full, which say at their end that something has failed.
+    filled: Vec<Who>,
 }
 
 struct Flood {
@@ -153,6 +167,9 @@ impl<'a> Round<'a> {
             done: Vec::new(),
             cut_off: Vec::new(),
             has_begun: false,
+            rates: Rates::default(),
+            heard: 0,
+            filled: Vec::new(),
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
@@ -161,11 +178,16 @@ impl<'a> Round<'a> {
                 .programs
                 .insert(who, Program::new(&request.own, who.node(), arguments, log, request.trace));
         }
+        for trial in plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk) {
+            let room = format!("size={}", plan.bytes + ROOM_BYTES);
+            let mount = Mount::new(&folder.join(trial.who.name()), &room);
+            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
+        }
         for (fault, who, options) in [
             (Fault::ReadOnly, Who::ReadOnly, "ro".to_string()),
             (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}")),
         ] {
-            if plan.faults.contains(&fault) {
+            if plan.trials.is_empty() && plan.faults.contains(&fault) {
                 let mount = Mount::new(&folder.join(who.name()), &options);
                 round
                     .mounts
@@ -180,6 +202,7 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
         let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        let mut woke = WallDuration::ZERO;
         while !self.is_complete() || actions.peek().is_some() {
             if self.monitor.is_to_stop() {
                 return Err(Error::Interrupted("the round is not finished"));
@@ -190,6 +213,9 @@ impl<'a> Round<'a> {
             }
             self.has_begun = true;
             self.look_after()?;
+            self.rates.note_late(now, (now - woke).saturating_sub(TICK));
+            let news = self.programs[&Who::Sender].news(&mut self.heard);
+            self.rates.hear(begin.elapsed(), &news);
             if now > peace + PEACE_MAX {
                 let waited = PEACE_MAX.as_secs();
                 let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
@@ -198,7 +224,14 @@ impl<'a> Round<'a> {
                 self.verdict.problems.push(problem);
                 break;
             }
+            // What the round itself did, such as waiting for a program's end, is not the machine's lateness.
+            woke = begin.elapsed();
             std::thread::sleep(TICK);
+        }
+        self.verdict.recoveries = self.rates.judge(&self.plan.trials);
+        for recovery in &self.verdict.recoveries {
+            self.verdict.notes.push(recovery.note());
+            self.verdict.problems.extend(recovery.problem());
         }
         self.verdict.seconds = begin.elapsed().as_secs_f64();
         self.say_farewell();
@@ -224,23 +257,39 @@ impl<'a> Round<'a> {
             duplicated,
             corrupted,
             delayed,
+            too_long,
             ..
         } = field.finish()?;
         verdict.lost_packets = lost + lost_in_bursts + lost_in_outages;
         verdict.duplicated_packets = duplicated;
         verdict.corrupted_packets = corrupted;
         verdict.delayed_packets = delayed;
+        verdict.too_long_packets = too_long;
         Ok(verdict)
     }
 
     fn arguments(&self, who: Who) -> Vec<String> {
         let path = |name: &str| text(&self.folder.join(name));
-        let group = format!("--group {}:{PORT}", Field::group());
+        let (to, on) = match self.plan.unicast {
+            true => {
+                let receivers = (0..self.request.receivers).map(Who::Receiver);
+                let to = receivers.map(|who| format!("{}:{PORT}", Field::address(who.node())));
+                (
+                    format!("--to {}", to.collect::<Vec<_>>().join(",")),
+                    format!("--listen 0.0.0.0:{PORT}"),
+                )
+            }
+            false => {
+                let group = format!("--group {}:{PORT}", Field::group());
+                (group.clone(), group)
+            }
+        };
         let mut arguments = match who {
             Who::Sender | Who::Second => {
                 let what = path(if who == Who::Sender { "first" } else { "second" });
                 let scheme = &self.request.scheme;
-                let mut options = format!("{group} --give-up {GIVE_UP} --scheme {scheme}");
+                let give_up = self.plan.give_up.as_secs();
+                let mut options = format!("{to} --give-up {give_up}s --scheme {scheme}");
                 if self.plan.faults.contains(&Fault::JoinEverySecond) {
                     options += " --start-after 1s";
                 }
@@ -257,7 +306,7 @@ impl<'a> Round<'a> {
                     (Some(_), _) => " --head never",
                     (None, _) => "",
                 };
-                words(&["recv", "--into", &path(&name)], &format!("{group} --name {name}{head}"))
+                words(&["recv", "--into", &path(&name)], &format!("{on} --name {name}{head}"))
             }
         };
         if let Some(key) = &self.key {
@@ -294,8 +343,9 @@ impl<'a> Round<'a> {
                 let runs = program.runs() && !program.is_stopped();
                 program.signal(Signal::SIGINT);
                 let status = self.await_end(who, FAREWELL_MAX);
-                // 1: something is cut off. One that does not run has been killed.
-                if runs && !matches!(status, Some(0 | 1)) {
+                // 1: something is cut off, or has failed. One that does not run has been killed.
+                let failed = self.filled.contains(&who);
+                if runs && !matches!((status, failed), (Some(0), false) | (Some(1), _)) {
                     let problem = format!("{} leaves with {status:?}", who.name());
                     self.verdict.problems.push(problem);
                 }
@@ -318,6 +368,23 @@ impl<'a> Round<'a> {
                     }
                 }
             }
+            Action::Move(who, moved) => {
+                field.set_moved(who.node(), moved).map_err(failed)?;
+                self.verdict.moves += counts;
+            }
+            Action::Narrow(who, longest) => field.set_longest(who.node(), longest),
+            Action::Fill(who, true) => {
+                fill(&self.folder.join(who.name())).map_err(failed)?;
+                self.filled.push(who);
+                self.verdict.fills += counts;
+            }
+            Action::Fill(who, false) => {
+                std::fs::remove_file(self.folder.join(who.name()).join(FILLER)).map_err(failed)?;
+                // Its owner is told, or it had all its room from the beginning.
+                if !self.programs[&who].said().contains("make room") {
+                    self.filled.retain(|other| *other != who);
+                }
+            }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
             Action::Noise(false) => self.end_flood(),
         }
@@ -328,7 +395,7 @@ impl<'a> Round<'a> {
     fn look_after(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
-        let departures = self.plan.departures(GIVE_UP_TIME);
+        let departures = self.plan.departures();
         let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
         for (who, program) in &mut self.programs {
             let Some(status) = program.ended() else { continue };
@@ -354,6 +421,7 @@ impl<'a> Round<'a> {
                     }
                     self.again.push((now + AGAIN, who));
                 }
+                Who::Receiver(_) if status == 1 && self.filled.contains(&who) => {}
                 // It may end when it finds that it can keep nothing.
                 Who::ReadOnly | Who::FullDisk => {}
                 _ => {
@@ -403,7 +471,7 @@ impl<'a> Round<'a> {
             (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
             (Fault::FullDisk, Who::FullDisk, "make room"),
         ] {
-            if !self.plan.faults.contains(&fault) {
+            if !self.plan.trials.is_empty() || !self.plan.faults.contains(&fault) {
                 continue;
             }
             if self.programs[&who].said().contains(words) {
@@ -520,6 +588,19 @@ fn without(said: &str) -> Vec<String> {
     without.sort_unstable();
     without.dedup();
     without
+}
+
+/// Writes to a folder until its disk is full.
+fn fill(folder: &Path) -> io::Result<()> {
+    let mut file = std::fs::File::create(folder.join(FILLER))?;
+    let block = vec![1; 1 << 16];
+    loop {
+        match file.write(&block) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {

@@ -87,6 +87,8 @@ pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
     match outcome {
         ReceiveOutcome::Complete { files } => format!("complete, {} files", files.len()),
         ReceiveOutcome::SenderGone => "the sender is gone".to_string(),
+        ReceiveOutcome::GivenUp => "its sender has given it up".to_string(),
+        ReceiveOutcome::Superseded => "another of its name has come".to_string(),
         ReceiveOutcome::Failed(reason) => reason.clone(),
         ReceiveOutcome::OtherScheme(mismatch) => mismatch.to_string(),
         ReceiveOutcome::Closed => "closed".to_string(),

@@ -41,8 +41,6 @@ pub(super) struct Work {
     setup: Setup,
     /// Whether an object has ended after which no other one is begun.
     ending: bool,
-    /// Objects that were begun and whose sender went away: they are waited for. The last [`PAST_MAX`].
-    awaited: LruCache<[u8; 32], ()>,
     /// When the first object was begun.
     begun: Option<Time>,
     /// Which session has which object.
@@ -53,8 +51,9 @@ pub(super) struct Work {
     /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
     /// begun again with a newer SPM than the last: what others repeat does not begin it.
     past: LruCache<Tsi, Option<Seq>>,
-    /// Objects that were received whole: the last [`PAST_MAX`].
-    received: LruCache<[u8; 32], ()>,
+    /// Objects that were received whole, with what they are called and the sessions that brought them: the last
+    /// [`PAST_MAX`].
+    received: LruCache<[u8; 32], (String, u64)>,
     count: u64,
     complete: u64,
     /// Packets that had come at the last look, and when that number last grew.
@@ -75,7 +74,6 @@ impl Work {
             started,
             setup,
             ending: false,
-            awaited: LruCache::new(PAST_MAX),
             begun: None,
             holders: Holders::default(),
             sessions: BTreeMap::new(),
@@ -101,6 +99,7 @@ impl Work {
             scheme: spoken.unwrap_or(session.scheme),
             name: session.notes.name.get().cloned(),
             since: session.since.since(self.started),
+            heard: object.heard.map(|at| at.since(self.started)),
             object,
         })
     }
@@ -121,18 +120,13 @@ impl Work {
             "an object has ended"
         );
         let object = session.notes.object.get().copied();
-        let gone = matches!(outcome, ReceiveOutcome::SenderGone);
-        let begun = is_begun(live, id);
+        use ReceiveOutcome::{GivenUp, SenderGone, Superseded};
+        let gone = matches!(outcome, SenderGone | GivenUp | Superseded);
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
             if let Some(object) = object {
-                self.received.put(object, ());
-            }
-        }
-        if let Some(object) = object {
-            self.awaited.pop(&object);
-            if gone && begun && !self.received.contains(&object) {
-                self.awaited.put(object, ());
+                let name = session.notes.name.get().cloned().unwrap_or_default();
+                self.received.put(object, (name, session.number));
             }
         }
         self.ending |= self.setup.builder.once && !gone;
@@ -149,7 +143,8 @@ impl Work {
             true => live.machine(*id).is_some_and(Receiving::serves),
             false => is_begun(live, *id),
         };
-        if self.ending && self.awaited.is_empty() && !self.sessions.iter().any(is_open) {
+        // A sender that went away is not waited for: whether it ever comes back nobody knows.
+        if self.ending && !self.sessions.iter().any(is_open) {
             live.close();
         }
     }
@@ -166,7 +161,21 @@ impl Work {
     fn is_unwanted(&self, session: &Transfer) -> bool {
         let object = session.notes.object.get();
         session.notes.unwanted.get().is_some()
-            || session.late && object.is_some_and(|object| !self.awaited.contains(object))
+            || session.late && object.is_some_and(|object| !self.is_open(object))
+    }
+
+    /// Whether an object was begun before the one ended that was to be the only one, and has not ended yet.
+    fn is_open(&self, object: &[u8; 32]) -> bool {
+        let open = |session: &&Transfer| !session.told && !session.late;
+        self.sessions.values().filter(open).any(|it| it.notes.object.get() == Some(object))
+    }
+
+    /// Whether another object of the same name came whole from a later session.
+    fn is_superseded(&self, session: &Transfer) -> bool {
+        let Some(name) = session.notes.name.get().filter(|name| !name.is_empty()) else {
+            return false;
+        };
+        self.received.iter().any(|(_, (other, number))| other == name && *number > session.number)
     }
 
     fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
@@ -230,8 +239,8 @@ impl Work {
     }
 
     /// Takes objects from sessions that have fallen silent, or that get no further, where others
-    /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
-    /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
+    /// wait for them; and ends the silent ones whose object has come from elsewhere, or is superseded. A session that
+    /// waits has been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
     /// taken from a session that goes on.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
@@ -244,13 +253,26 @@ impl Work {
             let stalled = session.progress.0 == Stage::Sending
                 && now.since(session.progressed) >= STALLED_AFTER;
             let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
-            if wanted.contains(&session.number) && (silent || stalled) || here && silent {
-                over.push(id);
+            let superseded = silent && !here && self.is_superseded(session);
+            if wanted.contains(&session.number) && (silent || stalled)
+                || here && silent
+                || superseded
+            {
+                over.push((id, session.notes.object.get().copied(), superseded));
             }
         }
-        for id in over {
-            tracing::debug!(target: "faircast::session", session = ?id, "another session has taken its object over");
-            self.end(live, id, ReceiveOutcome::SenderGone);
+        for (id, object, superseded) in over {
+            tracing::debug!(target: "faircast::session", session = ?id, superseded, "another session has taken its object over");
+            // The session that takes it over goes on with what was begun in time.
+            let heirs =
+                self.sessions.values_mut().filter(|it| it.notes.object.get() == object.as_ref());
+            heirs.for_each(|it| it.late = false);
+            if superseded {
+                live.with(id, |machine, _| machine.discard());
+                self.end(live, id, ReceiveOutcome::Superseded);
+            } else {
+                self.end(live, id, ReceiveOutcome::SenderGone);
+            }
             self.set_aside(live, id);
         }
     }
@@ -302,6 +324,7 @@ impl Work {
             elapsed: now.since(self.started),
             incoming,
             complete: self.complete,
+            ending: self.ending,
             heard: self.heard.map(|at| at.since(self.started)),
             begun: self.begun.map(|at| at.since(self.started)),
             traffic: *live.counters(),
@@ -316,8 +339,7 @@ impl Work {
 impl App<Receiving> for Work {
     fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
         self.adopt(live);
-        // Once the last object has ended only those are of interest that came to no end.
-        if self.is_past(heard) || self.ending && self.awaited.is_empty() {
+        if self.is_past(heard) {
             return None;
         }
         let (carrier, options) = self.setup.speaks.after(heard.packet)?;
@@ -377,8 +399,8 @@ impl App<Receiving> for Work {
                 self.end(live, id, ReceiveOutcome::Complete { files });
             }
             AppEvent::Gone => {
-                let status = live.machine(id).map(|machine| machine.status());
-                if let Some(mismatch) = status.and_then(|status| status.mismatch) {
+                let Some(status) = live.machine(id).map(|machine| machine.status()) else { return };
+                if let Some(mismatch) = status.mismatch {
                     // It stays until the sender has been told why.
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
@@ -388,7 +410,11 @@ impl App<Receiving> for Work {
                     // It stays until the sender has been told why.
                     Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
                     None => {
-                        self.end(live, id, ReceiveOutcome::SenderGone);
+                        let gone = match status.given_up {
+                            true => ReceiveOutcome::GivenUp,
+                            false => ReceiveOutcome::SenderGone,
+                        };
+                        self.end(live, id, gone);
                         // What it holds is free for the next sender of the same, and for this one
                         // should it go on.
                         self.set_aside(live, id);

@@ -1,65 +1,164 @@
-//! Receivers that were started again, and take the place of what they were before.
+//! Restarted receivers: which member has taken the place of which, and copies of one receiver's folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use faircast_base::{Duration, NodeId, Time};
 use faircast_proto::object::{MemberState, MemberStatus};
 
-/// Members in whose place others have come: of the same name at the same host, after their last
-/// word. Two that both speak both stay, and who has everything stays too.
-pub(super) fn restarts(
-    members: &[MemberStatus],
+/// The members of a session, as identities and names tell them apart.
+///
+/// A receiver is known by the identity that its folder keeps, or else by its name: never by its address, which a
+/// restart may change.
+pub(super) struct Restarts<'a> {
+    members: &'a [MemberStatus],
     now: Time,
-    host: impl Fn(NodeId) -> Option<IpAddr>,
-) -> Vec<(u64, u64)> {
-    use MemberState::{Done, Failed, Left, Lost};
-    // Each speaks once in 20 ms for each member, and at least once a second.
-    let silence = (SILENCE_EACH * members.len() as u64).max(SILENCE_MIN);
-    let gone = |member: &MemberStatus| matches!(member.state, Failed | Left | Lost);
-    let mut newest: BTreeMap<(&str, IpAddr), &MemberStatus> = BTreeMap::new();
-    // Where it joined: whoever repeats its words from elsewhere makes it nobody else.
-    let key = |member: &MemberStatus| host(member.home).filter(|_| !member.name.is_empty());
-    for member in members.iter().filter(|member| !gone(member)) {
-        let Some(ip) = key(member) else { continue };
-        let newest = newest.entry((&member.name, ip)).or_insert(member);
-        if member.since > newest.since {
-            *newest = member;
+    /// Bytes of content in all.
+    total: u64,
+    /// The latest member of each identity, and two of it that both speak.
+    by_identity: BTreeMap<u64, Latest<'a>>,
+    by_name: BTreeMap<&'a str, Latest<'a>>,
+}
+
+/// The latest member of one identity or name.
+struct Latest<'a> {
+    member: &'a MemberStatus,
+    /// Whoever was heard last of all, at home.
+    heard: &'a MemberStatus,
+    /// Two that both spoke at one time.
+    both: Option<(u64, u64)>,
+}
+
+impl<'a> Latest<'a> {
+    fn note(all: &mut BTreeMap<u64, Self>, key: u64, member: &'a MemberStatus) {
+        match all.get_mut(&key) {
+            None => drop(all.insert(key, Self::new(member))),
+            Some(latest) => latest.add(member),
         }
     }
-    let mut pairs = Vec::new();
-    for old in members.iter().filter(|member| member.state != Done) {
-        let Some(ip) = key(old) else { continue };
-        let Some(new) = newest.get(&(&*old.name, ip)) else { continue };
-        let replaced = gone(old) || now.since(new.since) >= silence;
-        if new.id != old.id && new.since > old.home_heard && replaced {
-            pairs.push((old.id, new.id));
-        }
+
+    fn new(member: &'a MemberStatus) -> Self {
+        Self { member, heard: member, both: None }
     }
-    pairs
+
+    /// Adds one that joined later.
+    fn add(&mut self, member: &'a MemberStatus) {
+        let overlap =
+            |one: &MemberStatus, other: &MemberStatus| one.home_heard > other.since + OVERLAP;
+        if overlap(self.heard, member) && overlap(member, member) {
+            self.both.get_or_insert((self.heard.id, member.id));
+        }
+        if member.home_heard >= self.heard.home_heard {
+            self.heard = member;
+        }
+        self.member = member;
+    }
+}
+
+impl<'a> Restarts<'a> {
+    /// Sorts the members of a session by identity and by name; its object has so many bytes.
+    pub(super) fn new(members: &'a [MemberStatus], now: Time, total: u64) -> Self {
+        let mut sorted: Vec<&MemberStatus> = members.iter().collect();
+        sorted.sort_by_key(|member| member.since);
+        let (mut by_identity, mut by_name) = (BTreeMap::new(), BTreeMap::<&str, Latest<'_>>::new());
+        // Before its store is open nobody knows which receiver it is.
+        let known = [MemberState::Receiving, MemberState::Done, MemberState::Deferred];
+        let stays = |member: &&MemberStatus| known.contains(&member.state) || is_gone(member);
+        for member in sorted.into_iter().filter(stays) {
+            if let Some(identity) = member.identity {
+                Latest::note(&mut by_identity, identity, member);
+            }
+            if !member.name.is_empty() {
+                match by_name.get_mut(&*member.name) {
+                    None => drop(by_name.insert(&member.name, Latest::new(member))),
+                    Some(latest) => latest.add(member),
+                }
+            }
+        }
+        Self { members, now, total, by_identity, by_name }
+    }
+
+    /// Members in whose place others have come, after their last word, and these. Two that both speak both stay,
+    /// and who has everything stays too. `waited_for` are names that stand for one receiver each; `host` tells where a
+    /// node is, where that is known.
+    pub(super) fn pairs(
+        &self,
+        waited_for: &BTreeSet<String>,
+        host: impl Fn(NodeId) -> Option<IpAddr>,
+    ) -> Vec<(u64, u64)> {
+        // Each speaks once in 20 ms for each member, and at least once a second.
+        let silence = (SILENCE_EACH * self.members.len() as u64).max(SILENCE_MIN);
+        let lacking = self.members.iter().filter(|member| member.state != MemberState::Done);
+        let pair = |old: &MemberStatus| {
+            let comes_after = |new: &MemberStatus, silence: Duration| {
+                let silent = self.now.since(new.since) >= silence;
+                let stays = !is_gone(new) && new.id != old.id && new.since > old.home_heard;
+                stays && (is_gone(old) || silent)
+            };
+            let identity = old.identity.and_then(|identity| self.by_identity.get(&identity));
+            if let Some(Latest { member, both: None, .. }) = identity
+                && comes_after(member, silence)
+            {
+                return Some((old.id, member.id));
+            }
+            // Of a name that several have at one time nobody knows whose place another one takes.
+            let Latest { member: new, both: None, .. } = self.by_name.get(&*old.name)? else {
+                return None;
+            };
+            let home = |member: &MemberStatus| host(member.home);
+            let here = home(old).is_some() && home(old) == home(new);
+            let others = matches!((old.identity, new.identity), (Some(a), Some(b)) if a != b);
+            // A receiver that had everything when it came has no folder with an identity any more.
+            let may_be =
+                !others || here || new.found >= self.total || waited_for.contains(&old.name);
+            let silence = if here { silence } else { silence.max(SILENCE_ELSEWHERE) };
+            (may_be && comes_after(new, silence)).then_some((old.id, new.id))
+        };
+        lacking.filter_map(pair).collect()
+    }
+
+    /// Members of one identity that both speak: the folder of one is a copy of the other's.
+    pub(super) fn clones(&self) -> Vec<(u64, u64)> {
+        self.by_identity.values().filter_map(|latest| latest.both).collect()
+    }
+}
+
+fn is_gone(member: &MemberStatus) -> bool {
+    use MemberState::{Failed, Left, Lost};
+    matches!(member.state, Failed | Left | Lost)
 }
 
 /// Time in which a member speaks several times: so much for each member, and at least.
 const SILENCE_EACH: Duration = Duration::from_millis(60);
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
+/// The same where a name alone says that a member elsewhere has taken the place of one that may only be paused: without
+/// a key anybody can claim a name.
+const SILENCE_ELSEWHERE: Duration = Duration::from_secs(15);
+
+/// Members that are both heard for longer than this both live. Packets of a killed one may be late by less.
+const OVERLAP: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
+    use MemberState::{Done, Joined, Left, Lost, Receiving};
     use faircast_proto::object::MemberLoad;
 
     use super::*;
 
-    #[test]
-    fn who_comes_back_takes_its_own_place_and_nobody_elses() {
-        use MemberState::{Done, Left, Receiving};
-        let at = |s: u64| Time::ZERO + Duration::from_secs(s);
-        let member = |id: u64, name: &str, since: u64, heard: u64, state| MemberStatus {
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
+    fn member(id: u64, name: &str, since: u64, heard: u64, state: MemberState) -> MemberStatus {
+        MemberStatus {
             id,
             node: NodeId(id as u32),
             home: NodeId(id as u32),
             home_heard: at(heard),
             reporter: NodeId(id as u32),
             name: name.to_string(),
+            identity: None,
             state,
             bytes: 0,
             found: 0,
@@ -71,25 +170,98 @@ mod tests {
             load: MemberLoad::default(),
             limit: None,
             place: None,
-        };
+        }
+    }
+
+    /// The same member, of this identity.
+    fn of(identity: u64, member: MemberStatus) -> MemberStatus {
+        MemberStatus { identity: Some(identity), ..member }
+    }
+
+    /// Nodes from 6 on are at another address.
+    fn host(node: NodeId) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, u8::from(node.0 > 5)]))
+    }
+
+    #[test]
+    fn who_comes_back_takes_its_own_place_and_nobody_elses() {
         let new = |name| member(2, name, 7, 10, Receiving);
         // Somebody repeats the last word of one that was killed.
         let repeated =
             MemberStatus { node: NodeId(9), heard: at(10), ..member(1, "a", 0, 5, Receiving) };
-        for (case, old, new, want) in [
-            ("repeated from elsewhere", repeated, new("a"), &[(1, 2)][..]),
-            ("killed", member(1, "a", 0, 5, Receiving), new("a"), &[(1, 2)][..]),
-            ("both alive", member(1, "a", 0, 9, Receiving), new("a"), &[]),
-            ("another name", member(1, "b", 0, 5, Receiving), new("a"), &[]),
-            ("no name", member(1, "", 0, 5, Receiving), new(""), &[]),
-            ("another host", member(9, "a", 0, 5, Receiving), new("a"), &[]),
-            ("done", member(1, "a", 0, 5, Done), new("a"), &[]),
-            ("too early", member(1, "a", 0, 5, Receiving), member(2, "a", 8, 9, Done), &[]),
-            ("left", member(1, "a", 0, 5, Left), member(2, "a", 8, 9, Done), &[(1, 2)]),
-            ("gone again", member(1, "a", 0, 5, Receiving), member(2, "a", 7, 8, Left), &[]),
+        let old = || member(1, "a", 0, 5, Receiving);
+        let elsewhere = |since, state| member(7, "a", since, 30, state);
+        let here = [(1, 2)];
+        for (case, now, old, new, want) in [
+            ("repeated from elsewhere", 10, repeated, new("a"), &here[..]),
+            ("killed", 10, old(), new("a"), &here),
+            ("both alive", 10, member(1, "a", 0, 9, Receiving), new("a"), &[]),
+            ("another name", 10, member(1, "b", 0, 5, Receiving), new("a"), &[]),
+            ("no name", 10, member(1, "", 0, 5, Receiving), new(""), &[]),
+            ("done", 10, member(1, "a", 0, 5, Done), new("a"), &[]),
+            ("too early", 10, old(), member(2, "a", 8, 9, Done), &[]),
+            ("left", 10, member(1, "a", 0, 5, Left), member(2, "a", 8, 9, Done), &here),
+            ("gone again", 10, old(), member(2, "a", 7, 8, Left), &[]),
+            ("its store is not open", 10, old(), member(2, "a", 7, 10, Joined), &[]),
+            ("elsewhere, by name alone, silent for a pause", 20, old(), elsewhere(7, Done), &[]),
+            ("elsewhere, by name alone", 22, old(), elsewhere(7, Done), &[(1, 7)]),
+            ("elsewhere, lost", 10, member(1, "a", 0, 5, Lost), elsewhere(7, Done), &[(1, 7)]),
+            (
+                "elsewhere, by identity",
+                10,
+                of(4, old()),
+                of(4, member(7, "b", 7, 10, Done)),
+                &[(1, 7)],
+            ),
+            ("elsewhere, another identity", 60, of(4, old()), of(5, elsewhere(7, Done)), &[]),
+            ("here, another folder", 10, of(4, old()), of(5, new("a")), &here),
         ] {
-            let host = |node: NodeId| Some(IpAddr::from([10, 0, 0, u8::from(node.0 > 5)]));
-            assert_eq!(restarts(&[old, new], at(10), host), want, "{case}");
+            let members = [old, new];
+            let restarts = Restarts::new(&members, at(now), 1000);
+            assert_eq!(restarts.pairs(&BTreeSet::new(), host), want, "{case}");
+            assert!(restarts.clones().is_empty(), "{case}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_waited_for_and_a_whole_copy_stand_for_one_receiver() {
+        let old = of(4, member(1, "a", 0, 5, Lost));
+        let new = of(5, member(7, "a", 7, 30, Receiving));
+        let whole = MemberStatus { found: 1000, ..new.clone() };
+        let names = BTreeSet::from(["a".to_string()]);
+        for (new, names, want) in [
+            (&new, &BTreeSet::new(), &[][..]),
+            (&new, &names, &[(1, 7)]),
+            (&whole, &BTreeSet::new(), &[(1, 7)]),
+        ] {
+            let members = [old.clone(), new.clone()];
+            assert_eq!(Restarts::new(&members, at(30), 1000).pairs(names, host), want);
+        }
+    }
+
+    #[test]
+    fn two_of_one_name_are_not_merged_and_their_folders_tell_them_apart() {
+        // Both were there; both died; the second came back.
+        let both = [of(4, member(1, "web", 0, 9, Lost)), of(5, member(2, "web", 0, 9, Lost))];
+        let back = of(5, member(3, "web", 12, 30, Done));
+        let members = [&both[..], &[back.clone()]].concat();
+        let none = BTreeSet::new();
+        assert_eq!(Restarts::new(&members, at(30), 9).pairs(&none, host), [(2, 3)]);
+        // Without identities nobody knows which of them it is.
+        let without = |it: &MemberStatus| MemberStatus { identity: None, ..it.clone() };
+        let members: Vec<_> = members.iter().map(without).collect();
+        assert!(Restarts::new(&members, at(30), 9).pairs(&none, host).is_empty());
+    }
+
+    #[test]
+    fn a_copied_folder_is_noticed_and_tells_nobody_apart() {
+        let members =
+            [of(4, member(1, "a", 0, 30, Receiving)), of(4, member(7, "b", 3, 30, Receiving))];
+        let restarts = Restarts::new(&members, at(30), 9);
+        assert_eq!(restarts.clones(), [(1, 7)]);
+        assert!(restarts.pairs(&BTreeSet::new(), host).is_empty());
+        // One of them dies: the other has not taken its place.
+        let members = [of(4, member(1, "a", 0, 9, Lost)), of(4, member(7, "b", 3, 30, Done))];
+        assert!(Restarts::new(&members, at(30), 9).pairs(&BTreeSet::new(), host).is_empty());
     }
 }

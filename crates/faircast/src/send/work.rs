@@ -10,7 +10,7 @@ use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, Stage};
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
-use super::restarts::restarts;
+use super::restarts::Restarts;
 use crate::common::host_load;
 use crate::ends::{Carrier, Sending};
 use crate::envelope::Watched;
@@ -47,6 +47,10 @@ pub(super) struct Work {
     look_at: Time,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
+    /// Receivers in whose place others have come.
+    replaced: BTreeSet<u64>,
+    /// Receivers of which one has a copy of the other's folder.
+    clones: Vec<(u64, u64)>,
     /// Receivers that have taken the list of files, or said why they cannot.
     takers: BTreeSet<u64>,
     begun: Option<Time>,
@@ -63,6 +67,8 @@ impl Work {
             setup,
             gave_up: None,
             expected: BTreeSet::new(),
+            replaced: BTreeSet::new(),
+            clones: Vec::new(),
             takers: BTreeSet::new(),
             begun: None,
             traced: BTreeMap::new(),
@@ -175,11 +181,17 @@ impl Work {
     /// Lets receivers that were started again take the place of what they were before. Returns whether
     /// there were any.
     fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) -> bool {
-        let now = live.now();
-        let pairs = restarts(&status.members, now, |node| Some(live.address(node)?.ip()));
+        let restarts =
+            Restarts::new(&status.members, live.now(), status.bytes_total.unwrap_or_default());
+        self.clones = restarts.clones();
+        let pairs = restarts.pairs(&self.setup.names, |node| Some(live.address(node)?.ip()));
+        // One that speaks again was only silent: it is waited for as before.
+        let again = status.members.iter().map(|it| it.id).filter(|id| self.replaced.remove(id));
+        self.expected.extend(again);
         for &(old, new) in &pairs {
             if self.expected.remove(&old) {
                 self.expected.insert(new);
+                self.replaced.insert(old);
             }
             live.with(self.setup.session, |machine, cx| machine.dismiss(cx, old));
         }
@@ -244,6 +256,7 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
+            clones: self.clones.clone(),
             relay: live.relay(),
             ended,
         });

@@ -129,6 +129,8 @@ impl Medium for Folder {
         let open::Found { journal, have, targets, .. } = found;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
+        let identity = files.state.identity()?;
+        shared.counters.identity.get_or_init(|| identity);
         let opened = Self {
             shared: shared.clone(),
             journal: JournalWriter::new(
@@ -214,8 +216,8 @@ impl Medium for Folder {
         ))
     }
 
-    fn abandon(options: &StoreOptions, files: &Files) {
-        if !options.keep_partial {
+    fn abandon(options: &StoreOptions, files: &Files, discarded: bool) {
+        if discarded || !options.keep_partial {
             files.close();
             // Nobody is left to be told.
             let _ = files.state.remove();

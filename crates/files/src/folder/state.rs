@@ -1,7 +1,8 @@
 //! The folder in which a receiver keeps what is not complete: `DIR/.faircast/<object>/`.
 
 use std::fs::{self, File};
-use std::io;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -16,6 +17,8 @@ use crate::name::STATE_FOLDER;
 
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
+/// The receiver's identity: 16 hexadecimal digits.
+const RECEIVER: &str = "receiver";
 const LOCK: &str = "lock";
 /// Tries to get hold of a folder that somebody else is removing at the moment.
 const TRIES: u32 = 100;
@@ -86,6 +89,24 @@ impl StateFolder {
         self.remove_file(name)?;
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         dir::open_file(self.fd(), name, how).map_err(|error| self.cannot(error))
+    }
+
+    /// Identity of the receiver that goes on with this folder: random, and kept in it, so that a sender knows a
+    /// receiver again that was started anew at another address.
+    pub(crate) fn identity(&self) -> Result<u64> {
+        let mut text = String::new();
+        if let Some(file) = self.find(RECEIVER)? {
+            let read = file.take(64).read_to_string(&mut text);
+            read.map_err(|error| self.cannot(error))?;
+        }
+        if let Ok(identity) = u64::from_str_radix(text.trim(), 16) {
+            return Ok(identity);
+        }
+        // The standard library seeds its hashers from the system.
+        let identity = RandomState::new().build_hasher().finish();
+        let mut file = self.create(RECEIVER)?;
+        writeln!(file, "{identity:016x}").map_err(|error| self.cannot(error))?;
+        Ok(identity)
     }
 
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {

@@ -219,6 +219,13 @@ impl DeviceWork {
         }
         Ok(())
     }
+
+    fn abandon(options: &DeviceOptions, _device: &Device, discarded: bool) {
+        if let Some(path) = options.journal.as_ref().filter(|_| discarded) {
+            // Nobody is left to be told.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl Written for Device {

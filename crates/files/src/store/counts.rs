@@ -12,6 +12,8 @@ use crate::manifest::Manifest;
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,
     pub(crate) file_hashes: OnceLock<Vec<Option<[u8; 32]>>>,
+    /// By which senders know whoever goes on with what is kept.
+    pub(crate) identity: OnceLock<u64>,
     counts: Mutex<StoreCounts>,
 }
 

@@ -29,6 +29,8 @@ pub struct GroupStore<M: Medium> {
     assembly: Assembly,
     /// Groups that are complete, as far as is known: what comes for them is not needed.
     complete: FixedBitSet,
+    /// Whether nothing is to be kept for a later run.
+    discarded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl<M: Medium> GroupStore<M> {
             layout: None,
             assembly: Assembly::default(),
             complete: FixedBitSet::with_capacity(0),
+            discarded: false,
         }
     }
 
@@ -192,7 +195,7 @@ impl<M: Medium> GroupStore<M> {
             && self.stage != Stage::Intact
             && let Some(written) = self.shared.written.get()
         {
-            M::abandon(&self.shared.options, written);
+            M::abandon(&self.shared.options, written, self.discarded);
         }
     }
 }
@@ -276,6 +279,16 @@ impl<M: Medium> Store for GroupStore<M> {
         (0..groups).for_each(|group| self.complete.set(group as usize, true));
         damaged.into_iter().for_each(|group| self.complete.set(group as usize, false));
         Ok(Poll::Ready(verdict))
+    }
+
+    fn discard(&mut self) {
+        self.discarded = true;
+        // The state is removed now: the machine, which owns the store, may stay for long.
+        self.end(true);
+    }
+
+    fn identity(&self) -> Option<u64> {
+        self.shared.counters.identity.get().copied()
     }
 }
 

@@ -84,8 +84,9 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// Says that a group stays damaged though it was written so many times.
     fn give_up(&self, group: u32, times: u32) -> FilesError;
 
-    /// Lets go of what a store leaves that ended before its object was intact.
-    fn abandon(_options: &Self::Options, _written: &Self::Written) {}
+    /// Lets go of what a store leaves that ended before its object was intact; all of it goes where the object was
+    /// `discarded`.
+    fn abandon(_options: &Self::Options, _written: &Self::Written, _discarded: bool) {}
 }
 
 /// What was written to a medium, for its store.

@@ -194,6 +194,10 @@ impl Supply for FilesSupply {
         }
     }
 
+    fn is_repeatable(&self) -> bool {
+        !self.shared.is_stale()
+    }
+
     fn expect(&mut self, offset: u64) {
         if offset < self.shared.layout.manifest.content_bytes() {
             let chunk = self.shared.chunks.at(&self.shared.layout, offset);

@@ -224,6 +224,11 @@ impl Supply for PipeSupply {
         self.object
     }
 
+    /// What came from a pipe is not kept beyond the end.
+    fn is_repeatable(&self) -> bool {
+        false
+    }
+
     fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         let state = self.shared.state.lock();
         match &state.failure {

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     moved: Condvar,
     holes: Mutex<HoleHashes>,
+    /// Whether a file is not what it was when it was found.
+    stale: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -105,6 +108,7 @@ impl Shared {
             state: Mutex::new(state),
             moved: Condvar::new(),
             holes,
+            stale: AtomicBool::new(false),
         })
     }
 
@@ -175,6 +179,11 @@ impl Shared {
         let state = self.state.lock();
         let on = chunk > state.at && chunk - state.at <= AHEAD;
         (state.find(chunk), on)
+    }
+
+    /// Whether a file has changed, or is gone: nobody can send the same again.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
     }
 
     /// Why nothing can be read any more.
@@ -314,11 +323,17 @@ impl Shared {
         let handle = self.handles.lock().get(group.file, || {
             // What stands there now may be a pipe, which must not block.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
-            OpenOptions::new().read(true).custom_flags(flags).open(path()).map_err(cannot)
+            OpenOptions::new().read(true).custom_flags(flags).open(path()).map_err(|error| {
+                if error.kind() == io::ErrorKind::NotFound {
+                    self.stale.store(true, Ordering::Relaxed);
+                }
+                cannot(error)
+            })
         })?;
         let read = handle.read_exact_at(out, group.file_offset + within);
         // After reading, so that what was read is known to be from before any change.
         if !self.unchanged(group.file, &handle).map_err(cannot)? {
+            self.stale.store(true, Ordering::Relaxed);
             return Err(changed(&path()));
         }
         self.counts().bytes_read += out.len() as u64;

@@ -7,7 +7,7 @@ mod load;
 pub(super) mod member;
 mod requests;
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -105,6 +105,14 @@ impl ObjectReceiver {
         }
     }
 
+    /// Nothing comes of the source any more.
+    fn lose_source(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        let heard = self.session.heard();
+        if self.assembly.lose_source(cx, reason, heard) {
+            self.requests.clear();
+        }
+    }
+
     /// Goes on where something has come to its end.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         let requests = &mut self.requests;
@@ -125,14 +133,14 @@ impl ObjectReceiver {
     fn watch_source(&mut self, cx: &mut Cx<'_>) {
         let gone = self.config.start <= cx.now && !self.session.is_joined();
         if gone && !self.assembly.phase.is_over() {
-            self.fail(cx, "the source has fallen silent".to_string());
+            self.lose_source(cx, "the source has fallen silent");
         }
         if self.timers.take_due(Timer::SourceEnd, cx.now) {
             self.ending = Ending::Gone;
             if self.assembly.phase.is_over() {
                 self.assembly.member.end();
             } else if !self.assembly.has_all() {
-                self.fail(cx, "the source ended before everything was here".to_string());
+                self.lose_source(cx, "the source ended before everything was here");
             }
         }
     }
@@ -265,6 +273,11 @@ impl ObjectReceiver {
             mismatch: self.session.mismatch().cloned(),
             ..self.assembly.status()
         }
+    }
+
+    /// Nothing is kept of what came: another object has taken its place. To be said of one that is let go then.
+    pub fn discard(&mut self) {
+        self.assembly.store.discard();
     }
 
     /// Asks its source to send no faster than this; to be said before it begins.

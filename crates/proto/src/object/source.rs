@@ -16,7 +16,7 @@ use core::fmt;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
-pub(super) use self::course::TICK;
+pub(super) use self::course::{GIVEN_UP_INTERVAL, TICK};
 use self::packets::ObjectPackets;
 pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
 use self::pauses::{Pauses, Wait};

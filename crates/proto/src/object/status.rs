@@ -59,6 +59,8 @@ pub struct MemberStatus {
     pub reporter: NodeId,
     /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
     pub name: String,
+    /// Its identity, which outlives a restart at any address, where it has one.
+    pub identity: Option<u64>,
     /// How it is.
     pub state: MemberState,
     /// Bytes of content that it has.
@@ -108,6 +110,7 @@ impl MemberStatus {
             home_heard: now,
             reporter,
             name: String::new(),
+            identity: None,
             state: MemberState::Joined,
             bytes: 0,
             found: 0,
@@ -257,6 +260,8 @@ pub struct ObjectStatus {
     pub heard: Option<Time>,
     /// A receiver: how often the source has answered it, which nobody else can.
     pub answers: u64,
+    /// A receiver: that the source has given the object up, which is why it failed. Nothing of it was kept.
+    pub given_up: bool,
     /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
     pub mismatch: Option<SchemeMismatch>,
     /// A source: all receivers that it knows. A receiver: empty.

@@ -72,6 +72,16 @@ pub trait Store: Send {
     /// What is there cannot be read, or not be put in its place.
     fn verify(&mut self) -> ObjectResult<Poll<Verdict>>;
 
+    /// Identity of the receiver that goes on with what is kept here: the same after a restart, whatever the address.
+    /// Asked for once the store is open. `None` where nothing is kept.
+    fn identity(&self) -> Option<u64> {
+        None
+    }
+
+    /// The object will never be completed: its source has given it up, or another of its name has taken its
+    /// place. Nothing of it need be kept for a later run. Called at most once, and nothing after it.
+    fn discard(&mut self) {}
+
     /// For applications that take content in order as it comes: the next of it, as bytes and then
     /// zeros. A store that keeps the object elsewhere has nothing to say here.
     fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {

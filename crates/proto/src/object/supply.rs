@@ -35,6 +35,12 @@ pub trait Supply: Send {
     /// The content cannot be read, or has changed.
     fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32>;
 
+    /// True if a later start of the source could send the same object. False once the content has changed, and
+    /// of content that comes once: receivers then keep nothing of an object that was not completed.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
     /// Content will be asked for from `offset` on, mostly ascending: read ahead.
     fn expect(&mut self, _offset: u64) {}
 }

@@ -4,6 +4,7 @@ mod basics;
 mod crowds;
 mod false_reports;
 mod faults;
+mod given_up;
 mod growing;
 mod hostile;
 mod limits;

@@ -230,6 +230,8 @@ pub(super) struct MemberMessage {
     pub(super) bytes: u64,
     pub(super) name: String,
     pub(super) reason: String,
+    /// Its identity, which outlives a restart, where it has one.
+    pub(super) identity: Option<u64>,
 }
 
 /// Most bytes of a name and of a reason.
@@ -250,6 +252,7 @@ impl MemberMessage {
             out.push(text.len() as u8);
             out.extend_from_slice(text.as_bytes());
         }
+        out.extend(self.identity.into_iter().flat_map(u64::to_be_bytes));
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -265,6 +268,7 @@ impl MemberMessage {
             reporter: NodeId(fields.u32()?),
             name: fields.text(NAME_MAX)?,
             reason: fields.text(REASON_MAX)?,
+            identity: if fields.0.is_empty() { None } else { Some(fields.u64()?) },
         };
         fields.end()?;
         (version == VERSION).then_some(message)
@@ -335,6 +339,8 @@ pub(super) enum Status {
     Done,
     Refused,
     Gone,
+    /// The source has given its object up: no later start of it sends the same.
+    GivenUp,
 }
 
 /// The answer to a receiver: the option MEMBER downstream.
@@ -347,8 +353,14 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    const ALL: [Status; 5] =
-        [Status::Welcome, Status::Deferred, Status::Done, Status::Refused, Status::Gone];
+    const ALL: [Status; 6] = [
+        Status::Welcome,
+        Status::Deferred,
+        Status::Done,
+        Status::Refused,
+        Status::Gone,
+        Status::GivenUp,
+    ];
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let status = Self::ALL.iter().position(|status| *status == self.status).unwrap_or(0);

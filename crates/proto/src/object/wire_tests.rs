@@ -52,6 +52,7 @@ fn messages() -> impl Strategy<Value = MemberMessage> {
             bytes,
             name,
             reason,
+            identity: ask.then_some(id ^ bytes),
         },
     )
 }
@@ -175,6 +176,7 @@ fn names_cannot_play_with_terminals() {
         bytes: 4,
         name: "a\u{1b}[2J\u{202e}b".to_string(),
         reason: "é".repeat(100),
+        identity: None,
     };
     message.encode(&mut bytes);
     let got = MemberMessage::decode(&bytes).unwrap();

@@ -40,6 +40,8 @@ pub(in crate::object) struct Assembly {
     /// How often a part came that was not what had been announced.
     mismatches: u32,
     bytes_found: u64,
+    /// When the source last said that it has given the object up.
+    given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
@@ -107,6 +109,7 @@ impl Assembly {
             poll_wait: POLL_MIN,
             mismatches: 0,
             bytes_found: 0,
+            given_up: None,
             reason: None,
             events: VecDeque::new(),
         }
@@ -128,6 +131,30 @@ impl Assembly {
         self.reason = Some(reason);
         self.events.push_back(AppEvent::Gone);
         true
+    }
+
+    /// The source says that it has given the object up. Anybody who has read the id of this receiver can say so:
+    /// it counts where the source says nothing else from then on.
+    pub(in crate::object) fn note_given_up(&mut self, now: Time) {
+        self.given_up = Some(now);
+    }
+
+    /// The source is gone for this `reason`; it was last heard at `heard`. Returns whether the receiver fails now.
+    pub(in crate::object) fn lose_source(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reason: &str,
+        heard: Option<Time>,
+    ) -> bool {
+        let said = |at: Time| heard.is_none_or(|heard| heard <= at + GIVEN_UP_QUIET);
+        let given_up = self.given_up.filter(|at| said(*at));
+        let reason = if given_up.is_some() { GIVEN_UP } else { reason };
+        let news = self.fail(cx, reason.to_string());
+        self.given_up = given_up;
+        if news && given_up.is_some() {
+            self.store.discard();
+        }
+        news
     }
 
     /// It is to leave. Returns whether it had not ended by itself.
@@ -182,6 +209,7 @@ impl Assembly {
             parity: self.counts.parity,
             repairs: self.counts.useless,
             answers: self.member.answers,
+            given_up: self.phase == TransferPhase::Failed && self.given_up.is_some(),
             reason: self.reason.clone(),
             ..ObjectStatus::default()
         }
@@ -367,6 +395,7 @@ impl Assembly {
         let before = self.blocks.content_lacking();
         found.iter().for_each(|range| self.blocks.found(range));
         self.bytes_found = before - self.blocks.content_lacking();
+        self.member.identity = self.store.identity();
         self.member.claim(cx, Claim::Receiving, String::new());
         let fresh = notice.position.is_none();
         ask(cx, &self.blocks, Want::Lacking { fresh });
@@ -438,6 +467,13 @@ impl Assembly {
         Ok(())
     }
 }
+
+/// Why a receiver fails whose source has given its object up.
+const GIVEN_UP: &str =
+    "its sender has given it up: what was to be sent has changed, or cannot be sent twice";
+
+/// A source that goes on for longer after it gave its object up has not done so. It says for a second that it ends.
+const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
 /// Who is told what is wanted.
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);

@@ -213,6 +213,7 @@ impl ObjectReceiver {
                 }
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
+            News::GivenUp => self.assembly.note_given_up(cx.now),
             News::Noted => self.rest(),
         }
     }

@@ -46,6 +46,8 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) answers: u64,
     /// How often it has refused.
     refusals: u32,
+    /// Its identity, once its store is open.
+    pub(in crate::object) identity: Option<u64>,
 }
 
 /// What an answer means to the receiver.
@@ -57,6 +59,8 @@ pub(in crate::object) enum News {
     Refused,
     /// Its last word has been heard.
     Noted,
+    /// The source says that it has given its object up.
+    GivenUp,
 }
 
 impl Membership {
@@ -78,6 +82,7 @@ impl Membership {
             loss: 0.0,
             answers: 0,
             refusals: 0,
+            identity: None,
         }
     }
 
@@ -163,6 +168,7 @@ impl Membership {
                 // One of them may be nobody's word; who is not served asks again and is told again.
                 if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
             }
+            Status::GivenUp if self.claim != Claim::Done => News::GivenUp,
             Status::Done if self.claim == Claim::Done && current => self.finish(),
             Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
                 self.finish()
@@ -257,6 +263,7 @@ impl Membership {
             bytes,
             name: self.name.clone(),
             reason: self.reason.clone(),
+            identity: self.identity,
         })
     }
 

@@ -28,12 +28,25 @@ impl ObjectSource {
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         self.timers.disarm(Timer::Tick);
         self.confirm.clear();
+        self.tell_given_up(cx.now);
         self.packets.close();
         self.session.close(cx.now);
     }
 
+    /// Where nobody can get this object any more, who lacks something is told so until the session is over.
+    fn tell_given_up(&mut self, now: Time) {
+        if !self.packets.is_repeatable() {
+            self.course.members.give_up();
+            self.timers.arm(Timer::Tick, now + GIVEN_UP_INTERVAL);
+        }
+    }
+
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) || self.course.has_ended() {
+        if !self.timers.take_due(Timer::Tick, cx.now) || self.session.is_over() {
+            return;
+        }
+        if self.course.has_ended() {
+            self.tell_given_up(cx.now);
             return;
         }
         self.timers.arm(Timer::Tick, cx.now + TICK);
@@ -95,6 +108,9 @@ impl ObjectSource {
         }
     }
 }
+
+/// How often who lacks something of a given-up object is told so.
+pub(in crate::object) const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the members, the digests and the pace are looked at.
 pub(in crate::object) const TICK: Duration = Duration::from_millis(100);

@@ -42,11 +42,12 @@ const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberStat
 /// Who has said its last word.
 const OVER: [MemberState; 3] = [MemberState::Done, MemberState::Failed, MemberState::Left];
 
-/// What a member in this state is answered.
-fn answer_to(state: MemberState) -> Status {
+/// Answer to a member in this state, by a source that has or has not `given_up` its content.
+fn answer_to(state: MemberState, given_up: bool) -> Status {
     match state {
-        MemberState::Deferred => Status::Deferred,
         MemberState::Done => Status::Done,
+        _ if given_up => Status::GivenUp,
+        MemberState::Deferred => Status::Deferred,
         MemberState::Failed | MemberState::Left => Status::Gone,
         _ => Status::Welcome,
     }
@@ -76,6 +77,8 @@ pub(in crate::object) struct Members {
     proven: bool,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
+    /// Whether the object has been given up: every answer but to who has it all says so.
+    given_up: bool,
     /// Symbols that may be repaired now for those who have made none, and how many had been sent when
     /// that was so.
     spare: (f64, u64),
@@ -119,7 +122,7 @@ impl Members {
     /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
     /// are who bears one of them, without they are who was there when content began; who came later
     /// holds it while it has made progress within `give_up`, since anybody can join and say that it
-    /// lacks everything.
+    /// lacks everything. Likewise who bears a name under which another one has it all.
     pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
@@ -133,14 +136,18 @@ impl Members {
             });
         }
         // Thousands may bear one name, so each is looked at once.
-        let named = |states: &[MemberState]| -> BTreeSet<&str> {
+        let named = |states: &'static [MemberState]| {
             let members = self.members.values().filter(|member| member.is(states));
-            members
-                .map(|member| &*member.status.name)
-                .filter(|name| names.contains(*name))
-                .collect()
+            members.filter(|member| names.contains(&*member.status.name))
         };
-        !named(&SERVED).is_subset(&named(&[MemberState::Done]))
+        let done: BTreeSet<&str> =
+            named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
+        named(&SERVED).any(|member| {
+            // Another of the name that has it all may be this one, started again: which shows once this one is
+            // silent. It may also be somebody else.
+            let lately = || lately(member.progressed.unwrap_or(member.status.since));
+            !done.contains(&*member.status.name) || lately()
+        })
     }
 
     /// Whether who speaks from `node` makes no progress where others do: thousands of such members may
@@ -179,7 +186,7 @@ impl Members {
             if let Err(reason) = self.check(now, member, from, message.number) {
                 // Its last word may have been somebody else's: it hears of that, and says how it is.
                 if reason == BadInput::Duplicate && member.is(&OVER) {
-                    let (number, status) = (member.number, answer_to(member.status.state));
+                    let (number, status) = (member.number, answer_to(member.status.state, self.given_up));
                     self.answer(from, number, id, status);
                 }
                 return Err(reason);
@@ -209,6 +216,7 @@ impl Members {
         }
         (status.bytes, status.loss) = (message.bytes, f64::from(message.loss) / 65535.0);
         (status.name, status.reason) = (message.name, message.reason);
+        status.identity = message.identity.or(status.identity);
         let before = status.state;
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
@@ -231,7 +239,7 @@ impl Members {
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
         if message.ask || after == MemberState::Deferred {
-            self.answer(from, message.number, id, answer_to(after));
+            self.answer(from, message.number, id, answer_to(after, self.given_up));
         }
         Ok((before != after).then_some(after))
     }
@@ -357,6 +365,21 @@ impl Members {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back((to, Answer { status, number, id }));
         }
+    }
+
+    /// The object is given up: tells each member that lacks something, once for each call, where no other answer
+    /// waits.
+    pub(in crate::object) fn give_up(&mut self) {
+        self.given_up = true;
+        if self.owes_answers() {
+            return;
+        }
+        let lacking = |member: &&Member| !member.is(&[MemberState::Done, MemberState::Left]);
+        let members = self.members.values().filter(lacking).take(ANSWERS_MAX);
+        let answers = members.map(|Member { status, .. }| {
+            (status.node, Answer { status: Status::GivenUp, number: 0, id: status.id })
+        });
+        self.answers = answers.collect();
     }
 
     /// Whether answers are owed.

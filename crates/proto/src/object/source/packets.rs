@@ -108,6 +108,11 @@ impl ObjectPackets {
         }
     }
 
+    /// Whether a later start could send the same.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.supply.is_repeatable()
+    }
+
     /// Learns what the digests hash to, once the supply knows. Returns whether that is news.
     pub(super) fn poll_digests(&mut self) -> bool {
         if self.notice.announcement.digests.is_some() || self.failed.is_some() {

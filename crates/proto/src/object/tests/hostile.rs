@@ -227,6 +227,7 @@ fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
         bytes: u64::MAX,
         name: Default::default(),
         reason: Default::default(),
+        identity: None,
     };
     as_packet(&message)
 }

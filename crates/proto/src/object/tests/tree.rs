@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use faircast_base::{Duration, Event, NodeId, Purpose, Rng, Time};
 
+use super::given_up::{Content, breaking};
 use super::growing::{Flow, pipe_of};
 use super::world::*;
 use crate::catalog;
@@ -478,4 +479,25 @@ fn a_source_that_is_closed_ends_its_receivers() {
     assert!(!tree.source.completed());
     assert_eq!(tree.source.machine.next_timeout(), None);
     assert_eq!(tree.source.log.count(|event| matches!(event, Event::Completed { .. })), 0);
+}
+
+#[test]
+fn what_has_changed_is_given_up_over_a_tree_too() {
+    for (what, want) in [(Content::Changed, true), (Content::Unreadable, false)] {
+        let object = Object::new(2_000_000);
+        let (supply, content) = breaking(&object);
+        let mut tree = Tree::of(object, supply, 3, &[]);
+        tree.add_all(3, &[]);
+        tree.run_until(s(3));
+        assert!(tree.receivers.iter().all(|host| host.app.is_empty()), "it was not over before");
+        *content.lock().unwrap() = what;
+        tree.run_until(s(120));
+        for (i, host) in tree.receivers.iter().enumerate() {
+            let status = host.machine.status();
+            assert!(host.said(&AppEvent::Gone), "{what:?} {i}: {status:?}");
+            assert_eq!((status.stage, status.given_up), (Stage::Failed, want), "{what:?} {i}");
+            assert_eq!(tree.disks[i].lock().unwrap().discarded, want, "{what:?} {i}");
+        }
+        assert_eq!(tree.source.machine.next_timeout(), None, "{what:?}");
+    }
 }

@@ -58,8 +58,15 @@ impl TramObjectReceiver {
 
     /// Takes what has come, as far as the store does.
     fn advance(&mut self, cx: &mut Cx<'_>) {
-        if let Err(error) = self.step(cx).and_then(|()| self.take_packets(cx)) {
-            self.fail(cx, error.reason);
+        match self.step(cx).and_then(|()| self.take_packets(cx)) {
+            Ok(()) => {}
+            Err(ObjectError { reason }) if reason == SILENT || reason == ENDED => {
+                let heard = self.tram.heard_at();
+                if self.assembly.lose_source(cx, &reason, heard) {
+                    self.end(cx);
+                }
+            }
+            Err(error) => self.fail(cx, error.reason),
         }
         if self.assembly.phase.is_over() {
             // What comes is for others.
@@ -226,14 +233,23 @@ impl TramObjectReceiver {
     /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
-            self.waits = false;
-            self.tram.handle_close(cx);
+            self.end(cx);
         }
+    }
+
+    /// Nothing more is taken.
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.waits = false;
+        self.tram.handle_close(cx);
     }
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<(), BadInput> {
         let Reply { answer, useless } = Reply::decode(bytes).ok_or(BadInput::Malformed)?;
-        if self.assembly.member.take(cx, answer) == News::Refused {
+        let news = self.assembly.member.take(cx, answer);
+        if news == News::GivenUp {
+            self.assembly.note_given_up(cx.now);
+        }
+        if news == News::Refused {
             self.fail(cx, "the source has no room for more receivers".to_string());
         } else if !useless.is_empty() {
             self.tram.skip(cx, &useless);
@@ -301,8 +317,7 @@ impl Machine for TramObjectReceiver {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         self.assembly.close(cx);
-        self.waits = false;
-        self.tram.handle_close(cx);
+        self.end(cx);
     }
 
     fn poll_membership(&mut self) -> Option<crate::Membership> {
@@ -343,6 +358,11 @@ impl TramObjectReceiver {
     /// Whether others still depend on it.
     pub fn serves(&self) -> bool {
         self.tram.has_members()
+    }
+
+    /// Nothing is kept of what came: another object has taken its place. To be said of one that is let go then.
+    pub fn discard(&mut self) {
+        self.assembly.store.discard();
     }
 
     /// Asks its source to send no faster than this; to be said before it begins.

@@ -11,8 +11,8 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 use super::stream::ObjectStream;
 use super::words::{Reply, Word};
 use crate::object::course::Course;
-use crate::object::source::TICK;
 use crate::object::source::members::ANSWERS_MAX;
+use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
 use crate::object::wire::Claim;
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::options::OptionValue;
@@ -155,11 +155,24 @@ impl TramObjectSource {
 
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.timers.disarm(Timer::Tick);
+        self.tell_given_up(cx.now);
         self.tram.handle_close(cx);
     }
 
+    /// Where nobody can get this object any more, who lacks something is told so until the session is over.
+    fn tell_given_up(&mut self, now: Time) {
+        if !self.tram.packets().is_repeatable() {
+            self.course.members.give_up();
+            self.timers.arm(Timer::Tick, now + GIVEN_UP_INTERVAL);
+        }
+    }
+
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) || self.course.has_ended() {
+        if !self.timers.take_due(Timer::Tick, cx.now) || self.tram.is_over() {
+            return;
+        }
+        if self.course.has_ended() {
+            self.tell_given_up(cx.now);
             return;
         }
         self.course.start(cx.now);

@@ -124,6 +124,11 @@ impl ObjectStream {
         }
     }
 
+    /// Whether a later start could send the same.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.supply.is_repeatable()
+    }
+
     /// Learns what the digests hash to, once the supply knows.
     pub(super) fn poll_digests(&mut self) {
         let growing = self.announcement.growing;

@@ -166,6 +166,7 @@ mod tests {
             bytes: 1 << 40,
             name: "hall".into(),
             reason: String::new(),
+            identity: Some(9),
         };
         let place = TreePlace { number: 5, head: 6, level: 3, members: 4, repairs: 1000 };
         let limit = Some(Bitrate::from_bits_per_s(1_000_000));

@@ -1,0 +1,420 @@
+//! Sequence of faults, one after the other: its plan, and whether the session's rate comes back after each.
+
+use std::fmt::Write as _;
+use std::time::Duration as WallDuration;
+
+use faircast_base::{NodeId, Purpose, Rng};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::plan::{Action, NARROW_BYTES, Plan, Who};
+use super::{Fault, NOT_DRAWN};
+
+/// Faults that can happen alone, while a session is at its rate.
+pub(super) const SINGLE: [Fault; 14] = [
+    Fault::Loss,
+    Fault::Reorder,
+    Fault::Duplicate,
+    Fault::Corrupt,
+    Fault::Outage,
+    Fault::KillReceiver,
+    Fault::KillSender,
+    Fault::StopReceiver,
+    Fault::Interface,
+    Fault::FullDisk,
+    Fault::Noise,
+    Fault::StopSender,
+    Fault::Address,
+    Fault::BlackHole,
+];
+
+/// One fault of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trial {
+    pub(super) fault: Fault,
+    /// The host to which it happens.
+    pub(super) who: Who,
+    pub(super) from: WallDuration,
+    pub(super) to: WallDuration,
+}
+
+/// Time before the first fault: receivers join, and the rate grows.
+const WARM_UP: WallDuration = WallDuration::from_secs(12);
+
+/// Time after a fault in which the rate has to be back.
+pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
+
+/// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
+const CALM: WallDuration = WallDuration::from_secs(5);
+
+/// Share of the rate before the first fault that counts as back. The rate of a session that fills its link moves by
+/// a tenth from one second to the next.
+const BACK_SHARE: f64 = 0.8;
+
+/// Rate of every link to a receiver. The sender's link bears a copy for each receiver.
+const LINK_BITS_PER_S: u64 = 8_000_000;
+const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
+
+impl Plan {
+    /// The plan of a sequence: each fault that can happen alone once, or those of `only`, in random order, at a random
+    /// host each. Even seeds send to the group, odd ones to each receiver by its address.
+    pub(super) fn one_by_one(
+        seed: u64,
+        receivers: u32,
+        only: &[Fault],
+        bytes: Option<u64>,
+    ) -> Self {
+        let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
+        let mut faults: Vec<Fault> = match only {
+            [] => SINGLE.into_iter().filter(|fault| !NOT_DRAWN.contains(fault)).collect(),
+            _ => only.to_vec(),
+        };
+        for last in (1..faults.len()).rev() {
+            faults.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        let (mut trials, mut at) = (Vec::new(), WARM_UP);
+        for fault in &faults {
+            let (who, length) = draw(*fault, receivers, &mut rng);
+            let to = at + length;
+            trials.push(Trial { fault: *fault, who, from: at, to });
+            at = to + BACK_WITHIN + CALM;
+        }
+        // No session can send more in this time: each fault finds one that is under way.
+        let most = LINK_BITS_PER_S / 8 * at.as_secs();
+        let scenario = scenario(&trials, receivers, &mut rng);
+        let actions = actions(&trials, receivers, at);
+        Self {
+            faults,
+            scenario,
+            actions,
+            bytes: bytes.unwrap_or(most),
+            heads: None,
+            trials,
+            unicast: seed % 2 == 1,
+            // Longer than anybody is stopped.
+            give_up: WallDuration::from_secs(60),
+        }
+    }
+}
+
+/// The host to which a fault happens, and how long it takes.
+fn draw(fault: Fault, receivers: u32, rng: &mut Rng) -> (Who, WallDuration) {
+    let receiver = Who::Receiver(rng.below(u64::from(receivers)) as u32);
+    let any = if rng.chance(0.5) { Who::Sender } else { receiver };
+    let ms =
+        |rng: &mut Rng, from: u64, to: u64| WallDuration::from_millis(from + rng.below(to - from));
+    match fault {
+        Fault::KillReceiver => (receiver, ms(rng, 200, 4_000)),
+        Fault::KillSender => (Who::Sender, ms(rng, 200, 4_000)),
+        Fault::StopReceiver => (receiver, ms(rng, 1_000, 20_000)),
+        Fault::StopSender => (Who::Sender, ms(rng, 1_000, 20_000)),
+        Fault::FullDisk => (receiver, WallDuration::from_secs(6)),
+        Fault::Noise => (Who::Outsider, WallDuration::from_secs(5)),
+        Fault::Address => (any, WallDuration::from_millis(500)),
+        Fault::BlackHole => (receiver, ms(rng, 2_000, 8_000)),
+        Fault::Outage => (any, ms(rng, 200, 3_000)),
+        Fault::Interface => (any, WallDuration::from_secs(5)),
+        _ => (any, WallDuration::from_secs(5)),
+    }
+}
+
+fn scenario(trials: &[Trial], receivers: u32, rng: &mut Rng) -> String {
+    let mut text = format!(
+        "title = \"Does the rate come back after each fault?\"\nduration = \"1 h\"\nseed = {}\n",
+        rng.bits() >> 1
+    );
+    let everybody = Who::all(receivers);
+    for who in &everybody {
+        let rate = if *who == Who::Sender { SENDER_LINK_BITS_PER_S } else { LINK_BITS_PER_S };
+        let wrong = wrong(trials.iter().filter(|trial| trial.who == *who));
+        for there in [true, false] {
+            let name = who.name();
+            // The first names of the first link give the nodes their order.
+            let ends = match there {
+                true => format!("from = \"router\"\nto = \"{name}\""),
+                false if *who == Who::Sender => format!("to = \"router\"\nfrom = \"{name}\""),
+                false => format!("from = \"{name}\"\nto = \"router\""),
+            };
+            let _ = write!(
+                text,
+                "[[link]]\n{ends}\nrate = \"{rate} bit/s\"\ndelay = \"5 ms\"\n\
+                 queue = {{ kind = \"droptail\", packets = 50 }}\n{wrong}"
+            );
+        }
+    }
+    for who in &everybody {
+        let others = everybody.iter().filter(|to| *to != who);
+        let to: Vec<String> = others.map(|to| format!("\"{}\"", to.name())).collect();
+        let (name, to) = (who.name(), to.join(", "));
+        let _ = write!(
+            text,
+            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{to}]\n"
+        );
+    }
+    text
+}
+
+/// What goes wrong on the links of one host, both ways.
+fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
+    let (mut changes, mut outages) = (Vec::new(), Vec::new());
+    for Trial { fault, from, to, .. } in trials {
+        let (from, to) = (from.as_millis(), to.as_millis());
+        let (begin, end) = match fault {
+            Fault::Loss => ("loss = 0.2", "loss = 0.0"),
+            Fault::Reorder => (
+                "reorder = { share = 0.25, delay = \"5 ms\" }",
+                "reorder = { share = 0.0, delay = \"1 ms\" }",
+            ),
+            Fault::Duplicate => ("duplicate = 0.2", "duplicate = 0.0"),
+            Fault::Corrupt => ("corrupt = 0.05", "corrupt = 0.0"),
+            Fault::Outage => {
+                outages.push(format!("{{ from = \"{from} ms\", to = \"{to} ms\" }}"));
+                continue;
+            }
+            _ => continue,
+        };
+        changes.push(format!("{{ at = \"{from} ms\", {begin} }}"));
+        changes.push(format!("{{ at = \"{to} ms\", {end} }}"));
+    }
+    let mut text = String::new();
+    for (key, values) in [("changes", changes), ("outages", outages)] {
+        if !values.is_empty() {
+            let _ = writeln!(text, "{key} = [ {} ]", values.join(", "));
+        }
+    }
+    text
+}
+
+fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDuration, Action)> {
+    let everybody = [Who::Sender].into_iter().chain((0..receivers).map(Who::Receiver));
+    let mut actions: Vec<_> =
+        everybody.map(|who| (WallDuration::ZERO, Action::Start(who))).collect();
+    for Trial { fault, who, from, to } in trials {
+        let who = *who;
+        let (begin, finish) = match fault {
+            Fault::KillReceiver | Fault::KillSender => (Action::Kill(who), Action::Start(who)),
+            Fault::StopReceiver | Fault::StopSender => {
+                (Action::Stop(who, true), Action::Stop(who, false))
+            }
+            Fault::Interface => (Action::Interface(who, false), Action::Interface(who, true)),
+            Fault::Noise => (Action::Noise(true), Action::Noise(false)),
+            Fault::Address => (Action::Move(who, true), Action::Move(who, true)),
+            Fault::BlackHole => {
+                (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None))
+            }
+            // Its owner makes room, ends it and starts it again.
+            Fault::FullDisk => {
+                actions.push((*from, Action::Fill(who, true)));
+                actions.push((*to, Action::Fill(who, false)));
+                (Action::Leave(who), Action::Start(who))
+            }
+            _ => continue,
+        };
+        let begin_at = if *fault == Fault::FullDisk { *to } else { *from };
+        actions.push((begin_at, begin));
+        actions.push((*to, finish));
+    }
+    // The round does not end before the last fault was judged.
+    actions.push((end, Action::Stop(Who::Sender, false)));
+    actions
+}
+
+/// Rates of a session over time, and how late the machine was.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    /// What the sender said once a second: when, and what it sent since it was last asked, in bits per second.
+    samples: Vec<(WallDuration, f64)>,
+    /// By how much the soak's own thread woke up too late.
+    late: Vec<(WallDuration, WallDuration)>,
+}
+
+/// What came of one fault.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Recovery {
+    fault: &'static str,
+    host: String,
+    fault_s: f64,
+    /// The session's rate before the first fault of the round, and before this one.
+    first_bits_per_s: f64,
+    before_bits_per_s: f64,
+    /// How long after the fault the rate was back; null where it never was before the next fault.
+    back_s: Option<f64>,
+    /// How long the machine stood still in the time in which the rate had to come back.
+    machine_late_s: f64,
+}
+
+impl Recovery {
+    /// What is wrong; `None` where nothing is.
+    pub(super) fn problem(&self) -> Option<String> {
+        let allowed = BACK_WITHIN.as_secs_f64() + self.machine_late_s;
+        if self.back_s.is_some_and(|back| back <= allowed) {
+            return None;
+        }
+        // Nothing can be said of what the machine had no time for.
+        if self.back_s.is_none() && self.machine_late_s > CALM.as_secs_f64() {
+            return None;
+        }
+        Some(format!(
+            "{} at {}: the rate of {:.1} Mbit/s was not back after {allowed:.1} s",
+            self.fault,
+            self.host,
+            self.first_bits_per_s / 1e6
+        ))
+    }
+
+    /// The same as a remark.
+    pub(super) fn note(&self) -> String {
+        let Self { fault, host, fault_s, before_bits_per_s, machine_late_s, .. } = self;
+        let back = match self.back_s {
+            Some(back) => format!("back after {back:.1} s"),
+            None => "not back".to_string(),
+        };
+        let late = match *machine_late_s >= 0.1 {
+            true => format!(", the machine stood still for {machine_late_s:.1} s"),
+            false => String::new(),
+        };
+        let before = before_bits_per_s / 1e6;
+        format!("{fault} at {host} for {fault_s:.1} s: {before:.1} Mbit/s before, {back}{late}")
+    }
+}
+
+/// Samples of which the middle one is a rate: single seconds say little.
+const WINDOW: usize = 3;
+
+impl Rates {
+    /// Takes what the sender has said of its rate by now.
+    pub(super) fn hear(&mut self, now: WallDuration, said: &str) {
+        let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        for event in events.filter(|event| event["event"] == "progress") {
+            if let Some(rate) = event["sent_bits_per_s"].as_f64() {
+                self.samples.push((now, rate));
+            }
+        }
+    }
+
+    /// Notes that the soak's own thread woke up too late.
+    pub(super) fn note_late(&mut self, now: WallDuration, late: WallDuration) {
+        self.late.push((now, late));
+    }
+
+    /// The median rate of a time; 0 where the sender said nothing.
+    fn median(&self, from: WallDuration, to: WallDuration) -> f64 {
+        let within = self.samples.iter().filter(|(at, _)| (from..to).contains(at));
+        median(within.map(|(_, rate)| *rate).collect())
+    }
+
+    /// What came of each fault.
+    pub(super) fn judge(&self, trials: &[Trial]) -> Vec<Recovery> {
+        let before = |trial: &Trial| self.median(trial.from.saturating_sub(CALM), trial.from);
+        let first = trials.first().map_or(0.0, before);
+        let judged = trials.iter().enumerate().map(|(i, trial)| {
+            let next = trials.get(i + 1).map_or(trial.to + BACK_WITHIN + CALM, |next| next.from);
+            let after: Vec<_> =
+                self.samples.iter().filter(|(at, _)| (trial.to..next).contains(at)).collect();
+            let is_back = |some: &&[&(WallDuration, f64)]| {
+                first > 0.0 && median(some.iter().map(|it| it.1).collect()) >= BACK_SHARE * first
+            };
+            let back = after.windows(WINDOW).find(is_back);
+            let back = back.map(|some| some[WINDOW / 2].0 - trial.to);
+            let within = trial.to..trial.to + BACK_WITHIN;
+            let late = self.late.iter().filter(|(at, _)| within.contains(at));
+            Recovery {
+                fault: trial.fault.name(),
+                host: trial.who.name(),
+                fault_s: (trial.to - trial.from).as_secs_f64(),
+                first_bits_per_s: first,
+                before_bits_per_s: before(trial),
+                back_s: back.map(|back| back.as_secs_f64()),
+                machine_late_s: late.map(|(_, late)| late.as_secs_f64()).sum(),
+            }
+        });
+        judged.collect()
+    }
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use faircast_scenario::{Overrides, Scenario};
+
+    use super::*;
+
+    fn s(s: u64) -> WallDuration {
+        WallDuration::from_secs(s)
+    }
+
+    #[test]
+    fn a_sequence_is_a_scenario_and_each_fault_has_its_time() {
+        let mut hosts = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let plan = Plan::one_by_one(seed, 3, &[], None);
+            let scenario = Scenario::parse(
+                Path::new("soak.toml"),
+                &plan.scenario,
+                &Overrides::default(),
+                &faircast_sim::catalog(),
+            );
+            let scenario = scenario.unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
+            for (who, flow) in Who::all(3).into_iter().zip(&scenario.flows) {
+                assert_eq!(
+                    (flow.sender(), &scenario.nodes[who.node().index()].name),
+                    (who.node(), &who.name())
+                );
+            }
+            assert_eq!(plan.trials.len(), SINGLE.len() - NOT_DRAWN.len());
+            assert!(
+                plan.trials.windows(2).all(|two| two[0].to + BACK_WITHIN + CALM <= two[1].from)
+            );
+            assert!(plan.actions.is_sorted_by_key(|(at, _)| *at), "{:?}", plan.actions);
+            assert_eq!(plan.unicast, seed % 2 == 1);
+            let longest = plan.trials.iter().map(|trial| trial.to - trial.from).max().unwrap();
+            assert!(longest < plan.give_up);
+            hosts.extend(plan.trials.iter().map(|trial| trial.who));
+        }
+        assert!(hosts.len() == 5, "the sender, the outsider and each receiver: {hosts:?}");
+        let text = |seed| format!("{:?}", Plan::one_by_one(seed, 3, &[], None));
+        assert_eq!(text(1), text(1));
+        assert_ne!(text(1), text(3));
+        let only = Plan::one_by_one(1, 2, &[Fault::Address], Some(7));
+        assert_eq!((only.faults, only.bytes), (vec![Fault::Address], 7));
+    }
+
+    #[test]
+    fn a_rate_that_comes_back_late_or_never_is_a_problem_unless_the_machine_was_late() {
+        let trials = [Trial { fault: Fault::Loss, who: Who::Sender, from: s(10), to: s(15) }];
+        let progress =
+            |rate: f64| format!("{{\"event\":\"progress\",\"sent_bits_per_s\":{rate}}}\n");
+        // From this second on at so much of the rate before; and how long the machine stood still.
+        for (back, share, late, holds, after) in [
+            (18, 0.9, 0, true, Some(3.0)),
+            (25, 0.9, 0, true, Some(10.0)),
+            (27, 0.9, 0, false, Some(12.0)),
+            (27, 0.9, 3, true, Some(12.0)),
+            (18, 0.7, 0, false, None),
+            (18, 0.7, 6, true, None),
+        ] {
+            let mut rates = Rates::default();
+            for second in 0..30 {
+                let rate = match second {
+                    0..10 => 8e6,
+                    _ if second >= back => share * 8e6,
+                    _ => 1e6,
+                };
+                rates.hear(s(second), &progress(rate));
+            }
+            rates.hear(s(30), "no event\n{\"event\":\"summary\"}\n");
+            rates.note_late(s(20), s(late));
+            let judged = rates.judge(&trials);
+            assert_eq!(judged[0].back_s, after, "{back} {share} {late}");
+            assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late}");
+        }
+        let silent = Rates::default().judge(&trials);
+        assert!(silent[0].problem().is_some() && silent[0].note().contains("not back"));
+    }
+}
