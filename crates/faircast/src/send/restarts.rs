@@ -71,6 +71,7 @@ mod tests {
             load: MemberLoad::default(),
             limit: None,
             place: None,
+            path: None,
         };
         let new = |name| member(2, name, 7, 10, Receiving);
         // Somebody repeats the last word of one that was killed.

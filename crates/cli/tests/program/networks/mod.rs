@@ -3,8 +3,10 @@
 
 mod beside;
 mod check;
+mod lengths;
 #[path = "../../../../net/tests/common/lan.rs"]
 mod lan;
+mod moves;
 mod receivers;
 mod ways;
 

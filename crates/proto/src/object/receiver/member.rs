@@ -55,6 +55,8 @@ pub(in crate::object) enum News {
     /// It is served again after a time in which it was not.
     Recalled,
     Refused,
+    /// The source has given it up, since it gets no further.
+    Stalled,
     /// Its last word has been heard.
     Noted,
 }
@@ -156,6 +158,10 @@ impl Membership {
                 // One of them may be nobody's word; who is not served asks again and is told again.
                 if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
             }
+            Status::Stalled if !self.is_last_word() => {
+                self.refusals += 1;
+                if self.refusals >= REFUSALS { News::Stalled } else { News::Nothing }
+            }
             Status::Done if self.claim == Claim::Done && current => self.finish(),
             Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
                 self.finish()
@@ -214,6 +220,11 @@ impl Membership {
             self.next_at = Some(cx.now);
             self.on_timeout(cx);
         }
+    }
+
+    /// It says at once what it would say later.
+    pub(in crate::object) fn say(&mut self) {
+        self.due |= self.welcome && !self.is_last_word();
     }
 
     /// It goes; nobody waits for an answer.
