@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, ReceiveOutcome,
-    ReceiveStatus, Received, Receiver, ReceiverBuilder, RepairTree, SocketSettings, Stage,
+    CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, PathLimit,
+    ReceiveOutcome, ReceiveStatus, Received, Receiver, ReceiverBuilder, RepairTree, SocketSettings,
+    Stage,
 };
 use faircast_base::Duration;
 use faircast_proto::options::OptionValue;
@@ -204,6 +205,8 @@ struct Show {
     /// Objects that are being received, and whether their length was told.
     known: BTreeMap<u64, bool>,
     mismatch: bool,
+    /// What was said of the packets that arrive, by the numbers of objects.
+    paths: BTreeMap<u64, PathLimit>,
     once: bool,
     list: bool,
     hints: Hints,
@@ -228,6 +231,7 @@ impl Show {
             output,
             known: BTreeMap::new(),
             mismatch: false,
+            paths: BTreeMap::new(),
             once: args.once,
             list: args.list,
             hints: Hints::default(),
@@ -268,8 +272,26 @@ impl Show {
         }
         for incoming in &status.incoming {
             self.begun(incoming)?;
+            let path = incoming.object.path;
+            if path != self.paths.get(&incoming.number).copied() {
+                self.path(incoming.number, path)?;
+            }
         }
         self.progress(status)
+    }
+
+    /// Says that long packets do not arrive, or do so again.
+    fn path(&mut self, number: u64, path: Option<PathLimit>) -> Result<(), Failure> {
+        let Some(path) = path else {
+            self.paths.remove(&number);
+            return self.output.warn("long packets arrive again");
+        };
+        self.paths.insert(number, path);
+        self.output.warn(&format!(
+            "only packets of up to {} bytes arrive here, and content comes in packets of {}: start the sender with \
+             --mtu {}, or raise the MTU of the way here (links, tunnels, firewalls)",
+            path.arrives, path.sent, path.arrives
+        ))
     }
 
     fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {

@@ -11,8 +11,8 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Fec, Limit, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SocketSettings,
-    Stage, Target,
+    Fec, Limit, Member, MemberState, Multicast, PathLimit, SendStatus, Sender, SenderBuilder,
+    SocketSettings, Stage, Target,
 };
 use faircast_base::{Bitrate, Duration};
 use serde_json::json;
@@ -164,6 +164,7 @@ fn builder(
         .sockets(SocketSettings { hops: args.ttl, ..SocketSettings::default() })
         .mtu(args.mtu)
         .give_up(args.give_up)
+        .stall_max(args.stall_max)
         .via(live::relays(&args.via)?)
         .fec(fec)
         .slow(args.slow);
@@ -275,6 +276,8 @@ struct Told {
     /// Receivers of which one has a copy of the other's folder.
     clones: BTreeSet<(u64, u64)>,
     unsent: bool,
+    /// What was said of the packets that reach receivers, by their ids.
+    paths: BTreeMap<u64, PathLimit>,
 }
 
 impl Show {
@@ -323,6 +326,9 @@ impl Show {
             self.output.tell("begun", &text, json!({ "receivers": here }))?;
         }
         others.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
+        for member in &status.members {
+            self.path(member)?;
+        }
         self.trouble(status)?;
         if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
@@ -337,6 +343,33 @@ impl Show {
             "{} asks for no more than {limit}: --rate-min {least} is more, and holds",
             member.label()
         ))
+    }
+
+    /// Says that long packets do not reach a receiver, or do so again.
+    fn path(&mut self, member: &Member) -> Result<(), Failure> {
+        if self.told.paths.get(&member.id).copied() == member.path {
+            return Ok(());
+        }
+        let name = member.label();
+        match member.path {
+            Some(path) => {
+                self.told.paths.insert(member.id, path);
+                self.output.warn(&format!(
+                    "{name} gets only packets of up to {} bytes, and content is sent in packets of {}: start the \
+                     sender again with --mtu {}, or raise the MTU of the way there; the others go on",
+                    path.arrives, path.sent, path.arrives
+                ))
+            }
+            None => {
+                self.told.paths.remove(&member.id);
+                match member.state {
+                    MemberState::Joined | MemberState::Receiving => {
+                        self.output.warn(&format!("{name} gets long packets again"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 
     /// A receiver has come to another state.

@@ -232,7 +232,7 @@ impl Common {
     }
 
     /// Bytes that a packet has on its way beside what a machine writes.
-    fn headers(&self, family: SocketAddr) -> u32 {
+    pub(crate) fn headers(&self, family: SocketAddr) -> u32 {
         let ip = if family.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
         ip + UDP_BYTES + overhead(self.key.is_some()) as u32 + self.via_bytes()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use faircast_base::{Bitrate, Cx, Time};
+use faircast_base::{Bitrate, Cx, Duration, Time};
 use faircast_net::Live;
 use faircast_proto::catalog::SchemeEntry;
 use faircast_proto::credit::{CreditReceiver, CreditSource};
@@ -211,6 +211,10 @@ macro_rules! of_object {
                 either!(self, end => end.status(), via => via.inner().status())
             }
 
+            pub(crate) fn set_headers(&mut self, bytes: u32) {
+                either!(self, end => end.set_headers(bytes), via => via.inner_mut().set_headers(bytes));
+            }
+
             pub(crate) fn note_host(&mut self, load: HostLoad) {
                 either!(self, end => end.note_host(load), via => via.inner_mut().note_host(load));
             }
@@ -256,6 +260,14 @@ impl Sending {
 
     pub(crate) fn wait_for_names(&mut self, names: BTreeSet<String>) {
         either!(self, end => end.wait_for_names(names), via => via.inner_mut().wait_for_names(names));
+    }
+
+    pub(crate) fn set_stall_max(&mut self, limit: Option<Duration>) {
+        either!(self, end => end.set_stall_max(limit), via => via.inner_mut().set_stall_max(limit));
+    }
+
+    pub(crate) fn excuse_silence(&mut self, now: Time) {
+        either!(self, end => end.excuse_silence(now), via => via.inner_mut().excuse_silence(now));
     }
 
     pub(crate) fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {

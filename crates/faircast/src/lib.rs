@@ -69,7 +69,9 @@ pub use faircast_net::{
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 pub use faircast_proto::credit::{PROGRAM_BYTES_MAX, ProgramHost};
 pub use faircast_proto::hop::{Attachment, HopRefused, HopSettings, HopStatus, NeighbourStatus};
-pub use faircast_proto::object::{Cause, Fec, Limit, MemberState, ObjectStatus, SlowPolicy, Stage};
+pub use faircast_proto::object::{
+    Cause, Fec, Limit, MemberState, ObjectStatus, PathLimit, SlowPolicy, Stage,
+};
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::pgm::negotiation::SchemeMismatch;
 pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomness, Refusals};

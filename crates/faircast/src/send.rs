@@ -39,6 +39,7 @@ pub struct SenderBuilder {
     start_after: Option<Duration>,
     wait_max: Option<Duration>,
     give_up: Duration,
+    stall_max: Duration,
 }
 
 /// Sends files and folders to many receivers, in a thread of its own: this is by what it is watched
@@ -68,6 +69,7 @@ impl Sender {
             start_after: None,
             wait_max: None,
             give_up: Duration::from_secs(30),
+            stall_max: Duration::from_secs(120),
         }
     }
 
@@ -207,6 +209,12 @@ impl SenderBuilder {
         self.start(Box::new(supply), handle, seen, title(paths))
     }
 
+    /// Time without progress after which a receiver that speaks has failed. Default 2 min.
+    pub fn stall_max(mut self, limit: Duration) -> Self {
+        self.stall_max = limit;
+        self
+    }
+
     /// Opens sockets and sends what `pipe` gives, as an image of the name that was set, or `pipe`. All
     /// of it is kept in an unnamed file in the folder `spool` until this ends, so that losses can be
     /// repaired and late receivers served; the pipe waits for the receivers.
@@ -268,6 +276,7 @@ impl SenderBuilder {
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
         let (_, credits) = self.common.apart()?;
+        let headers = self.common.headers(address);
         let with_heads = matches!(carrier, Carrier::Tram(_));
         let (sockets, via) = self.common.source_sockets(&self.target, with_heads)?;
         let link_mtu = sockets.link_mtu();
@@ -310,6 +319,8 @@ impl SenderBuilder {
             });
             let names: BTreeSet<String> = self.names.into_iter().collect();
             machine.wait_for_names(names.clone());
+            machine.set_stall_max(Some(self.stall_max));
+            machine.set_headers(headers);
             if through_relays {
                 machine = machine.via(live, tsi, &credits);
             }
@@ -321,6 +332,7 @@ impl SenderBuilder {
                 names,
                 start_after: self.start_after.map(|after| started + after),
                 wanted: self.wait_for,
+                give_up: self.give_up,
                 wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
                 tell,
                 watched,

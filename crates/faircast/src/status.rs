@@ -8,7 +8,7 @@ use faircast_base::{Bitrate, Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
 use faircast_proto::hop::Attachment;
-use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, TreePlace};
+use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, PathLimit, TreePlace};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
@@ -42,6 +42,8 @@ pub struct Member {
     pub rate_max: Option<Bitrate>,
     /// Where it is in the tree of repair heads, where there is one.
     pub seat: Option<Seat>,
+    /// The longest packets that reach it, where longer ones do not.
+    pub path: Option<PathLimit>,
     /// Whether it limits the rate now.
     pub limits: bool,
     /// Whether it was there when content began, or was waited for by name.
@@ -263,6 +265,7 @@ pub(crate) fn members<M: Machine>(
         reason: member.reason.clone(),
         rate_max: member.limit,
         seat: member.place.map(|place| Seat::new(place, call)),
+        path: member.path.filter(PathLimit::is_short),
         limits: limits(member.reporter),
         expected: is_expected(member.id, &member.name),
     });
@@ -288,6 +291,7 @@ mod tests {
             reason: String::new(),
             rate_max: None,
             seat: None,
+            path: None,
             limits: false,
             expected,
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 
 use crate::NetError;
 
@@ -77,7 +77,7 @@ impl Multicast {
         let ip = self.group.ip();
         for interface in self.interfaces() {
             match interface.resolve(ip) {
-                Ok(at) if seen.insert(at.index) => found.push((interface.clone(), at)),
+                Ok(at) if seen.insert(at.index) => found.push((interface.lasting(at), at)),
                 Ok(_) => {}
                 Err(NetError::Interface { wanted, .. }) => missing.push(wanted),
                 Err(error) => return Err(error),
@@ -145,6 +145,15 @@ pub(crate) struct Resolved {
 }
 
 impl Interface {
+    /// The interface by a name that stays when its addresses change.
+    fn lasting(&self, at: Resolved) -> Self {
+        let name = || if_indextoname(at.index).ok()?.into_string().ok();
+        match self {
+            Self::Address(_) => name().map_or_else(|| self.clone(), Self::Name),
+            other => other.clone(),
+        }
+    }
+
     /// Finds the interface and its address of the family of `like`.
     pub(crate) fn resolve(&self, like: IpAddr) -> Result<Resolved, NetError> {
         let missing =
@@ -156,6 +165,7 @@ impl Interface {
             Self::Address(address) => (0, Some(*address)),
         };
         let mut found: Option<Resolved> = None;
+        let unready = unready_addresses();
         for entry in getifaddrs().map_err(NetError::doing("list interfaces"))? {
             let Some(address) = entry.address.and_then(ip_of) else { continue };
             let Ok(at) = if_nametoindex(entry.interface_name.as_str()) else { continue };
@@ -163,9 +173,10 @@ impl Interface {
             if !chosen || address.is_ipv4() != like.is_ipv4() {
                 continue;
             }
+            let rank = |address| (suits(address, like), !unready.contains(&address));
             let better = found
                 .and_then(|found| found.address)
-                .is_none_or(|other| suits(address, like) && !suits(other, like));
+                .is_none_or(|other| rank(address) > rank(other));
             if better {
                 found = Some(Resolved { index: at, address: Some(address) });
             }
@@ -201,6 +212,30 @@ fn suits(from: IpAddr, to: IpAddr) -> bool {
         (IpAddr::V6(from), IpAddr::V6(to)) => from.is_unicast_link_local() == is_link_local(to),
         _ => true,
     }
+}
+
+/// Returns whether interface `index`, or for 0 any interface, has the address.
+pub(crate) fn has_address(index: u32, address: IpAddr) -> bool {
+    let mut all = getifaddrs().into_iter().flatten();
+    all.any(|entry| {
+        entry.address.and_then(ip_of) == Some(address)
+            && (index == 0 || if_nametoindex(entry.interface_name.as_str()) == Ok(index))
+    })
+}
+
+/// IPv6 addresses that a source takes only where there is no other: temporary, deprecated, or not yet usable.
+fn unready_addresses() -> BTreeSet<IpAddr> {
+    let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    table.lines().filter_map(unready_address).collect()
+}
+
+/// The address of a line of `if_inet6` with such flags (src: linux/if_addr.h).
+fn unready_address(line: &str) -> Option<IpAddr> {
+    const UNREADY: u8 = 0x01 | 0x08 | 0x20 | 0x40;
+    let mut fields = line.split_whitespace();
+    let address = u128::from_str_radix(fields.next()?, 16).ok()?;
+    let flags = u8::from_str_radix(fields.nth(3)?, 16).ok()?;
+    (flags & UNREADY != 0).then(|| Ipv6Addr::from(address).into())
 }
 
 /// Whether an IPv6 address, unicast or multicast, means something on one link only.
@@ -275,6 +310,17 @@ mod tests {
         let interfaces = vec![name("none0"), name("lo"), name("none1")];
         let error = Multicast { interfaces, ..group }.resolve().unwrap_err().to_string();
         assert!(error.contains("\"none0\", nor \"none1\"; there are "), "{error}");
+    }
+
+    #[test]
+    fn temporary_and_deprecated_addresses_come_last() {
+        for (flags, unready) in
+            [("80", false), ("00", false), ("01", true), ("20", true), ("c0", true)]
+        {
+            let line = format!("fd770000000000000000000000000001 02 40 00 {flags}       e0");
+            assert_eq!(unready_address(&line).is_some(), unready, "{flags}");
+        }
+        assert_eq!(unready_address("fd77"), None);
     }
 
     #[test]

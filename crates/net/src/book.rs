@@ -91,6 +91,13 @@ impl AddressBook {
         Some(node)
     }
 
+    /// The node at `old` is at `new` now, and nobody else is there. Returns the node.
+    pub(crate) fn relocate(&mut self, old: SocketAddr, new: SocketAddr) -> Option<NodeId> {
+        let entry = *self.by_address.peek(&old)?;
+        self.insert(new, entry.node);
+        Some(entry.node)
+    }
+
     /// Where `node` is; `None` where it was never heard or has been forgotten.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.by_node.get(&node).copied()
@@ -240,6 +247,18 @@ mod tests {
         assert_eq!(book.node(at("10.0.0.3:9")), None);
         assert_eq!(book.address(NodeId(1)), Some(at("10.0.0.1:9")));
         assert_eq!(book.by_address.len(), 2);
+    }
+
+    #[test]
+    fn a_node_that_moves_keeps_its_number() {
+        let mut book = AddressBook::native();
+        let (node, other) = (book.node(at("10.0.0.1:9")).unwrap(), book.node(at("10.0.0.2:9")));
+        assert_eq!(book.relocate(at("10.0.0.1:9"), at("10.0.0.2:9")), Some(node));
+        assert_eq!(book.address(node), Some(at("10.0.0.2:9")));
+        assert_eq!(book.node(at("10.0.0.2:9")), Some(node));
+        assert_eq!(book.address(other.unwrap()), None, "nobody else is there");
+        assert_eq!([book.by_address.len(), book.by_node.len()], [1; 2]);
+        assert_eq!(book.relocate(at("10.0.0.7:9"), at("10.0.0.8:9")), None);
     }
 
     #[test]

@@ -61,12 +61,16 @@ pub struct Arrival<'a> {
     pub now: Time,
     /// From where.
     pub from: SocketAddr,
+    /// True if its bytes were authenticated: one of the session's own ends has sent it, once.
+    pub authenticated: bool,
     /// The sockets to which it came.
     pub sockets: &'a Sockets,
     /// Who is at which address.
     pub book: &'a mut AddressBook,
     /// Where it is counted if it is refused.
     pub refused: &'a mut Refused,
+    /// Set where the datagram shows that an end has moved from one address to another.
+    pub moved: &'a mut Option<(SocketAddr, SocketAddr)>,
 }
 
 /// Whom a datagram is for.

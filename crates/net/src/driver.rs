@@ -39,6 +39,9 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
+    /// Whether the kernel has told of addresses, and whether one was lost since the last maintenance.
+    addresses_changed: bool,
+    address_lost: bool,
 }
 
 /// Where a datagram has come to.
@@ -93,6 +96,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             read_at: Time::ZERO,
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
+            addresses_changed: false,
+            address_lost: false,
         })
     }
 
@@ -148,9 +153,17 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.tick_at = now + self.live.settings.tick.clamp(TICK_MIN, TICK_MAX);
                 app.tick(&mut self.live);
             }
+            if std::mem::take(&mut self.addresses_changed) {
+                let changes = self.live.sockets.changes();
+                if changes.any {
+                    self.maintain_at = self.maintain_at.min(now + SETTLING);
+                }
+                self.address_lost |= changes.gone;
+            }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
-                self.live.sockets.maintain();
+                let lost = std::mem::take(&mut self.address_lost);
+                self.live.sockets.maintain(now, lost);
                 self.live.outbox.allow_large();
             }
             self.live.attach();
@@ -265,7 +278,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         let sockets = live.sockets.hearing().take(if leaves { 0 } else { usize::MAX }).enumerate();
         let sockets = sockets.map(|(index, socket)| PollFd::new(socket.as_fd(), flags(index)));
-        let mut all: Vec<_> = [wake_up].into_iter().chain(sockets).collect();
+        let watch = live.sockets.watch().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let first = 1 + usize::from(watch.is_some());
+        let mut all: Vec<_> = [wake_up].into_iter().chain(watch).chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
         match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -280,7 +295,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
         self.readable.clear();
-        self.readable.extend(all[1..].iter().map(ready));
+        self.readable.extend(all[first..].iter().map(ready));
+        self.addresses_changed = all[1..first].iter().any(ready);
         if self.readable.contains(&true) {
             self.read_at = live.clock.real();
         }
@@ -422,7 +438,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return self.take_credits(app, now, from, plain);
         }
         let packet = &plain[clear..];
-        let (id, node) = match self.live.find(now, from, packet) {
+        let (id, node) = match self.live.find(now, from, authenticated, packet) {
             Some(Found::Session(id, node)) => (id, node),
             // Sessions begin in their own groups.
             Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
@@ -433,7 +449,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 if !self.admit(app, now, &heard) {
                     return;
                 }
-                let Some(Found::Session(id, node)) = self.live.find(now, from, packet) else {
+                let Some(Found::Session(id, node)) =
+                    self.live.find(now, from, authenticated, packet)
+                else {
                     return;
                 };
                 (id, node)
@@ -513,6 +531,9 @@ impl<M, D: Demux> std::fmt::Debug for Driver<M, D> {
 
 /// How often it looks whether the interface of the group is still there.
 const MAINTENANCE: Duration = Duration::from_secs(1);
+
+/// Wait after a notice of the kernel, since addresses are often replaced by several changes in a row.
+const SETTLING: Duration = Duration::from_millis(20);
 
 /// Least time between ticks.
 const TICK_MIN: Duration = Duration::from_millis(1);

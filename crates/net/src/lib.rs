@@ -73,6 +73,7 @@ mod clock;
 mod counters;
 mod demux;
 mod driver;
+mod ends;
 mod envelope;
 mod error;
 mod live;

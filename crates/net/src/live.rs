@@ -229,11 +229,43 @@ impl<M: Machine, D: Demux> Live<M, D> {
         &mut self,
         now: Time,
         from: SocketAddr,
+        authenticated: bool,
         datagram: &'a [u8],
     ) -> Option<Found<D::Heard<'a>>> {
         let Self { sockets, book, counters, .. } = self;
-        let arrival = Arrival { now, from, sockets, book, refused: &mut counters.refused };
-        self.demux.find(arrival, datagram)
+        let (mut moved, refused) = (None, &mut counters.refused);
+        let arrival =
+            Arrival { now, from, authenticated, sockets, book, refused, moved: &mut moved };
+        let found = self.demux.find(arrival, datagram);
+        if let Some((old, new)) = moved {
+            self.retarget(old, new);
+        }
+        found
+    }
+
+    /// Sends what went to a receiver of the list at its `old` address to its `new` one from now on. Returns
+    /// whether the old address was on the list.
+    pub fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
+        let listed =
+            self.sockets.is_source && self.via.is_none() && self.sockets.retarget(old, new);
+        if listed {
+            self.outbox.retarget(old, new);
+            tracing::warn!("the receiver at {old} is at {new} now: it is sent to there");
+        }
+        listed
+    }
+
+    /// Hands packets to the kernel one by one from now on: what joins several is lost on the way. Returns whether
+    /// they were joined before.
+    pub fn send_singly(&mut self) -> bool {
+        self.outbox.send_singly()
+    }
+
+    /// For how long nothing has left this host because of its own interfaces and addresses; `None` where it can
+    /// send.
+    pub fn outage(&mut self) -> Option<Duration> {
+        let since = self.sockets.down_since()?;
+        Some(self.now().since(since))
     }
 
     /// Gives `f` a machine and its context, and has it looked at afterwards.

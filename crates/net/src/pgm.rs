@@ -1,6 +1,6 @@
 //! The demultiplexer of PGM and TRAM: sessions by their TSIs, and where the source of each is.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 use faircast_proto::Machine;
@@ -10,6 +10,7 @@ use faircast_proto::tram;
 
 use crate::book::native;
 use crate::demux::{Arrival, Demux, Found};
+use crate::ends::{Ends, Located};
 use crate::{AddressBook, Live, SessionId, Sockets, Upstream};
 
 /// How a receiver of PGM knows a session's source.
@@ -79,8 +80,12 @@ struct KnownSession {
     since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
+    /// Where the source was before it moved: what it sends from there takes the session back.
+    before: Option<IpAddr>,
     /// Whether receivers speak with each other: it is one of TRAM.
     among_receivers: bool,
+    /// Of TRAM: ends by the numbers that their packets carry.
+    ends: Ends,
 }
 
 /// Who is at the other end.
@@ -97,22 +102,28 @@ impl KnownSession {
     /// A session is where it was first heard. Its source may have moved, and whoever was heard
     /// first may only have repeated what it had heard; so a source that has sent no new SPM for
     /// `moves_after`, or has never answered, is where a newer one comes from. Nobody gets there by
-    /// repeating old ones, and who repeats new ones loses it again to the source, which is ahead.
+    /// repeating old ones, and who repeats new ones loses it again to the source, which is ahead: a newer one
+    /// from where the session was before takes it back at once. Where packets are authenticated the newest SPM
+    /// says at once where the source is.
     fn is_from_source(
         &mut self,
         now: Time,
         from: SocketAddr,
         spm: Option<Seq>,
+        authenticated: bool,
         settings: &PgmSettings,
     ) -> bool {
         let newer = spm.is_some_and(|spm| self.spms.is_newer(now, spm));
-        let other = self.source.is_some_and(|source| source.address.ip() != from.ip());
-        if other {
+        let old = self.source.map(|source| source.address.ip()).filter(|old| *old != from.ip());
+        if let Some(old) = old {
             let silent = now.since(self.newest_at) >= settings.moves_after;
-            if !newer || self.confirmed && !silent {
-                return false;
+            let returns = self.before == Some(from.ip());
+            let may_move = authenticated || !self.confirmed || silent || returns;
+            if !newer || !may_move {
+                // What is authentic is the source's, wherever it sends from.
+                return authenticated;
             }
-            self.source = None;
+            (self.source, self.before) = (None, Some(old));
             self.confirmed = !settings.confirms;
         }
         if spm.is_some_and(|spm| self.spms.take(now, spm)) || self.source.is_none() {
@@ -151,7 +162,7 @@ impl PgmDemux {
         tsi: Tsi,
         packet: &'a [u8],
     ) -> Option<Found<Heard<'a>>> {
-        let Arrival { now, from, sockets, book, refused } = arrival;
+        let Arrival { now, from, authenticated, sockets, book, refused, .. } = arrival;
         let begins = matches!(kind, PacketType::Spm | PacketType::Odata);
         let from = match sockets.settings.upstream {
             Upstream::FromPacket => from,
@@ -191,7 +202,7 @@ impl PgmDemux {
         let session = &mut self.sessions[index];
         session.tsi = Some(tsi);
         let newest = spm.map(|spm| spm.sequence);
-        if !session.is_from_source(now, from, newest, &self.settings) {
+        if !session.is_from_source(now, from, newest, authenticated, &self.settings) {
             if !self.settings.elements {
                 refused.spoofed += 1;
                 return None;
@@ -199,7 +210,7 @@ impl PgmDemux {
             return Some(Found::Session(session.id, node));
         }
         let source = session.source.get_or_insert(Peer { address: from, node });
-        if begins {
+        if begins && source.address.ip() == from.ip() {
             source.address = from;
         }
         if kind == PacketType::Spm {
@@ -216,12 +227,36 @@ impl PgmDemux {
         (tsi, begins): (Tsi, bool),
         packet: &'a [u8],
     ) -> Option<Found<Heard<'a>>> {
-        let Arrival { now, from, sockets, book, refused } = arrival;
+        let begins = begins && !arrival.sockets.is_source;
+        let sender = tram::sender_of(packet).filter(|_| arrival.book.learns());
+        if let Some((index, sender)) = self.position(tsi, begins).zip(sender) {
+            let ends = &mut self.sessions[index].ends;
+            match ends.locate(arrival.now, sender, arrival.from, arrival.authenticated) {
+                Located::There => {}
+                Located::Elsewhere(at) => {
+                    let node = arrival.book.node(at)?;
+                    return Some(Found::Session(self.sessions[index].id, node));
+                }
+                Located::Moved(old) => {
+                    *arrival.moved = Some((old, arrival.from));
+                    let node = arrival.book.relocate(old, arrival.from);
+                    let session = &mut self.sessions[index];
+                    if let Some(source) = session.source.as_mut().filter(|it| Some(it.node) == node)
+                    {
+                        source.address = arrival.from;
+                    }
+                }
+                Located::False => {
+                    arrival.refused.spoofed += 1;
+                    return None;
+                }
+            }
+        }
+        let Arrival { now, from, sockets, book, refused, .. } = arrival;
         let Some(node) = book.node(from) else {
             refused.unknown += 1;
             return None;
         };
-        let begins = begins && !sockets.is_source;
         let Some(index) = self.position(tsi, begins) else {
             if !begins || !self.is_offered(now, tsi) || !sockets.hears(from.ip()) {
                 refused.foreign += 1;
@@ -267,7 +302,9 @@ impl Demux for PgmDemux {
             newest_at: Time::ZERO,
             since: now,
             confirmed: !self.settings.confirms,
+            before: None,
             among_receivers: false,
+            ends: Ends::default(),
         });
     }
 
@@ -389,7 +426,7 @@ mod tests {
     type Word = (u64, u8, Option<u32>, bool);
 
     /// Whose packets are taken for those of the session's source.
-    fn taken(confirms: bool, heard: &[Word]) -> Vec<bool> {
+    fn taken(confirms: bool, authenticated: bool, heard: &[Word]) -> Vec<bool> {
         let moves_after = Duration::from_secs(5);
         let settings = PgmSettings { confirms, moves_after, ..PgmSettings::default() };
         let mut demux = PgmDemux::new(settings.clone());
@@ -399,7 +436,8 @@ mod tests {
             session.confirmed |= answered;
             let now = Time::ZERO + Duration::from_secs(s);
             let address = SocketAddr::from(([10, 0, 0, host], 7500));
-            let taken = session.is_from_source(now, address, spm.map(Seq::new), &settings);
+            let spm = spm.map(Seq::new);
+            let taken = session.is_from_source(now, address, spm, authenticated, &settings);
             if taken {
                 session.source.get_or_insert(Peer { address, node: NodeId(1) });
             }
@@ -427,7 +465,7 @@ mod tests {
             ((10, source, Some(13), false), true),
         ];
         let want: Vec<bool> = heard.iter().map(|(_, want)| *want).collect();
-        assert_eq!(taken(true, &heard.map(|(heard, _)| heard)), want);
+        assert_eq!(taken(true, false, &heard.map(|(heard, _)| heard)), want);
     }
 
     #[test]
@@ -439,7 +477,41 @@ mod tests {
             (5, 1, Some(11), false),
             (6, 2, Some(12), false),
         ];
-        assert_eq!(taken(false, &heard), [true, false, false, true, false]);
+        assert_eq!(taken(false, false, &heard), [true, false, false, true, false]);
+    }
+
+    #[test]
+    fn a_source_that_was_paused_takes_its_session_back_with_one_packet() {
+        let (source, thief) = (1, 2);
+        let heard = [
+            (0, source, Some(1), true),
+            (3, thief, Some(2), false),
+            (5, thief, Some(3), false),
+            (6, source, Some(4), true),
+            (7, thief, Some(5), false),
+        ];
+        assert_eq!(taken(true, false, &heard), [true, false, true, true, true]);
+        // Even where the thief has answered.
+        let heard = [
+            (0, source, Some(1), true),
+            (5, thief, Some(3), false),
+            (6, thief, Some(4), true),
+            (7, source, Some(5), true),
+            (8, thief, None, true),
+        ];
+        assert_eq!(taken(true, false, &heard), [true, true, true, true, false]);
+    }
+
+    #[test]
+    fn authentic_packets_are_followed_at_once() {
+        let heard = [
+            (0, 1, Some(1), true),
+            (1, 2, None, true),
+            (1, 2, Some(2), true),
+            (1, 1, None, true),
+            (1, 1, Some(1), true),
+        ];
+        assert_eq!(taken(true, true, &heard), [true; 5]);
     }
 
     /// A machine that always has something to do.

@@ -188,7 +188,8 @@ impl RelayDriver {
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
-                self.sockets.maintain();
+                let lost = self.sockets.changes().gone;
+                self.sockets.maintain(now, lost);
                 self.outbox.allow_large();
             }
             if self.node.next_timeout() <= now {

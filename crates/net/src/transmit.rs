@@ -16,7 +16,7 @@ use nix::sys::socket::{
 };
 
 use crate::counters::Sent;
-use crate::socket::{Health, Sockets, Way, passes};
+use crate::socket::{Health, Sockets, Way};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,13 @@ impl Outbox {
         }
     }
 
+    /// What went to `old` with the session's group goes to `new` from now on.
+    pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) {
+        let all = self.groups.first_mut().into_iter().flatten();
+        let old = SockaddrStorage::from(old);
+        all.filter(|(_, to)| *to == old).for_each(|(_, to)| *to = new.into());
+    }
+
     /// Whether it is time to send what waits before more is added.
     pub(crate) fn is_full(&self) -> bool {
         // Two large packets, and not the beginning of a third.
@@ -152,7 +159,11 @@ impl Outbox {
             // Nothing waits for the way to one host: anybody can ask in a name that nobody bears, and
             // who is there asks again.
             let waits = !sockets.is_source || to_all;
-            match self.send_some(&run, sockets, sent) {
+            let outcome = self.send_some(&run, sockets, sent);
+            if sockets.down_since().is_some() || outcome.is_err() {
+                sockets.note_sent(now, way, outcome.err());
+            }
+            match outcome {
                 Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN)
@@ -172,7 +183,11 @@ impl Outbox {
                     if !out && run.packets > 1 && self.shorten(&run, error) {
                         continue;
                     }
-                    if waits && let Some(at) = self.retry(now, &run, error) {
+                    let passes = sockets.passes(way, error);
+                    if waits
+                        && passes
+                        && let Some(at) = self.retry(now, &run)
+                    {
                         return Flushed::At(at);
                     }
                     self.skip_message(&run, sent);
@@ -202,6 +217,11 @@ impl Outbox {
         }
         self.split_runs();
         true
+    }
+
+    /// Joins no packets any more. Returns whether it did before.
+    pub(crate) fn send_singly(&mut self) -> bool {
+        std::mem::take(&mut self.segment_max) > 0
     }
 
     /// Tries large packets again: what the system refused may have had another reason than the path, such
@@ -235,8 +255,8 @@ impl Outbox {
 
     /// Until when to wait where the network is down; `None` where that has lasted too long, or
     /// where only one of several receivers is concerned.
-    fn retry(&mut self, now: Time, run: &Run, error: Errno) -> Option<Time> {
-        if self.messages(run) > 1 || !passes(error) {
+    fn retry(&mut self, now: Time, run: &Run) -> Option<Time> {
+        if self.messages(run) > 1 {
             return None;
         }
         let since = *self.refused.get_or_insert(now);

@@ -82,6 +82,10 @@ pub struct SendArgs {
     /// Count a receiver as lost once it was silent for so long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub give_up: Duration,
+    /// Give up a receiver that speaks and gets no further for so long, and say why: it and the sender end with
+    /// status 1, the others go on
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
+    pub stall_max: Duration,
     /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold
     /// the group below this rate after the others
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]

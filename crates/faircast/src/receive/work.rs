@@ -385,6 +385,7 @@ impl App<Receiving> for Work {
         }
         let mut machine = carrier.receiver(setup, heard.source, self.setup.speaks.insists());
         machine.set_limit(self.setup.builder.rate_max);
+        machine.set_headers(self.setup.builder.common.headers(heard.from));
         if through_relays {
             machine = machine.via(live, heard.tsi);
         }

@@ -170,6 +170,7 @@ mod tests {
             load: MemberLoad::default(),
             limit: None,
             place: None,
+            path: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! its receivers stand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use faircast_base::{Duration, Event, FlowId, NodeId, Time};
 use faircast_files::SupplyHandle;
@@ -30,6 +31,8 @@ pub(super) struct Setup {
     pub(super) wanted: u32,
     /// How long it waits for content to begin.
     pub(super) wait_max: Option<Duration>,
+    /// Silence after which a receiver is lost.
+    pub(super) give_up: Duration,
     pub(super) tell: watch::Sender<SendStatus>,
     pub(super) watched: Watched,
     pub(super) trace: Option<LiveTrace>,
@@ -58,6 +61,8 @@ pub(super) struct Work {
     traced: BTreeMap<NodeId, MemberState>,
     /// Who limits the rate, as the log knows it.
     limiting: Option<NodeId>,
+    /// Addresses of receivers at the last look, by their ids.
+    addresses: BTreeMap<u64, SocketAddr>,
 }
 
 impl Work {
@@ -73,6 +78,38 @@ impl Work {
             begun: None,
             traced: BTreeMap::new(),
             limiting: None,
+            addresses: BTreeMap::new(),
+        }
+    }
+
+    /// While this host cannot send no receiver is to blame; where that lasts as long as a receiver may be silent,
+    /// the sender gives up.
+    fn watch_host(&mut self, live: &mut Live<Sending>) {
+        let Some(outage) = live.outage() else { return };
+        let give_up = self.setup.give_up;
+        live.with(self.setup.session, |machine, cx| machine.excuse_silence(cx.now));
+        if outage >= give_up && self.gave_up.is_none() {
+            self.gave_up = Some(format!(
+                "nothing has left this host for {give_up} (--give-up): its interface is down or has no address; \
+                 start the sender again when it has one, receivers keep what they have"
+            ));
+            live.close();
+        }
+    }
+
+    /// Sends to receivers of the list where they are now.
+    fn follow_receivers(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
+        for member in &status.members {
+            let Some(address) = live.address(member.node) else { continue };
+            if let Some(old) = self.addresses.insert(member.id, address)
+                && old != address
+            {
+                live.retarget(old, address);
+            }
+        }
+        if self.addresses.len() > 2 * status.members.len() {
+            let ids: BTreeSet<u64> = status.members.iter().map(|member| member.id).collect();
+            self.addresses.retain(|id, _| ids.contains(id));
         }
     }
 
@@ -280,7 +317,15 @@ impl App<Sending> for Work {
         if live.now() < self.look_at {
             return;
         }
+        self.watch_host(live);
         let Some(mut status) = self.status(live) else { return };
+        self.follow_receivers(live, &status);
+        if status.whole_lost && live.send_singly() {
+            tracing::warn!(
+                "a receiver gets single packets of full length, and no data: packets are handed to the kernel one \
+                 by one from now on (without UDP segmentation offload)"
+            );
+        }
         self.look_at = live.now() + look_interval(status.members.len());
         self.note(live, &status);
         if self.begun.is_none() {

@@ -43,6 +43,8 @@ impl StreamReceiver {
         let held = Arc::new(AtomicBool::new(false));
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
         setup.settings.ends_when_idle = false;
+        // Sources of faircast send an SPM each second.
+        setup.pgm.moves_after = MOVES_AFTER;
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let (counted, holds) = (waiting.clone(), held.clone());
@@ -265,3 +267,6 @@ const WAITING_BYTES_LOW: usize = 1 << 20;
 
 /// Bytes that wait for the application. PGM has no way to tell a sender to wait for it, but through relays.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Time without a new SPM after which a source may be at another address.
+const MOVES_AFTER: Duration = Duration::from_secs(5);

@@ -27,6 +27,9 @@ pub(crate) struct StreamSender {
     shut: bool,
 }
 
+/// Time between SPMs where the options do not say: by them receivers find a source whose address has changed.
+const SPM_INTERVAL: Duration = Duration::from_secs(1);
+
 impl StreamSender {
     pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
         let (address, group) = (family(&target), group_to(&target));
@@ -41,7 +44,10 @@ impl StreamSender {
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let tsi = new_tsi();
-        let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
+        let mut config = SourceConfig::from_options(Default::default(), group, tsi, &options);
+        if !options.has("spm_interval") {
+            config.ambient_interval = SPM_INTERVAL;
+        }
         let window = match carrier {
             Carrier::Pgm(_) => u64::from(config.window_packets),
             Carrier::Tram(tree) => tram::stream_window(tree, &options),

@@ -75,6 +75,19 @@ impl Sockets {
         Ok(())
     }
 
+    /// Replaces a receiver of the list by the address at which it is now. Returns whether it was on the list.
+    pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
+        let group = &mut self.groups[0];
+        let session = group.address;
+        let mut listed = false;
+        for (_, to) in &mut group.destinations {
+            if *to == old && session != Some(old) && old.is_ipv4() == new.is_ipv4() {
+                (*to, listed) = (new, true);
+            }
+        }
+        listed
+    }
+
     /// The place of a group among all, where packets can be sent to it.
     pub(crate) fn group(&self, id: GroupId) -> Option<usize> {
         let place = self.groups.iter().position(|group| group.id == id)?;

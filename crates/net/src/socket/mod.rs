@@ -7,17 +7,19 @@
 //! receiver has one with any port. A source has one for each interface of its group, bound to its own
 //! address there, and one for its list of receivers, bound to no address, so that the system's routes
 //! choose; each has the target's port where nobody has it. What a source of a group answers to single
-//! hosts leaves from the same address and port by another socket beside.
+//! hosts leaves from the same address and port by another socket beside. A source whose own address goes
+//! away gets new sockets at another address of the same interface (`upkeep`).
 
 mod groups;
 mod options;
 mod upkeep;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
-use faircast_base::{Bytes, GroupId};
+use faircast_base::{Bytes, GroupId, Time};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -26,7 +28,8 @@ use self::options::{
     Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX, RECEIVE_USED, WayMtuV6,
     interface_request,
 };
-pub(crate) use self::upkeep::passes;
+use self::watch::AddressWatch;
+pub(crate) use self::watch::Changes;
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
@@ -45,6 +48,9 @@ pub struct Sockets {
     interfaces: Vec<(Interface, Option<Resolved>)>,
     /// At a source: why it does not have the port of its target.
     refused: Option<NetError>,
+    /// Since when nothing has left this host, because of its own interfaces and addresses.
+    down_since: Option<Time>,
+    watch: Option<AddressWatch>,
 }
 
 /// A socket that sends, and hears what is sent to its address.
@@ -64,6 +70,8 @@ pub(crate) struct Way {
     /// The hops that the socket now gives multicast packets.
     pub(crate) hops: u8,
     pub(crate) health: Health,
+    /// True while this host does not have the address that the socket is bound to, nor another one for it.
+    pub(crate) homeless: bool,
 }
 
 /// Whether multicast leaves by an interface, where there are other destinations beside.
@@ -89,8 +97,8 @@ impl Way {
     fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
         let local = local_address(&socket)?;
         let (hops, health) = (settings.hops, Health::Up);
-        let (shared, waits) = (false, true);
-        Ok(Self { socket, answers: None, local, shared, waits, overflowed: 0, hops, health })
+        let (shared, waits, homeless, answers) = (false, true, false, None);
+        Ok(Self { socket, answers, local, shared, waits, overflowed: 0, hops, health, homeless })
     }
 
     /// Sets up how multicast leaves.
@@ -304,6 +312,8 @@ impl Sockets {
             multicast,
             interfaces,
             refused: None,
+            down_since: None,
+            watch: AddressWatch::open(),
         })
     }
 

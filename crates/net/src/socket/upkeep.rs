@@ -1,22 +1,28 @@
-//! The interfaces of open sockets: memberships of groups, and what becomes of an interface that goes
-//! away.
+//! Interfaces of open sockets: memberships of groups, and what becomes of an interface or an address that
+//! goes away.
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 
-use faircast_base::GroupId;
+use faircast_base::{GroupId, Time};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
 
 use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
-use super::{Group, Health, Sockets, aim};
-use crate::address::Resolved;
+use super::watch::AddressWatch;
+use super::{
+    Changes, Group, Health, Sockets, Way, aim, beside, bind, bind_beside, open, route_to, zoned,
+};
+use crate::NetError;
+use crate::address::{Resolved, has_address, is_link_local};
 
 impl Sockets {
-    /// Finds the interfaces again, joins again where one was taken away and came back, and tries those by
-    /// which nothing left. To be called now and then.
-    pub(crate) fn maintain(&mut self) {
+    /// Finds the interfaces again, joins again where one was taken away and came back or an address was `lost`,
+    /// moves a source's sockets from addresses that are gone, and tries interfaces by which nothing left. To be
+    /// called now and then, and when addresses have changed.
+    pub(crate) fn maintain(&mut self, now: Time, lost: bool) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
         let mut any_moved = false;
@@ -25,13 +31,19 @@ impl Sockets {
             let (found, before) = (interface.resolve(ip).ok(), *before);
             let moved = found.map(|at| at.index) != before.map(|at| at.index);
             any_moved |= moved && found.is_some();
-            if moved && let Some(old) = before {
-                // The kernel remembers memberships of interfaces that are gone, and allows few.
+            if (moved || lost)
+                && let Some(old) = before
+            {
+                // The kernel remembers memberships of interfaces that are gone, and allows few. Nor does it restore
+                // those of an interface that lost its last address.
                 for group in &self.groups {
                     let _ = self.change_membership(group, old, false);
                 }
             }
             self.interfaces[index].1 = found;
+            if self.is_source {
+                self.follow_address(now, index, moved);
+            }
             let Some(at) = found else { continue };
             // Joining twice fails and changes nothing; both fail while the interface has no
             // address, and are tried again.
@@ -49,17 +61,119 @@ impl Sockets {
         self.hear_again(any_moved);
     }
 
+    /// Moves a source's way to another address of its interface where this host no longer has the address that
+    /// its sockets are bound to, or where another address leads to the group now.
+    fn follow_address(&mut self, now: Time, index: usize, moved: bool) {
+        let at = self.interfaces[index].1;
+        let (Some(multicast), Some(way)) = (&self.multicast, self.ways.get_mut(index)) else {
+            return;
+        };
+        let (group, local) = (multicast.group, way.local.ip());
+        if local.is_unspecified() {
+            return;
+        }
+        let wanted = match at {
+            Some(at) if at.index > 0 => at.address,
+            Some(_) => route_to(group).ok(),
+            None => None,
+        };
+        // Routes choose where no interface is named.
+        let is_any = at.is_some_and(|at| at.index == 0);
+        let zone_moved = moved && matches!(local, IpAddr::V6(ip) if is_link_local(ip));
+        let stays = at.is_some_and(|at| has_address(at.index, local))
+            && (!is_any || wanted.is_none_or(|wanted| wanted == local));
+        if stays && !zone_moved {
+            way.homeless = false;
+            return;
+        }
+        if let Some((address, at)) = wanted.zip(at)
+            && self.move_way(index, address, at).is_ok()
+        {
+            let interface = &self.interfaces[index].0;
+            tracing::warn!(
+                "this host has lost the address {local}: packets leave from {address} now (interface {interface}), and \
+                 receivers follow within some seconds; a receiver that names the old address (recv --from {local}) \
+                 must be started again with --from {address}"
+            );
+            return;
+        }
+        let way = &mut self.ways[index];
+        if !std::mem::replace(&mut way.homeless, true) {
+            let interface = &self.interfaces[index].0;
+            tracing::warn!(
+                "this host has lost the address {local}, and has no other one to send from (interface {interface}): \
+                 give it an address or a route; the session goes on then"
+            );
+        }
+        if self.ways[..self.interfaces.len()].iter().all(|way| way.homeless) {
+            self.down_since.get_or_insert(now);
+        }
+    }
+
+    /// Opens the sockets of a way anew, bound to another address, at the same port where that is free.
+    fn move_way(&mut self, index: usize, address: IpAddr, at: Resolved) -> Result<(), NetError> {
+        let like = address;
+        let socket = open(like, &self.settings)?;
+        let others = self.ways.iter().enumerate().filter(|(other, _)| *other != index);
+        let others = others.flat_map(|(_, way)| [Some(&way.socket), way.answers.as_ref()]);
+        let others: Vec<_> = others.flatten().collect();
+        let old = &self.ways[index];
+        let zone = |port| zoned(address, port, at.index);
+        bind_beside(&socket, zone(old.local.port()), &others)
+            .or_else(|_| bind(&socket, zone(0)))?;
+        let mut way = Way::new(socket, &self.settings)?;
+        way.answers = beside(&way.socket, like, &self.settings).ok();
+        way.set_multicast(at, &self.settings)?;
+        way.health = old.health;
+        self.ways[index] = way;
+        Ok(())
+    }
+
+    /// Whether a reason why nothing leaves by a way is one that passes.
+    pub(crate) fn passes(&self, way: usize, error: Errno) -> bool {
+        // Without its address the kernel calls what is sent from there invalid.
+        let gone = || {
+            let local = self.ways.get(way).map(|way| way.local.ip());
+            local.is_some_and(|local| !local.is_unspecified() && !has_address(0, local))
+        };
+        passes(error) || error == Errno::EINVAL && gone()
+    }
+
+    /// Notes whether something has left by a way, or why not.
+    pub(crate) fn note_sent(&mut self, now: Time, way: usize, error: Option<Errno>) {
+        match error {
+            None if self.ways[way].homeless => {}
+            None => self.down_since = None,
+            Some(error) if self.passes(way, error) => {
+                self.down_since.get_or_insert(now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Since when nothing has left this host, because of its own interfaces and addresses.
+    pub(crate) const fn down_since(&self) -> Option<Time> {
+        self.down_since
+    }
+
+    /// The descriptor that is readable when addresses have changed.
+    pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().map(AddressWatch::fd)
+    }
+
+    /// What has changed of addresses since the last look.
+    pub(crate) fn changes(&self) -> Changes {
+        self.watch.as_ref().map_or_else(Changes::default, AddressWatch::take)
+    }
+
     /// Nothing leaves by a way for this reason: whether its interface is left out for now, which is said
     /// once. The others go on.
     pub(crate) fn leave_out(&mut self, way: usize, error: Errno) -> bool {
+        let passes = self.passes(way, error);
         let (Some((interface, _)), Some(of)) = (self.interfaces.get(way), self.ways.get_mut(way))
         else {
             return false;
         };
-        let is_there = |at: Resolved| at.address.is_none_or(|address| address == of.local.ip());
-        // Without its address the kernel calls what is sent from there invalid.
-        let gone = || !interface.resolve(of.local.ip()).is_ok_and(is_there);
-        let passes = passes(error) || error == Errno::EINVAL && gone();
         if self.groups[0].destinations.len() < 2 || !passes {
             return false;
         }
@@ -125,7 +239,7 @@ impl Sockets {
 }
 
 /// Whether the reason why something could not be sent is one that passes: the network is down.
-pub(crate) const fn passes(error: Errno) -> bool {
+const fn passes(error: Errno) -> bool {
     matches!(
         error,
         Errno::ENETDOWN

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
 use super::source::members::Members;
-use super::{MemberState, ObjectSourceSetup, ObjectStatus, Stage};
+use super::{MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Stage};
 use crate::AppEvent;
 
 /// Where a source is in its life, and whom it serves.
@@ -19,6 +19,11 @@ pub(super) struct Course {
     /// Who is waited for at the end, where that is said.
     pub(super) names: BTreeSet<String>,
     pub(super) give_up: Duration,
+    /// Time without progress after which a member that speaks is given up.
+    pub(super) stall_max: Option<Duration>,
+    /// Bytes that drivers add to each packet.
+    pub(super) headers: u32,
+    looked_at: Time,
     /// How long it stays when all members are done.
     linger: Option<Duration>,
     start: Time,
@@ -27,6 +32,8 @@ pub(super) struct Course {
     begun: Option<Time>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
+    /// When this host last could not be reached by anybody.
+    excused_at: Time,
     /// When content last became longer, of what comes from a pipe.
     grown_at: Option<Time>,
     reason: Option<String>,
@@ -48,6 +55,9 @@ enum ServicePhase {
     Ended,
 }
 
+/// Most of the time between two looks that counts.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
@@ -65,11 +75,15 @@ impl Course {
             wait_for: setup.wait_for,
             names: BTreeSet::new(),
             give_up: setup.give_up,
+            stall_max: None,
+            headers: 0,
+            looked_at: setup.start,
             linger: setup.options.duration("linger"),
             start: setup.start,
             phase: ServicePhase::Waiting,
             begun: None,
             held: true,
+            excused_at: Time::ZERO,
             grown_at: None,
             reason,
             event: None,
@@ -202,10 +216,30 @@ impl Course {
     /// Members that have been silent for too long are lost. Returns by what name they report.
     pub(super) fn lose_silent(&mut self, now: Time) -> Vec<NodeId> {
         let age = now.since(Time::ZERO);
-        if age < self.give_up {
+        if now.since(self.excused_at) < self.give_up {
             return Vec::new();
         }
         self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
+    }
+
+    /// Gives up members that get no further with content of so many bytes, which may be `growing`. Returns by what
+    /// name they report.
+    pub(super) fn lose_stalled(&mut self, now: Time, total: u64, growing: bool) -> Vec<NodeId> {
+        // A program that was stopped has sent nothing meanwhile.
+        let span = now.since(self.looked_at).min(LOOK_MAX);
+        self.looked_at = now;
+        let Some(limit) = self.stall_max.filter(|_| self.has_begun() && !growing) else {
+            return Vec::new();
+        };
+        if now.since(self.excused_at) < LOOK_MAX {
+            return Vec::new();
+        }
+        self.members.stall(now, span, limit, total, self.headers)
+    }
+
+    /// Nobody is lost for a silence before now.
+    pub(super) fn excuse_silence(&mut self, now: Time) {
+        self.excused_at = now;
     }
 
     /// Content has become longer.
@@ -228,6 +262,15 @@ impl Course {
         self.event.take()
     }
 
+    /// All members; what they say of lengths counts what drivers add.
+    fn statuses(&self) -> Vec<MemberStatus> {
+        let mut all = self.members.statuses();
+        for member in &mut all {
+            member.path = member.path.map(|path| path.with(self.headers));
+        }
+        all
+    }
+
     /// How it stands with content of so many bytes, which may be `growing`, where nothing may be left to send. Costs
     /// time in proportion to the number of members.
     pub(super) fn status(&self, total: u64, growing: bool, exhausted: bool) -> ObjectStatus {
@@ -245,8 +288,9 @@ impl Course {
             bytes_total: Some(total),
             growing,
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
-            members: self.members.statuses(),
+            members: self.statuses(),
             reason: self.reason.clone(),
+            whole_lost: self.members.whole_lost,
             ..ObjectStatus::default()
         }
     }

@@ -11,14 +11,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Bitrate, Cx, Duration, Event, Time};
+use faircast_base::{Bitrate, Cx, Duration, Event, Seq, Time};
 
 use self::assembly::Assembly;
 use self::blocks::Blocks;
 pub(super) use self::input::continues;
 use self::requests::Requests;
 use super::source::write_entries;
-use super::wire::{encode_limit, encode_load};
+use super::wire::{PathWord, encode_limit, encode_load};
 use super::{HostLoad, ObjectReceiverSetup, ObjectStatus};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
@@ -42,6 +42,10 @@ pub struct ObjectReceiver {
     seen: (u64, u64),
     ending: Ending,
     doubts: Doubts,
+    /// The newest packet of full length that has come, or what was sent before any came.
+    long: Option<Seq>,
+    /// Probes that are asked for with the next message.
+    probes: Option<(u32, u32)>,
 }
 
 /// Whether the source has ended.
@@ -94,6 +98,8 @@ impl ObjectReceiver {
             seen: (0, 0),
             ending: Ending::Open,
             doubts: Doubts::default(),
+            long: None,
+            probes: None,
             config,
         }
     }
@@ -164,6 +170,9 @@ impl ObjectReceiver {
         let load =
             self.assembly.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
         let limit = self.assembly.limit.map(encode_limit);
+        let found = self.assembly.path.limit().map(PathWord::Limit);
+        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
+        let path = [asked, found].into_iter().flatten().map(|word| word.encode());
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
@@ -172,6 +181,9 @@ impl ObjectReceiver {
             if let Some(limit) = limit {
                 encoder.raw_option(OptionType::LIMIT, 0, &limit);
             }
+            path.for_each(|word| {
+                encoder.raw_option(OptionType::PATH, 0, &word);
+            });
         })
     }
 
@@ -219,6 +231,13 @@ impl Machine for ObjectReceiver {
                 self.rest();
             }
         }
+        if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
+            let before = self.assembly.path.limit();
+            self.probes = self.assembly.path.on_timeout(cx.now);
+            if self.probes.is_some() || self.assembly.path.limit() != before {
+                self.assembly.member.say();
+            }
+        }
         if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
             let can_ask = self.may_ask();
             self.requests.on_timeout(cx, &mut self.assembly.blocks, can_ask);
@@ -258,7 +277,8 @@ impl Machine for ObjectReceiver {
         let session = self.session.next_timeout()?;
         let (member, requests) =
             (self.assembly.member.next_timeout(), self.requests.next_timeout());
-        let others = [self.timers.next(), self.assembly.next_timeout(), member, requests];
+        let path = self.assembly.path.next_timeout();
+        let others = [self.timers.next(), self.assembly.next_timeout(), member, requests, path];
         Some(others.into_iter().flatten().fold(session, Time::min))
     }
 }
@@ -283,6 +303,11 @@ impl ObjectReceiver {
     /// Asks its source to send no faster than this; to be said before it begins.
     pub fn set_limit(&mut self, limit: Option<Bitrate>) {
         self.assembly.limit = limit;
+    }
+
+    /// Bytes that its driver adds to each packet, for what is told of lengths.
+    pub fn set_headers(&mut self, bytes: u32) {
+        self.assembly.headers = bytes;
     }
 
     /// How its thread has spent its time so far; told now and then by a driver that knows.

@@ -23,7 +23,8 @@ use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::course::Course;
 use super::layout::Layout;
-use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
+use super::path::Probes;
+use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice, encode_probe};
 use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
@@ -48,7 +49,10 @@ pub struct ObjectSource {
     limit: Option<(Bitrate, NodeId)>,
     /// Who that is, where it is the upper bound of the rate.
     limited_by: Option<NodeId>,
-    timers: Timers<Timer, 2>,
+    timers: Timers<Timer, 3>,
+    probes: Probes,
+    /// Bytes of the longest packet of data so far.
+    longest: u32,
     /// What is to be confirmed to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
@@ -66,10 +70,12 @@ enum Timer {
     Tick,
     /// Answers and confirmations that wait may leave.
     Answers,
+    /// The next probe may leave.
+    Probe,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Tick, Self::Answers];
+    const ALL: &'static [Self] = &[Self::Tick, Self::Answers, Self::Probe];
 
     fn number(self) -> usize {
         self as usize
@@ -119,6 +125,8 @@ impl ObjectSource {
             limit: None,
             limited_by: None,
             timers,
+            probes: Probes::default(),
+            longest: 0,
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,
@@ -156,6 +164,21 @@ impl ObjectSource {
         Some(self.session.write_notice(buf, |encoder| {
             write_entries(encoder, OptionType::CONFIRM, &entries);
         }))
+    }
+
+    /// A packet that only its length is for.
+    fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let size = self.probes.poll(now);
+        match self.probes.next_timeout() {
+            Some(at) => self.timers.arm(Timer::Probe, at),
+            None => self.timers.disarm(Timer::Probe),
+        }
+        let (size, value) = (size?, encode_probe(size?, self.longest));
+        let transmit = self.session.write_notice(buf, |encoder| {
+            encoder.pad_options(OptionType::PROBE, &value, size as usize);
+        });
+        self.session.control_mut().on_overhead(now, buf.len() as u32);
+        Some(transmit)
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -207,7 +230,9 @@ impl ObjectSource {
             let (now, index) = (cx.now, self.session.next());
             let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
-            return Some(self.session.write_data(cx, packet, buf, read));
+            let transmit = self.session.write_data(cx, packet, buf, read);
+            self.longest = self.longest.max(buf.len() as u32 + transmit.zeros);
+            return Some(transmit);
         }
         if ready.is_none()
             && sending
@@ -263,6 +288,7 @@ impl Machine for ObjectSource {
         if self.session.has_lingered(cx.now, false) {
             self.session.finish();
         }
+        self.timers.take_due(Timer::Probe, cx.now);
         self.tick(cx);
     }
 
@@ -273,6 +299,9 @@ impl Machine for ObjectSource {
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.timers.disarm(Timer::Answers);
+        if let Some(probe) = self.write_probe(cx.now, buf) {
+            return Some(probe);
+        }
         match self.session.control_mut().permit_overhead(cx.now) {
             Permit::Now => {
                 let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
@@ -337,6 +366,22 @@ impl ObjectSource {
             limits: self.pauses.limits(&self.host, &status.members),
             ..status
         }
+    }
+
+    /// Members that are silent now are not lost for that before they had time to speak again: this host itself
+    /// cannot send or receive.
+    pub fn excuse_silence(&mut self, now: Time) {
+        self.course.excuse_silence(now);
+    }
+
+    /// Bytes that its driver adds to each packet, for what is told of lengths.
+    pub fn set_headers(&mut self, bytes: u32) {
+        self.course.headers = bytes;
+    }
+
+    /// Gives up members that speak and get no further for so long; by default none.
+    pub fn set_stall_max(&mut self, limit: Option<Duration>) {
+        self.course.stall_max = limit;
     }
 
     /// How its thread has spent its time so far; told now and then by a driver that knows.

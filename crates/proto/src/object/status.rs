@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Duration, NodeId, Time};
 
+use super::PathLimit;
 use crate::pgm::negotiation::SchemeMismatch;
 
 /// Where a transfer is.
@@ -83,6 +84,8 @@ pub struct MemberStatus {
     pub limit: Option<Bitrate>,
     /// Where it is in a tree of repair heads, by its own word; where there is one.
     pub place: Option<TreePlace>,
+    /// The longest packets that reach it, by its own word, where longer ones do not.
+    pub path: Option<PathLimit>,
 }
 
 /// Where an end is in a tree of repair heads.
@@ -122,6 +125,7 @@ impl MemberStatus {
             load: MemberLoad::default(),
             limit: None,
             place: None,
+            path: None,
         }
     }
 }
@@ -264,6 +268,10 @@ pub struct ObjectStatus {
     pub given_up: bool,
     /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
     pub mismatch: Option<SchemeMismatch>,
+    /// At a receiver: the longest packets that arrive, where longer ones do not.
+    pub path: Option<PathLimit>,
+    /// At a source: whether a receiver gets packets of full length that are sent one by one, and no data.
+    pub whole_lost: bool,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
     /// Where it is in the tree of repair heads, where there is one.

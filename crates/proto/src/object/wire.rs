@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
-use super::{Announcement, MemberLoad, Part};
+use super::{Announcement, MemberLoad, Part, PathLimit};
 use crate::fields::Fields;
 
 /// Of everything here.
@@ -308,6 +308,55 @@ pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     plain.then_some(Bitrate::from_bits_per_s(rate))
 }
 
+/// What a receiver tells of the lengths of packets that reach it: the option PATH beside MEMBER upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathWord {
+    /// It asks for probes longer than the first, up to the second or, for 0, as long as data.
+    Ask { low: u32, high: u32 },
+    /// Long packets do not reach it.
+    Limit(PathLimit),
+}
+
+impl PathWord {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, a, b) = match *self {
+            Self::Ask { low, high } => (0, low, high),
+            Self::Limit(PathLimit { arrives, sent }) => (1, arrives, sent),
+        };
+        [&[VERSION, kind, 0, 0][..], &a.to_be_bytes(), &b.to_be_bytes()].concat()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let [version, kind, r0, r1] = fields.array()?;
+        let (a, b) = (fields.u32()?, fields.u32()?);
+        fields.end()?;
+        let word = match kind {
+            0 => Self::Ask { low: a, high: b },
+            1 if a <= b => Self::Limit(PathLimit { arrives: a, sent: b }),
+            _ => return None,
+        };
+        let lengths = a <= LENGTH_MAX && b <= LENGTH_MAX;
+        ([version, r0, r1] == [VERSION, 0, 0] && lengths).then_some(word)
+    }
+}
+
+/// No packet is longer.
+const LENGTH_MAX: u32 = 1 << 16;
+
+/// A probe's own length and that of the source's packets of data: the option PROBE, of which the rest is padding.
+pub(super) fn encode_probe(size: u32, sent: u32) -> Vec<u8> {
+    [&PLAIN[..], &size.to_be_bytes(), &sent.to_be_bytes()].concat()
+}
+
+/// Reads them.
+pub(super) fn decode_probe(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut fields = Fields(bytes);
+    let plain = fields.array()? == PLAIN;
+    let (size, sent) = (fields.u32()?, fields.u32()?);
+    (plain && size <= LENGTH_MAX && sent <= LENGTH_MAX).then_some((size, sent))
+}
+
 /// The first `max` bytes of a text, or fewer, so that it stays one.
 pub(super) fn cut(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());
@@ -341,6 +390,8 @@ pub(super) enum Status {
     Gone,
     /// The source has given its object up: no later start of it sends the same.
     GivenUp,
+    /// It is given up, since it gets no further.
+    Stalled,
 }
 
 /// The answer to a receiver: the option MEMBER downstream.
@@ -353,13 +404,14 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    const ALL: [Status; 6] = [
+    const ALL: [Status; 7] = [
         Status::Welcome,
         Status::Deferred,
         Status::Done,
         Status::Refused,
         Status::Gone,
         Status::GivenUp,
+        Status::Stalled,
     ];
 
     pub(super) fn encode(&self) -> Vec<u8> {

@@ -44,8 +44,8 @@ pub use settings::{OPTIONS, TREE_OPTIONS};
 pub use source::TramSource;
 pub use steering::{steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
-pub(crate) use wire::DATA_HEADER;
-pub use wire::{peek, specimens};
+pub(crate) use wire::{DATA_HEADER, HEADER as PACKET_HEADER};
+pub use wire::{peek, sender_of, specimens};
 
 use settings::TramSettings;
 pub(crate) use steering::Steering;

@@ -20,7 +20,7 @@ const MAGIC: [u8; 2] = *b"ft";
 const VERSION: u8 = 1;
 
 /// Bytes of the header of every packet.
-pub(super) const HEADER: usize = 24;
+pub(crate) const HEADER: usize = 24;
 
 /// Bytes before the payload of data, where no scheme announces anything.
 pub(crate) const DATA_HEADER: usize = HEADER + 32;
@@ -39,6 +39,7 @@ const SEQUENCES: u64 = 1 << 62;
 
 /// Where the checksum is.
 const CHECKSUM: core::ops::Range<usize> = 6..8;
+const SENDER: core::ops::Range<usize> = 16..24;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,6 +425,11 @@ pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     // The first of a front's flags says that it is a repair.
     let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
+}
+
+/// The number that the end which wrote a packet has drawn for itself.
+pub fn sender_of(bytes: &[u8]) -> Option<u64> {
+    bytes.get(SENDER).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_be_bytes(*bytes))
 }
 
 /// Whether a packet may be a word of a receiver or its answer: what is neither need not be decoded to see that.

@@ -5,6 +5,8 @@ mod beside;
 mod check;
 #[path = "../../../../net/tests/common/lan.rs"]
 mod lan;
+mod lengths;
+mod moves;
 mod receivers;
 mod ways;
 

@@ -15,9 +15,11 @@ use super::load::LoadMeter;
 use super::member::Membership;
 use crate::AppEvent;
 use crate::object::layout::{BLOCK_SYMBOLS, Key, block_of, part_of};
+use crate::object::path::PathMeter;
 use crate::object::wire::{Claim, Notice, REASON_MAX, SymbolName, end_of};
 use crate::object::{
-    Announcement, ObjectError, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store, Verdict,
+    Announcement, ObjectError, ObjectReceiverSetup, ObjectStatus, Part, PathLimit, Stage, Store,
+    Verdict,
 };
 
 /// What a receiver has of an object, and how it stands with it.
@@ -33,6 +35,9 @@ pub(in crate::object) struct Assembly {
     pub(in crate::object) load: LoadMeter,
     /// The rate that it asks for at most.
     pub(in crate::object) limit: Option<Bitrate>,
+    /// Which lengths of packets arrive, and the bytes that drivers add to each.
+    pub(in crate::object) path: PathMeter,
+    pub(in crate::object) headers: u32,
     pub(in crate::object) counts: Counts,
     /// When the store is asked again, and how long the wait after that is.
     poll_at: Option<Time>,
@@ -45,6 +50,9 @@ pub(in crate::object) struct Assembly {
     pub(in crate::object) reason: Option<String>,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
+
+/// Share of its time from which on a receiver without progress waits for its disk.
+const DISK_SHARE: f64 = 0.5;
 
 /// Packets with symbols that came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,6 +112,8 @@ impl Assembly {
             content_end: 0,
             load: LoadMeter::default(),
             limit: None,
+            path: PathMeter::default(),
+            headers: 0,
             counts: Counts::default(),
             poll_at: None,
             poll_wait: POLL_MIN,
@@ -112,6 +122,27 @@ impl Assembly {
             given_up: None,
             reason: None,
             events: VecDeque::new(),
+        }
+    }
+
+    /// The longest packets that arrive, where longer ones do not.
+    pub(in crate::object) fn path_limit(&self) -> Option<PathLimit> {
+        let short = self.path.limit().filter(PathLimit::is_short);
+        short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
+    }
+
+    /// Whether packets are wanted.
+    pub(in crate::object) fn wants_packets(&self) -> bool {
+        matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
+    }
+
+    /// Why it gets no further, as far as is known here.
+    pub(in crate::object) fn why_stalled(&self, now: Time) -> String {
+        let disk = self.load.load(now, 0).is_some_and(|load| load.disk_share() >= DISK_SHARE);
+        match self.path_limit() {
+            Some(limit) => limit.advice(),
+            None if disk => "no progress: it waits for its disk".to_string(),
+            None => "no progress: what it asks for does not arrive".to_string(),
         }
     }
 
@@ -211,6 +242,7 @@ impl Assembly {
             answers: self.member.answers,
             given_up: self.phase == TransferPhase::Failed && self.given_up.is_some(),
             reason: self.reason.clone(),
+            path: self.path_limit(),
             ..ObjectStatus::default()
         }
     }

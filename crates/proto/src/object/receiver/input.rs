@@ -9,7 +9,7 @@ use super::blocks::{Blocks, Taken};
 use super::member::News;
 use super::{END_QUIET, Ending, ObjectReceiver, Timer};
 use crate::object::layout::{Layout, part_of};
-use crate::object::wire::{Answer, Entry, Notice, SymbolName};
+use crate::object::wire::{Answer, Entry, Notice, SYMBOL_HEADER, SymbolName, decode_probe};
 use crate::object::{Announcement, Part};
 use crate::pgm::wire::{Body, OptionType, Packet, Received, Spm};
 
@@ -29,6 +29,13 @@ impl ObjectReceiver {
                 let believed = self.session.handle_packet(cx, packet);
                 let highest = self.session.highest();
                 let newest = highest != before && highest == Some(data.sequence);
+                let len = packet.payload.bytes.len() + packet.payload.zeros as usize;
+                let full =
+                    self.assembly.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
+                if len >= SYMBOL_HEADER + usize::from(full) {
+                    self.assembly.path.on_long();
+                    self.long = Some(data.sequence);
+                }
                 if newest {
                     self.go_on();
                 }
@@ -44,6 +51,13 @@ impl ObjectReceiver {
                 self.take_symbol(cx, packet, newest)
             }
             Body::Spm(spm) => self.take_spm(cx, packet, spm),
+            Body::Ncf(_) if packet.options.has(OptionType::PROBE) => {
+                let probe = packet.options.find(OptionType::PROBE);
+                let probe = probe.and_then(|option| decode_probe(option.value));
+                let (size, sent) = probe.ok_or(BadInput::Malformed)?;
+                self.assembly.path.on_probe(size, sent);
+                Ok(())
+            }
             Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
                 if !self.config.group.is_group(nak.group) {
                     return Err(BadInput::Foreign);
@@ -104,6 +118,12 @@ impl ObjectReceiver {
         }
         let fresh = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
+        if fresh && self.assembly.wants_packets() {
+            let long = *self.long.get_or_insert(spm.lead);
+            if spm.lead.after(long) {
+                self.assembly.path.on_ahead(cx.now);
+            }
+        }
         let outcome = match self.assembly.notice {
             None if fresh => self.take_first_notice(cx, notice),
             Some(known) if fresh => self.take_notice(cx, known.announcement, notice),
@@ -214,6 +234,10 @@ impl ObjectReceiver {
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
             News::GivenUp => self.assembly.note_given_up(cx.now),
+            News::Stalled => {
+                let reason = self.assembly.why_stalled(cx.now);
+                self.fail(cx, reason);
+            }
             News::Noted => self.rest(),
         }
     }

@@ -57,6 +57,8 @@ pub(in crate::object) enum News {
     /// It is served again after a time in which it was not.
     Recalled,
     Refused,
+    /// The source has given it up, since it gets no further.
+    Stalled,
     /// Its last word has been heard.
     Noted,
     /// The source says that it has given its object up.
@@ -169,6 +171,10 @@ impl Membership {
                 if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
             }
             Status::GivenUp if self.claim != Claim::Done => News::GivenUp,
+            Status::Stalled if !self.is_last_word() => {
+                self.refusals += 1;
+                if self.refusals >= REFUSALS { News::Stalled } else { News::Nothing }
+            }
             Status::Done if self.claim == Claim::Done && current => self.finish(),
             Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
                 self.finish()
@@ -227,6 +233,11 @@ impl Membership {
             self.next_at = Some(cx.now);
             self.on_timeout(cx);
         }
+    }
+
+    /// It says at once what it would say later.
+    pub(in crate::object) fn say(&mut self) {
+        self.due |= self.welcome && !self.is_last_word();
     }
 
     /// It goes; nobody waits for an answer.

@@ -62,6 +62,11 @@ impl ObjectSource {
         for reporter in self.course.lose_silent(cx.now) {
             self.session.control_mut().on_leave(cx, reporter);
         }
+        let growing = self.packets.notice.announcement.growing;
+        let total = self.packets.layout.len(Part::Content);
+        for reporter in self.course.lose_stalled(cx.now, total, growing) {
+            self.session.control_mut().on_leave(cx, reporter);
+        }
         self.check_pace(cx);
         self.course.look(cx.now, self.packets.notice.announcement.growing);
         self.review(cx);

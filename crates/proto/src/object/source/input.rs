@@ -1,11 +1,11 @@
 //! Packet input of a transfer's source: messages, reports and requests of members, and of others.
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
 
-use super::ObjectSource;
 use super::members::Standing;
+use super::{ObjectSource, Timer};
 use crate::object::layout::{Key, part_of};
-use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_limit, decode_load};
+use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, PathWord, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
 use crate::pgm::wire::{Body, OptionType, Packet, Received};
 
@@ -44,7 +44,8 @@ impl ObjectSource {
                         Some(limit) => Some(decode_limit(limit.value).ok_or(BadInput::Malformed)?),
                         None => None,
                     };
-                    self.take_member(cx, packet.from, option.value, (load, limit))
+                    let outcome = self.take_member(cx, packet, option.value, (load, limit));
+                    outcome.and_then(|id| self.take_path(cx, packet, id))
                 }
                 None => {
                     let outcome = self.session.take_request(cx, packet);
@@ -132,13 +133,14 @@ impl ObjectSource {
     fn take_member(
         &mut self,
         cx: &mut Cx<'_>,
-        from: NodeId,
+        packet: &Received<'_>,
         value: &[u8],
         (load, limit): (MemberLoad, Option<Bitrate>),
-    ) -> Result<(), BadInput> {
+    ) -> Result<u64, BadInput> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let (id, reporter) = (message.id, message.reporter);
-        let changed = self.course.members.take(cx.now, from, message)?;
+        let changed =
+            self.course.members.take(cx.now, packet.from, packet.authenticated, message)?;
         self.course.members.note(id, load, limit);
         // Before anything is sent to it. All are looked at in the next tick.
         let least =
@@ -157,6 +159,31 @@ impl ObjectSource {
             if self.session.has_said_end() {
                 self.session.finish();
             }
+        }
+        Ok(id)
+    }
+
+    /// What member `id` says of the lengths of packets that reach it.
+    fn take_path(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Received<'_>,
+        id: u64,
+    ) -> Result<(), BadInput> {
+        let mut limit = None;
+        for option in packet.options.iter().filter(|option| option.kind == OptionType::PATH) {
+            match PathWord::decode(option.value).ok_or(BadInput::Malformed)? {
+                PathWord::Ask { low, high } if self.course.members.is_served(id) => {
+                    self.probes.ask(low, high, self.longest);
+                    self.timers.arm_by(Timer::Probe, cx.now);
+                }
+                PathWord::Ask { .. } => {}
+                PathWord::Limit(found) => limit = Some(found),
+            }
+        }
+        // What gets lost for its length says nothing of congestion.
+        if let Some(reporter) = self.course.members.note_path(id, limit) {
+            self.session.control_mut().on_leave(cx, reporter);
         }
         Ok(())
     }

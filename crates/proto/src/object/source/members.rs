@@ -1,13 +1,13 @@
 //! The receivers that a source knows: states, progress, and the answers that they are owed.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
 
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
-use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
+use crate::object::{MemberLoad, MemberState, MemberStatus, PathLimit, TreePlace};
 
 /// Most members. Whoever comes after them is refused.
 pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
@@ -27,6 +27,10 @@ struct Member {
     awaited: bool,
     /// When it last had more than before; `None` where it never had.
     progressed: Option<Time>,
+    /// For how long it has got no further though it could.
+    stalled: Duration,
+    /// Whether it was given up for that.
+    given_up: bool,
 }
 
 impl Member {
@@ -75,6 +79,12 @@ pub(in crate::object) struct Members {
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
+    /// When anybody last had more than before.
+    progressed: Option<Time>,
+    /// Whether a member gets packets of full length one by one, and no data.
+    pub(in crate::object) whole_lost: bool,
+    /// How many are served whom long packets reach.
+    reached: usize,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
     /// Whether the object has been given up: every answer but to who has it all says so.
@@ -170,23 +180,27 @@ impl Members {
         self.spare.0 -= f64::from(symbols);
     }
 
-    /// Takes what a receiver says of itself. Returns its new state where that has changed.
+    /// Takes what a receiver says of itself, in a datagram that may be authenticated. Returns its new state where
+    /// that has changed.
     ///
     /// A member is where it joined: what others say in its name is [`Foreign`](BadInput::Foreign),
     /// unless it has been silent for so long that its address may have changed. What it says was
-    /// said before where its number is lower than one that was taken.
+    /// said before where its number is lower than one that was taken. A member that was authenticated is where its
+    /// newest message comes from.
     pub(in crate::object) fn take(
         &mut self,
         now: Time,
         from: NodeId,
+        authenticated: bool,
         message: MemberMessage,
     ) -> Result<Option<MemberState>, BadInput> {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
-            if let Err(reason) = self.check(now, member, from, message.number) {
+            if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
                 // Its last word may have been somebody else's: it hears of that, and says how it is.
                 if reason == BadInput::Duplicate && member.is(&OVER) {
-                    let (number, status) = (member.number, answer_to(member.status.state, self.given_up));
+                    let (number, status) =
+                        (member.number, answer_to(member.status.state, self.given_up));
                     self.answer(from, number, id, status);
                 }
                 return Err(reason);
@@ -211,12 +225,22 @@ impl Members {
         }
         member.number = message.number;
         if message.bytes > status.bytes && status.state != MemberState::Joined {
-            member.progressed = Some(now);
-            self.proven = true;
+            (member.progressed, member.stalled) = (Some(now), Duration::ZERO);
+            (self.proven, self.progressed) = (true, Some(now));
         }
         (status.bytes, status.loss) = (message.bytes, f64::from(message.loss) / 65535.0);
-        (status.name, status.reason) = (message.name, message.reason);
+        status.name = message.name;
         status.identity = message.identity.or(status.identity);
+        let speaks_on = matches!(message.claim, Claim::Joined | Claim::Receiving);
+        if member.given_up && speaks_on {
+            for _ in 0..STALLED_SAID {
+                self.answer(from, message.number, id, Status::Stalled);
+            }
+            return Ok(None);
+        }
+        let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
+        let status = &mut member.status;
+        status.reason = message.reason;
         let before = status.state;
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
@@ -252,6 +276,78 @@ impl Members {
         }
     }
 
+    /// A member tells which lengths of packets reach it. Returns by what name it reports where that was unknown.
+    pub(in crate::object) fn note_path(
+        &mut self,
+        id: u64,
+        path: Option<PathLimit>,
+    ) -> Option<NodeId> {
+        self.whole_lost |= path.is_some_and(|path| !path.is_short());
+        let path = path.filter(PathLimit::is_short);
+        let member = self.members.get_mut(&id)?;
+        let before = core::mem::replace(&mut member.status.path, path);
+        let reporter = member.status.reporter;
+        if before.is_some() != path.is_some() {
+            self.count_reached();
+        }
+        (before.is_none() && path.is_some()).then_some(reporter)
+    }
+
+    fn count_reached(&mut self) {
+        let reached = |member: &&Member| member.is(&SERVED) && member.status.path.is_none();
+        self.reached = self.members.values().filter(reached).count();
+    }
+
+    /// Lets `span` go by, and gives up members that got no further for more than `limit` though content of `total`
+    /// bytes was sent to them, in packets to which drivers add `headers`. Where nobody gets further all count; while others do, only those whom long packets do
+    /// not reach, since the turn of others may still come. Returns by what name they report.
+    pub(in crate::object) fn stall(
+        &mut self,
+        now: Time,
+        span: Duration,
+        limit: Duration,
+        total: u64,
+        headers: u32,
+    ) -> Vec<NodeId> {
+        self.count_reached();
+        let moving = self.progressed.is_some_and(|at| now.since(at) < MOVING);
+        let limit = limit.max(self.status_interval(Duration::MAX) * 3);
+        let mut over = Vec::new();
+        for (&id, member) in &mut self.members {
+            let waits = match member.status.path {
+                Some(_) => member.is(&SERVED),
+                None => member.is(&[MemberState::Receiving]) && !moving,
+            };
+            // Who has all is comparing.
+            if !waits || member.status.bytes >= total {
+                continue;
+            }
+            member.stalled += span;
+            if member.stalled > limit {
+                over.push(id);
+            }
+        }
+        let mut reporters = Vec::new();
+        for id in over {
+            let Some(member) = self.members.get_mut(&id) else { continue };
+            let status = &mut member.status;
+            let disk = status.load.disk_share() >= DISK_SHARE;
+            status.reason = match status.path {
+                Some(path) => path.with(headers).advice(),
+                None if disk => "no progress: it waits for its disk".to_string(),
+                None => "no progress: what it asks for does not arrive".to_string(),
+            };
+            let (node, reporter) = (status.node, status.reporter);
+            (member.given_up, member.settled) = (true, true);
+            self.set(id, MemberState::Failed);
+            for _ in 0..STALLED_SAID {
+                self.answer(node, 0, id, Status::Stalled);
+            }
+            reporters.push(reporter);
+        }
+        reporters
+    }
+
     /// A member tells where it is in the tree.
     pub(in crate::object) fn place(&mut self, id: u64, place: TreePlace) {
         if let Some(member) = self.members.get_mut(&id) {
@@ -274,13 +370,19 @@ impl Members {
     }
 
     /// Whether what `from` says in the name of `member` counts.
-    fn check(&self, now: Time, member: &Member, from: NodeId, number: u32) -> Result<(), BadInput> {
+    fn check(
+        &self,
+        now: Time,
+        member: &Member,
+        (from, authenticated): (NodeId, bool),
+        number: u32,
+    ) -> Result<(), BadInput> {
         // Numbers wrap.
         let ahead = number.wrapping_sub(member.number).cast_signed();
         let silent = self.is_silent(now, member);
         if member.status.node == from {
             if ahead < 0 && !silent { Err(BadInput::Duplicate) } else { Ok(()) }
-        } else if silent && ahead >= i32::from(member.is(&OVER)) {
+        } else if (silent || authenticated) && ahead >= i32::from(member.is(&OVER)) {
             // Who has said its last word is silent anyhow: only a new one moves it.
             Ok(())
         } else {
@@ -318,7 +420,9 @@ impl Members {
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
         let status = MemberStatus::joined(message.id, from, message.reporter, now);
         let (number, settled, awaited, progressed) = (message.number, false, false, None);
-        let member = Member { status, number, settled, awaited, progressed };
+        let stalled = Duration::ZERO;
+        let given_up = false;
+        let member = Member { status, number, settled, awaited, progressed, stalled, given_up };
         self.counts[MemberState::Joined as usize] += 1;
         self.members.insert(message.id, member);
     }
@@ -418,6 +522,12 @@ impl Members {
             status.home_heard = now;
         }
         let standing = match status.state {
+            // Others need not wait for whom no data reaches. What it asks for is sent where nobody else wants any.
+            MemberState::Joined | MemberState::Receiving
+                if status.path.is_some() && self.reached > 0 =>
+            {
+                Standing::Unserved
+            }
             MemberState::Joined | MemberState::Receiving => Standing::Member,
             // Who has it all need hold up nobody.
             MemberState::Done | MemberState::Deferred => Standing::Unserved,
@@ -494,6 +604,15 @@ const STATUS_MAX: Duration = Duration::from_secs(60);
 /// What members without any progress may make of all symbols, and most that is saved up for them.
 const SPARE_SHARE: f64 = 0.25;
 const SPARE_MAX: f64 = 1024.0;
+
+/// Time without progress of anybody after which nobody gets further.
+const MOVING: Duration = Duration::from_secs(10);
+
+/// Share of its time from which on a member without progress waits for its disk.
+const DISK_SHARE: f64 = 0.5;
+
+/// How often a member is told at a time that it is given up: it believes two.
+const STALLED_SAID: u32 = 2;
 
 /// A member is silent when so many messages in a row are missing.
 const SILENT_MESSAGES: u64 = 5;

@@ -25,7 +25,7 @@ fn only_who_joined_is_heard_and_only_in_its_own_name() {
     let (node, reporter) = (NodeId(1), Some(NodeId(101)));
     assert_eq!(members.hear(at(0), node, reporter, false), Standing::Unknown);
     for id in [1, 2] {
-        let joined = members.take(at(0), NodeId(id as u32), message(id, Claim::Joined));
+        let joined = members.take(at(0), NodeId(id as u32), false, message(id, Claim::Joined));
         assert_eq!(joined, Ok(None), "joined is where it begins");
     }
     for (case, from, reporter, element, want) in [
@@ -43,7 +43,7 @@ fn only_who_joined_is_heard_and_only_in_its_own_name() {
     members.defer(NodeId(101));
     assert_eq!(members.hear(at(1), node, reporter, false), Standing::Unserved);
     assert!(members.recall());
-    members.take(at(2), node, message(1, Claim::Leaving)).unwrap();
+    members.take(at(2), node, false, message(1, Claim::Leaving)).unwrap();
     assert_eq!(members.hear(at(2), node, reporter, false), Standing::Unknown);
 }
 
@@ -64,8 +64,8 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         ("done, moved, new", Claim::Done, numbered(Claim::Joined, 3), other, 50, Ok(())),
     ] {
         let mut members = Members::default();
-        members.take(at(0), home, numbered(last, 2)).unwrap();
-        let taken = members.take(at(after_s), from, said);
+        members.take(at(0), home, false, numbered(last, 2)).unwrap();
+        let taken = members.take(at(after_s), from, false, said);
         assert_eq!(taken.map(|_| ()), want, "{case}");
         let node = members.statuses()[0].node;
         assert_eq!(node, if want.is_ok() { from } else { home }, "{case}");
@@ -81,7 +81,7 @@ fn nobody_takes_the_name_of_another_in_reports() {
     let mut members = Members::default();
     let mut claims = |id, s| {
         let thief = MemberMessage { reporter: NodeId(101), ..message(id, Claim::Joined) };
-        members.take(at(s), NodeId(id as u32), thief).unwrap();
+        members.take(at(s), NodeId(id as u32), false, thief).unwrap();
         members.hear(at(s), NodeId(1), Some(NodeId(101)), false)
     };
     assert_eq!(claims(1, 0), Standing::Member);
@@ -90,7 +90,7 @@ fn nobody_takes_the_name_of_another_in_reports() {
     assert_eq!(members.remove(1), Some(NodeId(101)));
     assert_eq!((members.len(), members.counts.iter().sum::<usize>()), (1, 1));
     let again = MemberMessage { reporter: NodeId(101), ..message(2, Claim::Joined) };
-    members.take(at(2), NodeId(2), again).unwrap();
+    members.take(at(2), NodeId(2), false, again).unwrap();
     let standing = members.hear(at(2), NodeId(2), Some(NodeId(101)), false);
     assert_eq!(standing, Standing::Member);
 }
@@ -99,7 +99,7 @@ fn nobody_takes_the_name_of_another_in_reports() {
 fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
     let mut members = Members::default();
     for (id, claim) in [(1, Claim::Joined), (2, Claim::Done), (3, Claim::Receiving)] {
-        members.take(at(0), NodeId(id as u32), message(id, claim)).unwrap();
+        members.take(at(0), NodeId(id as u32), false, message(id, claim)).unwrap();
     }
     members.hear(at(9), NodeId(3), None, false);
     assert_eq!(members.lose_silent(at(5)), [NodeId(101)]);
@@ -114,14 +114,14 @@ fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does
     let say = |members: &mut Members, s: u64, id: u64, bytes: u64| {
         let name = if id == 1 { "one" } else { "other" }.to_string();
         let said = MemberMessage { bytes, name, ..message(id, Claim::Receiving) };
-        members.take(at(s), NodeId(id as u32), said).unwrap();
+        members.take(at(s), NodeId(id as u32), false, said).unwrap();
     };
     say(&mut members, 0, 1, 0);
     members.begin();
     let (named, nobody) = (BTreeSet::from(["one".to_string()]), BTreeSet::new());
     assert!(members.hold_the_end(at(500), give_up, &nobody), "it was there");
     assert!(members.hold_the_end(at(500), give_up, &named));
-    members.take(at(1), NodeId(1), message(1, Claim::Done)).unwrap();
+    members.take(at(1), NodeId(1), false, message(1, Claim::Done)).unwrap();
     for s in 1..100 {
         say(&mut members, s, 2, 0);
         assert_eq!(members.hold_the_end(at(s), give_up, &nobody), s < 31, "{s}");
@@ -141,7 +141,7 @@ fn all_may_bear_one_name_of_which_one_is_done() {
     for id in 0..=last {
         let claim = if id == last { Claim::Done } else { Claim::Receiving };
         let said = MemberMessage { name: "one".to_string(), ..message(id, claim) };
-        members.take(at(0), NodeId(id as u32), said).unwrap();
+        members.take(at(0), NodeId(id as u32), false, said).unwrap();
     }
     let [one, both] = [&["one"][..], &["one", "two"]]
         .map(|names| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
@@ -158,11 +158,11 @@ fn all_may_bear_one_name_of_which_one_is_done() {
 fn members_that_were_invented_get_a_share_of_what_is_sent() {
     let mut members = Members::default();
     for id in 0..10_000 {
-        members.take(at(0), NodeId(id as u32), message(id, Claim::Receiving)).unwrap();
+        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
     }
     assert!(!members.is_unproven(NodeId(7)), "nobody has got on yet");
     let got = MemberMessage { bytes: 1000, ..message(7, Claim::Receiving) };
-    members.take(at(1), NodeId(7), got).unwrap();
+    members.take(at(1), NodeId(7), false, got).unwrap();
     assert!(!members.is_unproven(NodeId(7)) && members.is_unproven(NodeId(8)));
     // They ask for a block each time, and are sent what they get.
     let mut sent = 10_000;
@@ -187,13 +187,16 @@ fn members_that_were_invented_get_a_share_of_what_is_sent() {
 fn a_flood_of_joins_is_refused_when_the_table_is_full() {
     let mut members = Members::default();
     for id in 0..MEMBERS_MAX as u64 {
-        members.take(at(0), NodeId(id as u32), message(id, Claim::Joined)).unwrap();
+        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Joined)).unwrap();
     }
     let late = message(1 << 40, Claim::Joined);
-    assert_eq!(members.take(at(0), NodeId(1 << 20), late.clone()), Err(BadInput::TableFull));
+    assert_eq!(members.take(at(0), NodeId(1 << 20), false, late.clone()), Err(BadInput::TableFull));
     assert_eq!((members.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
-    members.take(at(1), NodeId(5), message(5, Claim::Leaving)).unwrap();
-    assert!(members.take(at(1), NodeId(1 << 20), late).is_ok(), "in the place of one who left");
+    members.take(at(1), NodeId(5), false, message(5, Claim::Leaving)).unwrap();
+    assert!(
+        members.take(at(1), NodeId(1 << 20), false, late).is_ok(),
+        "in the place of one who left"
+    );
     assert_eq!(members.len(), MEMBERS_MAX);
     assert_eq!(members.counts.iter().sum::<usize>(), MEMBERS_MAX);
 }

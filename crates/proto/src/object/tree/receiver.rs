@@ -8,16 +8,16 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
-use super::words::{Lacks, RANGES_MAX, Reply, Word};
+use super::words::{Lacks, RANGES_MAX, Reply, Word, read_probe};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, part_of};
 use crate::object::receiver::assembly::{Assembly, TransferPhase, Want};
 use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
-use crate::object::wire::{Claim, Notice, SymbolName};
+use crate::object::wire::{Claim, Notice, PathWord, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
 use crate::pgm::session::dissent::Dissent;
-use crate::tram::{TramReceiver, TramSetup, Tree, name_number};
+use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, Tree, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A receiver.
@@ -34,6 +34,8 @@ pub struct TramObjectReceiver {
     asks: bool,
     /// That what comes is of no object, or of another one.
     refused: Dissent<()>,
+    /// Probes that are asked for with the next word.
+    probes: Option<(u32, u32)>,
 }
 
 impl TramObjectReceiver {
@@ -53,6 +55,7 @@ impl TramObjectReceiver {
             waits: false,
             asks: false,
             refused: Dissent::default(),
+            probes: None,
         }
     }
 
@@ -243,11 +246,31 @@ impl TramObjectReceiver {
         self.tram.handle_close(cx);
     }
 
+    /// A packet of so many bytes has come, which is no answer.
+    fn note_length(&mut self, now: Time, len: u64) {
+        let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
+        let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);
+        if len >= full {
+            self.assembly.path.on_long();
+        } else if self.assembly.wants_packets() && self.tram.lacks_packets() {
+            self.assembly.path.on_ahead(now);
+        }
+    }
+
     fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<(), BadInput> {
+        if let Some((size, sent)) = read_probe(bytes) {
+            self.assembly.path.on_probe(size, sent);
+            return Ok(());
+        }
         let Reply { answer, useless } = Reply::decode(bytes).ok_or(BadInput::Malformed)?;
         let news = self.assembly.member.take(cx, answer);
-        if news == News::GivenUp {
-            self.assembly.note_given_up(cx.now);
+        match news {
+            News::GivenUp => self.assembly.note_given_up(cx.now),
+            News::Stalled => {
+                let reason = self.assembly.why_stalled(cx.now);
+                self.fail(cx, reason);
+            }
+            _ => {}
         }
         if news == News::Refused {
             self.fail(cx, "the source has no room for more receivers".to_string());
@@ -259,7 +282,10 @@ impl TramObjectReceiver {
 
     fn poll_word(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let message = self.assembly.member.take_due(self.assembly.content_bytes())?;
+        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
+        let found = self.assembly.path.limit().map(PathWord::Limit);
         let word = Word {
+            path: asked.or(found),
             message,
             load: self.assembly.load.load(cx.now, self.tram.lost()),
             limit: self.assembly.limit,
@@ -269,6 +295,9 @@ impl TramObjectReceiver {
         Some(self.tram.word(cx, &word.encode(), buf))
     }
 }
+
+/// Bytes from which on a packet is long, before those of symbols are known.
+const UNKNOWN_LONG: u64 = 512;
 
 fn error(reason: &str) -> ObjectError {
     ObjectError { reason: reason.to_string() }
@@ -284,6 +313,7 @@ const WRONG: &str =
 
 impl Machine for TramObjectReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let len = datagram.bytes.len() as u64 + u64::from(datagram.zeros);
         if let Some(answer) = self.tram.answer_of(&datagram) {
             let outcome = match datagram.from == self.source {
                 true => self.take_answer(cx, answer),
@@ -295,6 +325,7 @@ impl Machine for TramObjectReceiver {
         } else {
             self.tram.handle_datagram(cx, datagram);
             self.watch_scheme(cx);
+            self.note_length(cx.now, len);
             // The source has been heard: time to say that this end is here.
             if let Some(interval) = self.tram.status_interval() {
                 self.assembly.member.join_once(cx);
@@ -307,6 +338,13 @@ impl Machine for TramObjectReceiver {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.tram.handle_timeout(cx);
         self.assembly.take_due(cx.now);
+        if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
+            let before = self.assembly.path.limit();
+            self.probes = self.assembly.path.on_timeout(cx.now);
+            if self.probes.is_some() || self.assembly.path.limit() != before {
+                self.assembly.member.say();
+            }
+        }
         self.advance(cx);
         let member = &mut self.assembly.member;
         if member.next_timeout().is_some_and(|at| at <= cx.now) {
@@ -334,12 +372,19 @@ impl Machine for TramObjectReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         let Self { assembly, tram, .. } = self;
-        let all = [assembly.next_timeout(), assembly.member.next_timeout(), tram.next_timeout()];
-        all.into_iter().flatten().min()
+        let path = assembly.path.next_timeout();
+        let own = [assembly.next_timeout(), assembly.member.next_timeout(), path];
+        let all = own.into_iter().chain([tram.next_timeout()]);
+        all.flatten().min()
     }
 }
 
 impl TramObjectReceiver {
+    /// Bytes that its driver adds to each packet, for what is told of lengths.
+    pub fn set_headers(&mut self, bytes: u32) {
+        self.assembly.headers = bytes;
+    }
+
     /// How it stands.
     pub fn status(&self) -> ObjectStatus {
         ObjectStatus {

@@ -6,14 +6,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
-use super::words::{Reply, Word};
+use super::words::{Reply, Word, probe};
 use crate::object::course::Course;
+use crate::object::path::Probes;
 use crate::object::source::members::ANSWERS_MAX;
 use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
-use crate::object::wire::Claim;
+use crate::object::wire::{Claim, PathWord};
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::options::OptionValue;
 use crate::timers::{Reason, Timers};
@@ -31,7 +32,10 @@ pub struct TramObjectSource {
     words: u64,
     /// The least rate that a member asks for at most, and who that is.
     limit: Option<(Bitrate, NodeId)>,
-    timers: Timers<Timer, 1>,
+    timers: Timers<Timer, 2>,
+    probes: Probes,
+    /// Bytes of the longest packet so far.
+    longest: u32,
 }
 
 /// Why it wakes up, beside the reasons of its session.
@@ -39,10 +43,12 @@ pub struct TramObjectSource {
 enum Timer {
     /// The members, the digests and the growth are looked at.
     Tick,
+    /// The next probe may leave.
+    Probe,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Tick];
+    const ALL: &'static [Self] = &[Self::Tick, Self::Probe];
 
     fn number(self) -> usize {
         self as usize
@@ -76,7 +82,25 @@ impl TramObjectSource {
             words: 0,
             limit: None,
             timers,
+            probes: Probes::default(),
+            longest: 0,
         }
+    }
+
+    /// Bytes that its driver adds to each packet, for what is told of lengths.
+    pub fn set_headers(&mut self, bytes: u32) {
+        self.course.headers = bytes;
+    }
+
+    /// Gives up members that speak and get no further for so long; by default none.
+    pub fn set_stall_max(&mut self, limit: Option<Duration>) {
+        self.course.stall_max = limit;
+    }
+
+    /// Members that are silent now are not lost for that before they had time to speak again: this host itself
+    /// cannot send or receive.
+    pub fn excuse_silence(&mut self, now: Time) {
+        self.course.excuse_silence(now);
     }
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
@@ -88,20 +112,28 @@ impl TramObjectSource {
     fn take_word(
         &mut self,
         cx: &mut Cx<'_>,
-        from: NodeId,
+        (from, authenticated): (NodeId, bool),
         (number, bytes): (u64, &[u8]),
     ) -> Result<(), BadInput> {
         let word = Word::decode(number, bytes).ok_or(BadInput::Malformed)?;
         self.words += 1;
-        let Word { message, load, limit, lacks, place } = word;
+        let Word { message, load, limit, lacks, path, place } = word;
         let (id, claim) = (message.id, message.claim);
         if self.course.has_ended() && !self.course.members.knows(id) {
             // It came too late.
             return Ok(());
         }
         let members = &mut self.course.members;
-        members.take(cx.now, from, message)?;
+        members.take(cx.now, from, authenticated, message)?;
         members.place(id, place);
+        match path {
+            Some(PathWord::Ask { low, high }) if members.is_served(id) => {
+                self.probes.ask(low, high, self.longest);
+                self.timers.arm_by(Timer::Probe, cx.now);
+            }
+            Some(PathWord::Limit(found)) => drop(members.note_path(id, Some(found))),
+            _ => drop(members.note_path(id, None)),
+        }
         members.note(id, load.unwrap_or_default(), limit);
         if claim == Claim::Joined && lacks.is_none() && !self.tram.brings_all() {
             self.tram.packets_mut().announce_again(cx.now);
@@ -183,8 +215,22 @@ impl TramObjectSource {
             self.course.note_growth(cx.now);
         }
         self.course.lose_silent(cx.now);
+        let announcement = *self.tram.packets().announcement();
+        let total = announcement.len(Part::Content);
+        self.course.lose_stalled(cx.now, total, announcement.growing);
         self.course.look(cx.now, self.tram.packets().announcement().growing);
         self.review(cx);
+    }
+
+    /// A packet that only its length is for.
+    fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let size = self.probes.poll(cx.now);
+        match self.probes.next_timeout() {
+            Some(at) => self.timers.arm(Timer::Probe, at),
+            None => self.timers.disarm(Timer::Probe),
+        }
+        let bytes = probe(size?, self.longest);
+        Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
     }
 
     fn poll_answer(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -203,7 +249,9 @@ impl Machine for TramObjectSource {
         match self.tram.word_of(&datagram) {
             None => self.tram.handle_datagram(cx, datagram),
             Some(word) => {
-                if let Err(reason) = self.take_word(cx, datagram.from, word) {
+                if let Err(reason) =
+                    self.take_word(cx, (datagram.from, datagram.authenticated), word)
+                {
                     cx.emit(Event::BadInput { reason });
                 }
             }
@@ -212,6 +260,7 @@ impl Machine for TramObjectSource {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.tram.handle_timeout(cx);
+        self.timers.take_due(Timer::Probe, cx.now);
         self.tick(cx);
     }
 
@@ -225,10 +274,11 @@ impl Machine for TramObjectSource {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(answer) = self.poll_answer(cx, buf) {
+        if let Some(answer) = self.poll_answer(cx, buf).or_else(|| self.poll_probe(cx, buf)) {
             return Some(answer);
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
+        self.longest = self.longest.max(buf.len() as u32 + transmit.zeros);
         if self.tram.packets_mut().failed.is_some() {
             // What could not be read is not sent.
             buf.clear();

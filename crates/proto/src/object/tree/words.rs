@@ -9,9 +9,11 @@ use faircast_base::Bitrate;
 use super::Place;
 use crate::fields::Fields;
 use crate::object::wire::{
-    Answer, MemberMessage, decode_limit, decode_load, encode_limit, encode_load,
+    Answer, MemberMessage, PathWord, decode_limit, decode_load, decode_probe, encode_limit,
+    encode_load, encode_probe,
 };
 use crate::object::{MemberLoad, TreePlace};
+use crate::tram::PACKET_HEADER;
 
 /// Most ranges of symbols or packets in a word or an answer.
 pub(super) const RANGES_MAX: usize = 32;
@@ -23,6 +25,8 @@ pub(super) struct Word {
     pub(super) load: Option<MemberLoad>,
     pub(super) limit: Option<Bitrate>,
     pub(super) lacks: Option<Lacks>,
+    /// Which lengths of packets reach it.
+    pub(super) path: Option<PathWord>,
     /// Where it is in the tree; its own number is that of the packet.
     pub(super) place: TreePlace,
 }
@@ -42,16 +46,19 @@ pub(super) struct Lacks {
 const LOAD: u8 = 1;
 const LIMIT: u8 = 2;
 const LACKS: u8 = 4;
+const PATH: u8 = 8;
 
 const LOAD_BYTES: usize = 24;
 const LIMIT_BYTES: usize = 12;
+const PATH_BYTES: usize = 12;
 
 impl Word {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag| if set { flag } else { 0 };
         let flags = flag(self.load.is_some(), LOAD)
             | flag(self.limit.is_some(), LIMIT)
-            | flag(self.lacks.is_some(), LACKS);
+            | flag(self.lacks.is_some(), LACKS)
+            | flag(self.path.is_some(), PATH);
         let TreePlace { head, level, members, repairs, .. } = self.place;
         let mut out = alloc::vec![flags, level, 0, 0];
         out.extend_from_slice(&head.to_be_bytes());
@@ -65,6 +72,7 @@ impl Word {
             out.push(lacks.ranges.len().min(RANGES_MAX) as u8);
             encode_ranges(&lacks.ranges, &mut out);
         }
+        out.extend(self.path.iter().flat_map(PathWord::encode));
         self.message.encode(&mut out);
         out
     }
@@ -91,9 +99,13 @@ impl Word {
                 Some(Lacks { after, known, ranges: decode_ranges(&mut fields, count)? })
             }
         };
+        let path = match flags & PATH {
+            0 => None,
+            _ => Some(PathWord::decode(fields.bytes(PATH_BYTES)?)?),
+        };
         let message = MemberMessage::decode(fields.0)?;
-        let sound = flags & !(LOAD | LIMIT | LACKS) == 0;
-        sound.then_some(Self { message, load, limit, lacks, place })
+        let sound = flags & !(LOAD | LIMIT | LACKS | PATH) == 0;
+        sound.then_some(Self { message, load, limit, lacks, path, place })
     }
 }
 
@@ -125,6 +137,24 @@ fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>
 pub(super) struct Reply {
     pub(super) answer: Answer,
     pub(super) useless: Vec<Range<u64>>,
+}
+
+/// What an answer begins with that only its length is for: no version of one.
+const PROBE: u8 = 0xff;
+
+/// The bytes of a probe of so many, headers of TRAM included, from a source whose packets of data have `sent` bytes.
+pub(super) fn probe(size: u32, sent: u32) -> Vec<u8> {
+    let mut bytes = alloc::vec![PROBE];
+    bytes.extend(encode_probe(size, sent));
+    let len = (size as usize).saturating_sub(PACKET_HEADER);
+    bytes.resize(len.max(bytes.len()), 0);
+    bytes
+}
+
+/// Reads how long a probe is, and packets of data are; `None` of what is no probe.
+pub(super) fn read_probe(bytes: &[u8]) -> Option<(u32, u32)> {
+    let (first, rest) = bytes.split_first()?;
+    decode_probe(rest).filter(|_| *first == PROBE)
 }
 
 const ANSWER_BYTES: usize = 16;
@@ -171,7 +201,8 @@ mod tests {
         let place = TreePlace { number: 5, head: 6, level: 3, members: 4, repairs: 1000 };
         let limit = Some(Bitrate::from_bits_per_s(1_000_000));
         let lacks = Some(Lacks { after: 12, known: 1 << 38, ranges });
-        Word { message, load: Some(MemberLoad::default()), limit, lacks, place }
+        let path = Some(PathWord::Ask { low: 600, high: 0 });
+        Word { message, load: Some(MemberLoad::default()), limit, lacks, path, place }
     }
 
     #[test]
@@ -182,10 +213,21 @@ mod tests {
             assert_eq!(Word::decode(5, &word.encode()), Some(word));
             let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
             let reply = Reply { answer, useless: all };
+            assert_eq!(read_probe(&reply.encode()), None);
             assert_eq!(Reply::decode(&reply.encode()), Some(reply));
         }
-        let plain = Word { load: None, limit: None, lacks: None, ..word(ranges) };
+        let plain = Word { load: None, limit: None, lacks: None, path: None, ..word(ranges) };
         assert_eq!(Word::decode(5, &plain.encode()), Some(plain));
+    }
+
+    #[test]
+    fn probes_have_their_length() {
+        for size in [100, 576, 1472] {
+            let bytes = probe(size, 1472);
+            assert_eq!(bytes.len() + PACKET_HEADER, size as usize);
+            assert_eq!(read_probe(&bytes), Some((size, 1472)));
+            assert_eq!(Reply::decode(&bytes), None);
+        }
     }
 
     #[test]

@@ -86,6 +86,10 @@ impl OptionType {
     pub const LOAD: u8 = 0x25;
     /// The rate that a transfer's receiver asks for at most. faircast's own: docs/transfer.md.
     pub const LIMIT: u8 = 0x26;
+    /// Lengths of packets that reach a transfer's receiver. faircast's own: docs/transfer.md.
+    pub const PATH: u8 = 0x27;
+    /// A packet of a transfer's source that only its length is for. faircast's own: docs/transfer.md.
+    pub const PROBE: u8 = 0x28;
     /// Which scheme an end speaks. faircast's own: docs/pgm.md.
     pub const SCHEME: u8 = 0x24;
 

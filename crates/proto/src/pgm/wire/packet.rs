@@ -133,6 +133,8 @@ pub(crate) struct Received<'a> {
     to: Destination,
     /// Whether the network marked congestion on it.
     pub(crate) congestion_experienced: bool,
+    /// Whether its bytes were authenticated.
+    pub(crate) authenticated: bool,
 }
 
 impl<'a> Received<'a> {
@@ -150,7 +152,8 @@ impl<'a> Received<'a> {
                 &own
             }
         };
-        Ok(Self { packet: layout.packet(bytes, zeros), from, to, congestion_experienced })
+        let packet = layout.packet(bytes, zeros);
+        Ok(Self { packet, from, to, congestion_experienced, authenticated })
     }
 
     /// Whether it came to the group, and not to this node alone.
@@ -462,6 +465,22 @@ impl<'a> Encoder<'a> {
             self.out[self.start + 5] |= FLAG_NETWORK_SIGNIFICANT;
         } else {
             self.ordinary = true;
+        }
+        self
+    }
+
+    /// Adds options of one kind that make a packet of `len` bytes, without payload; the first begins with `value`.
+    pub fn pad_options(&mut self, kind: u8, value: &[u8], len: usize) -> &mut Self {
+        let written = self.out.len() - self.start + if self.options.is_some() { 0 } else { 4 };
+        let free = len.saturating_sub(written).max(4 + value.len());
+        let count = free.div_ceil(255).min(OPTIONS_MAX - 1);
+        let each = (free / count).min(255);
+        let first = (free - each * (count - 1)).min(255);
+        for number in 0..count {
+            let bytes = if number == 0 { first } else { each };
+            let mut padded = if number == 0 { value.to_vec() } else { Vec::new() };
+            padded.resize(bytes - 4, 0);
+            self.raw_option(kind, 0, &padded);
         }
         self
     }

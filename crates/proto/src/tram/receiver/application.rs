@@ -236,6 +236,11 @@ impl TramReceiver {
         }
     }
 
+    /// Whether it knows of packets that have been sent and have not come.
+    pub(crate) fn lacks_packets(&self) -> bool {
+        self.reached.as_ref().is_some_and(|reached| !reached.reception.is_complete())
+    }
+
     /// Writes a word to the source.
     pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
         let to = Destination::Node(self.source);

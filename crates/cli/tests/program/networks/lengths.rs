@@ -1,0 +1,108 @@
+//! Hosts that long packets do not reach: black holes of path MTU discovery.
+
+use super::*;
+
+/// Whether the host drops IP packets longer than `limit` that come in, as a tunnel or a firewall on the way would.
+/// The kernel forms no super-packets for it: those would be dropped though what they hold is short.
+fn drop_longer(lan: &Lan, host: usize, limit: u32) -> bool {
+    // Classic BPF over the Ethernet frame: by the total length of IPv4, or the payload length of IPv6.
+    let program = format!(
+        "9,40 0 0 12,21 0 2 2048,40 0 0 16,37 3 4 {limit},21 0 3 34525,40 0 0 18,37 0 1 {},6 0 0 2,6 0 0 0",
+        limit - 40
+    );
+    let add = ["filter", "add", "dev", "e0", "ingress", "bpf", "da", "bytecode", &program];
+    let done = tc(lan, host, &["qdisc", "add", "dev", "e0", "clsact"]) && tc(lan, host, &add);
+    if !done {
+        eprintln!("skipped: no classifier for packets here");
+    }
+    lan::run(lan.host(0), "link set e0 gso_max_segs 1");
+    done
+}
+
+/// All packets come through again.
+fn drop_none(lan: &Lan, host: usize) {
+    assert!(tc(lan, host, &["qdisc", "del", "dev", "e0", "clsact"]));
+}
+
+fn tc(lan: &Lan, host: usize, words: &[&str]) -> bool {
+    let mut command = Command::new("tc");
+    command.args(["-n", lan.host(host)]).args(words);
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Whether an event warns of packets of up to so many bytes.
+fn names(limit: u32) -> impl Fn(&Value) -> bool {
+    let words = format!("packets of up to {limit} bytes");
+    move |event| event["text"].as_str().is_some_and(|text| text.contains(&words))
+}
+
+/// A hole at the second of two receivers: both ends name its size, the first gets it all, and the second ends.
+fn hole_at_one(at: &str, to: &str, limit: u32) {
+    let Some(lan) = Lan::new(3) else { return };
+    if !drop_longer(&lan, 2, limit) {
+        return;
+    }
+    let site = with_a_tree(1_500_000);
+    site.key("group.key");
+    let [whole, holed] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), at));
+    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {to}"));
+    sender.until("warning", names(limit));
+    holed.until("warning", names(limit));
+    let summary = sender.end_with(1).summary();
+    assert_received(&site, whole, "r1");
+    let failed = holed.end_with(1).event("failed");
+    let told = failed["reason"].as_str().unwrap();
+    assert!(told.contains(&format!("--mtu {limit}")), "{failed}");
+    let mut all = summary["receivers"].as_array().unwrap().iter();
+    let of = all.find(|receiver| receiver["name"] == "r2").unwrap();
+    assert_eq!((&of["state"], &of["reason"]), (&"failed".into(), &failed["reason"]), "{summary}");
+}
+
+#[test]
+fn both_ends_say_which_packets_arrive_and_the_others_go_on() {
+    let group = "--group 239.192.7.41:7500";
+    hole_at_one(group, group, 1280);
+}
+
+#[test]
+fn over_tram_with_a_key_it_is_said_too() {
+    let group = "--group 239.192.7.42:7500 --key group.key";
+    hole_at_one(group, &format!("{group} --scheme tram"), 576);
+}
+
+#[test]
+fn over_ipv6_it_is_said_too() {
+    let group = "--group [ff15::7:43]:7500";
+    hole_at_one(group, group, 1400);
+}
+
+#[test]
+fn a_hole_that_is_mended_costs_nobody_the_transfer() {
+    let Some(lan) = Lan::new(2) else { return };
+    let site = with_a_tree(3_000_000);
+    let group = "--group 239.192.7.44:7500";
+    let receiver = recv(&site, &lan, 1, "r1", group);
+    let sender = on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s"));
+    receiver.until_has(1);
+    if !drop_longer(&lan, 1, 1300) {
+        return;
+    }
+    sender.until("warning", names(1300));
+    drop_none(&lan, 1);
+    sender.until("warning", |event| event["text"].as_str().unwrap().contains("long packets again"));
+    sender.end_with(0);
+    assert_received(&site, receiver, "r1");
+}
+
+#[test]
+fn packets_as_short_as_was_advised_get_through() {
+    let Some(lan) = Lan::new(2) else { return };
+    if !drop_longer(&lan, 1, 1280) {
+        return;
+    }
+    let site = with_a_tree(400_000);
+    let group = "--group 239.192.7.45:7500";
+    let receiver = recv(&site, &lan, 1, "r1", group);
+    on(&site, &lan, 0, &format!("send tree {group} --mtu 1280")).end_with(0);
+    assert_received(&site, receiver, "r1");
+}

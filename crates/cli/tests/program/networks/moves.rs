@@ -1,0 +1,89 @@
+//! Addresses of hosts that change in the middle of a transfer.
+
+use super::*;
+
+/// Sends the tree from host 0 to two others, at a rate at which it takes some seconds, and has `change` happen when
+/// both have begun to get it.
+fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan)) {
+    let Some(lan) = Lan::new(3) else { return };
+    let site = with_a_tree(5_000_000);
+    site.key("group.key");
+    let receivers = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), at));
+    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --rate-max 8Mbit/s {to}"));
+    receivers.iter().for_each(|receiver| receiver.until_has(1));
+    change(&lan);
+    let summary = sender.end_with(0).summary();
+    assert_eq!(summary["receivers"].as_array().unwrap().len(), 2, "{summary}");
+    for (receiver, name) in receivers.into_iter().zip(["r1", "r2"]) {
+        assert_received(&site, receiver, name);
+    }
+}
+
+/// Another address takes the place of a host's own: the kernel takes its routes and memberships with the last one.
+fn replace(lan: &Lan, host: usize) {
+    let own = 1 + host;
+    lan::run(lan.host(host), &format!("addr del 10.77.0.{own}/24 dev e0"));
+    lan::run(lan.host(host), &format!("addr add 10.77.0.{}/24 dev e0", 100 + own));
+    lan::run(lan.host(host), "route replace 224.0.0.0/4 dev e0");
+}
+
+#[test]
+fn receivers_follow_a_sender_to_its_new_address() {
+    let group = "--group 239.192.7.31:7500";
+    with_change(group, group, |lan| replace(lan, 0));
+}
+
+#[test]
+fn a_sender_with_a_key_takes_an_address_that_was_added_before_over_tram() {
+    let group = "--group 239.192.7.32:7500 --key group.key";
+    with_change(group, &format!("{group} --scheme tram --interface e0"), |lan| {
+        lan::run(lan.host(0), "addr add 10.77.0.101/24 dev e0");
+        lan::run(lan.host(0), "addr del 10.77.0.1/24 dev e0");
+    });
+}
+
+#[test]
+fn receivers_over_tram_follow_a_sender_without_a_key() {
+    let group = "--group 239.192.7.33:7500";
+    with_change(group, &format!("{group} --scheme tram"), |lan| replace(lan, 0));
+}
+
+#[test]
+fn a_temporary_address_that_expires_is_replaced() {
+    let group = "--group [ff15::7:34]:7500";
+    with_change(group, &format!("{group} --interface fd77::1"), |lan| {
+        lan::run(lan.host(0), "addr add fd77::101/64 dev e0 nodad");
+        lan::run(lan.host(0), "addr del fd77::1/64 dev e0");
+    });
+}
+
+#[test]
+fn a_sender_follows_receivers_to_their_new_addresses() {
+    let group = "--group 239.192.7.35:7500";
+    with_change(group, group, |lan| replace(lan, 1));
+}
+
+#[test]
+fn a_list_follows_its_sender_and_its_receivers() {
+    let list = "--to 10.77.0.2:7500,10.77.0.3:7500";
+    with_change("--listen 0.0.0.0:7500", list, |lan| {
+        replace(lan, 0);
+        replace(lan, 2);
+    });
+}
+
+#[test]
+fn a_sender_without_any_address_blames_itself() {
+    let Some(lan) = Lan::new(2) else { return };
+    let site = with_a_tree(5_000_000);
+    let group = "--group 239.192.7.36:7500";
+    let receiver = recv(&site, &lan, 1, "r1", group);
+    let sender = on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s --give-up 3s"));
+    receiver.until_has(1);
+    lan::run(lan.host(0), "addr del 10.77.0.1/24 dev e0");
+    let summary = sender.end_with(1).summary();
+    let reason = summary["reason"].as_str().unwrap();
+    assert!(reason.contains("nothing has left this host for 3 s"), "{summary}");
+    assert_eq!(summary["receivers"][0]["state"], "receiving", "{summary}");
+    receiver.kill();
+}

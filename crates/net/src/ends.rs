@@ -1,0 +1,142 @@
+//! Ends of a session whose packets carry a number of their own, and the address at which each is.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use faircast_base::{Duration, Time};
+use lru::LruCache;
+
+use crate::ADDRESSES_MAX;
+
+/// Addresses of ends by their numbers. The end that was heard longest ago makes room.
+#[derive(Debug)]
+pub(crate) struct Ends(LruCache<u64, End>);
+
+/// Address of one end.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: SocketAddr,
+    since: Time,
+    heard: Time,
+    /// True if it was heard there more than once, for some time.
+    firm: bool,
+    /// The address before this one.
+    before: Option<SocketAddr>,
+}
+
+/// What a packet says of the place of the end whose number it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// The end is where the packet comes from.
+    There,
+    /// The packet is the end's, which is at this address still.
+    Elsewhere(SocketAddr),
+    /// The end has come from this address.
+    Moved(SocketAddr),
+    /// The packet is not of that end.
+    False,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        // Not made with its limit at once, which would take its memory at once.
+        let mut all = LruCache::unbounded();
+        all.resize(NonZeroUsize::new(ADDRESSES_MAX).expect("it is above zero"));
+        Self(all)
+    }
+}
+
+impl Ends {
+    /// Notes that a packet of end `number` has come from `from`.
+    ///
+    /// An end is where it was first heard. Anybody can send its number: so it has moved where its address has been
+    /// silent for [`MOVES_AFTER`], and is back as soon as the address before speaks again. Where packets are
+    /// authenticated a shorter silence is enough, by which late packets from the old address are told from a move.
+    pub(crate) fn locate(
+        &mut self,
+        now: Time,
+        number: u64,
+        from: SocketAddr,
+        authenticated: bool,
+    ) -> Located {
+        let fresh = End { at: from, since: now, heard: now, firm: false, before: None };
+        let end = self.0.get_or_insert_mut(number, || fresh);
+        if end.at == from {
+            end.heard = now;
+            end.firm |= now.since(end.since) >= FIRM_AFTER;
+            return Located::There;
+        }
+        let silence = now.since(end.heard);
+        let least = if authenticated { OVERLAP } else { MOVES_AFTER };
+        let returns = end.before == Some(from);
+        if silence < least && (end.firm || authenticated) && !returns {
+            return if authenticated { Located::Elsewhere(end.at) } else { Located::False };
+        }
+        let old = end.at;
+        let before = Some(old).filter(|_| end.firm && !returns);
+        *end = End { before, firm: returns, ..fresh };
+        Located::Moved(old)
+    }
+}
+
+/// Silence after which an end may be at another address.
+const MOVES_AFTER: Duration = Duration::from_secs(3);
+
+/// The same where packets are authenticated.
+const OVERLAP: Duration = Duration::from_millis(300);
+
+/// Time over which an end must have been heard at an address, so that others cannot take its number at once.
+const FIRM_AFTER: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: u64 = 7;
+
+    /// What packets of one end say, each as its time in milliseconds and its host.
+    fn located(authenticated: bool, packets: &[(u64, u8)]) -> Vec<Located> {
+        let mut ends = Ends::default();
+        let take = |&(ms, host): &(u64, u8)| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            ends.locate(now, ID, at(host), authenticated)
+        };
+        packets.iter().map(take).collect()
+    }
+
+    fn at(host: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host], 9))
+    }
+
+    #[test]
+    fn an_end_moves_after_a_silence_and_returns_at_once() {
+        use Located::{False, Moved, There};
+        let packets =
+            [(0, 1), (600, 1), (700, 2), (3500, 2), (3600, 2), (3700, 2), (5000, 1), (5001, 2)];
+        let want = [There, There, False, False, Moved(at(1)), There, Moved(at(2)), False];
+        assert_eq!(located(false, &packets), want);
+    }
+
+    #[test]
+    fn a_number_that_was_only_just_heard_protects_nobody() {
+        use Located::{Moved, There};
+        assert_eq!(located(false, &[(0, 2), (100, 1), (200, 1)]), [There, Moved(at(2)), There]);
+    }
+
+    #[test]
+    fn authentic_packets_move_an_end_at_once() {
+        use Located::{Elsewhere, Moved, There};
+        let packets = [(0, 1), (1000, 1), (1001, 2), (1400, 2), (1401, 2)];
+        let want = [There, There, Elsewhere(at(1)), Moved(at(1)), There];
+        assert_eq!(located(true, &packets), want);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut ends = Ends::default();
+        for number in 0..ADDRESSES_MAX as u64 + 10 {
+            ends.locate(Time::ZERO, number, at(1), false);
+        }
+        assert_eq!(ends.0.len(), ADDRESSES_MAX);
+    }
+}

@@ -1,0 +1,284 @@
+//! Lengths of packets that arrive: a receiver that gets short packets and no long ones has some sent to it, and
+//! measures where the limit is (src: RFC 8899 s4.1, s5.3).
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+use faircast_base::{Duration, Time};
+
+/// The longest packets that arrive, and the longest that are sent. Both count what drivers add to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLimit {
+    /// Bytes of the longest packet that has arrived.
+    pub arrives: u32,
+    /// Bytes of the packets that are sent.
+    pub sent: u32,
+}
+
+impl PathLimit {
+    /// True if packets get lost because of their length.
+    pub const fn is_short(&self) -> bool {
+        self.arrives < self.sent
+    }
+
+    /// The same with so many more bytes in each packet.
+    pub(super) const fn with(self, headers: u32) -> Self {
+        Self { arrives: self.arrives + headers, sent: self.sent + headers }
+    }
+
+    /// States what arrives and what to do, in at most 120 bytes.
+    pub fn advice(&self) -> String {
+        let Self { arrives, sent } = self;
+        match self.is_short() {
+            true => format!(
+                "of {sent} bytes a packet only {arrives} arrive: send with --mtu {arrives}, or raise the MTU on the way"
+            ),
+            false => format!("single packets of {sent} bytes arrive, and no data does"),
+        }
+    }
+}
+
+/// Measures at a receiver.
+#[derive(Debug, Default)]
+pub(super) struct PathMeter {
+    /// Since when packets that were sent are known that no long one has followed, and how often that was told.
+    missing: Option<(Time, u32)>,
+    round: Option<Round>,
+    /// Longest probe that has arrived since the last long packet of data.
+    arrived: u32,
+    /// When probes are asked for again.
+    next_at: Option<Time>,
+    limit: Option<PathLimit>,
+}
+
+/// Probes of several lengths that were asked for together.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The longest known to arrive, and the shortest known not to or the longest there is; 0 before that is known.
+    low: u32,
+    high: u32,
+    /// Whether the shortest probe has come: then the longer ones that have not are lost.
+    is_valid: bool,
+    /// Bytes of the packets that the source sends.
+    sent: u32,
+    tries: u32,
+    ends_at: Time,
+}
+
+impl PathMeter {
+    /// A packet of full length has come.
+    pub(super) fn on_long(&mut self) {
+        if self.missing.is_some() || self.limit.is_some() {
+            *self = Self::default();
+        }
+    }
+
+    /// The source tells that it has sent packets which are not here, and which are wanted.
+    pub(super) fn on_ahead(&mut self, now: Time) {
+        let (since, count) = self.missing.get_or_insert((now, 0));
+        *count += 1;
+        let since = *since;
+        if self.round.is_none() && self.next_at.is_none() && self.limit.is_none() {
+            self.next_at = Some(since + SUSPECT_AFTER);
+        }
+    }
+
+    /// A probe of so many bytes has come, from a source whose packets have `sent` bytes.
+    pub(super) fn on_probe(&mut self, size: u32, sent: u32) {
+        let Some(round) = &mut self.round else { return };
+        self.arrived = self.arrived.max(size);
+        round.is_valid |= size <= round.low.max(PROBE_MIN);
+        round.sent = sent;
+    }
+
+    /// Probes that are to be asked for now: those longer than the first, up to the second, which is 0 where it is not
+    /// known.
+    pub(super) fn on_timeout(&mut self, now: Time) -> Option<(u32, u32)> {
+        if let Some(round) = self.round.filter(|round| round.ends_at <= now) {
+            self.judge(now, round);
+        }
+        self.next_at.take_if(|at| *at <= now)?;
+        if self.missing.is_none_or(|(_, count)| count < SUSPECT_TOLD) {
+            self.missing = None;
+            return None;
+        }
+        let ends_at = now + ROUND;
+        let round = match self.round {
+            Some(round) => Round { is_valid: false, ends_at, ..round },
+            None => Round { low: 0, high: 0, is_valid: false, sent: 0, tries: 0, ends_at },
+        };
+        self.round = Some(round);
+        Some((round.low, round.high))
+    }
+
+    /// A round is over: the next one lies between the longest probe that came and the next longer one.
+    fn judge(&mut self, now: Time, round: Round) {
+        if !round.is_valid {
+            let tries = round.tries + 1;
+            self.round = Some(Round { tries, ..round }).filter(|_| tries < TRIES_MAX);
+            self.next_at = Some(if self.round.is_some() { now } else { now + AGAIN_AFTER });
+            return;
+        }
+        let high = if round.high == 0 { round.sent.min(PROBE_MAX) } else { round.high };
+        let low = self.arrived.max(round.low);
+        let next = rungs(round.low, high).find(|rung| *rung > low).unwrap_or(low);
+        if next <= low + 1 {
+            let arrives = if low >= PROBE_MAX.min(round.sent) { round.sent } else { low };
+            self.limit = Some(PathLimit { arrives, sent: round.sent });
+            (self.round, self.arrived) = (None, 0);
+            self.next_at = Some(now + AGAIN_AFTER);
+            return;
+        }
+        self.round = Some(Round { low, high: next, tries: 0, ..round });
+        self.next_at = Some(now);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let ends_at = self.round.map(|round| round.ends_at);
+        [self.next_at, ends_at].into_iter().flatten().min()
+    }
+
+    /// What was measured, until a long packet comes.
+    pub(super) const fn limit(&self) -> Option<PathLimit> {
+        self.limit
+    }
+}
+
+/// Lengths of the probes between a length that arrives, which is among them, and one that does not.
+fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
+    let low = low.max(PROBE_MIN);
+    let high = high.max(low);
+    let step = (high - low).div_ceil(RUNGS).max(1);
+    (0..=RUNGS)
+        .map(move |rung| low + rung * step)
+        .take_while(move |at| *at < high + step)
+        .map(move |at| at.min(high))
+}
+
+/// Probes that a source has still to send, the same ones to all.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    sizes: VecDeque<u32>,
+    next_at: Time,
+}
+
+impl Probes {
+    /// A member asks for probes, from a source whose packets have `sent` bytes.
+    pub(super) fn ask(&mut self, low: u32, high: u32, sent: u32) {
+        let most = sent.min(PROBE_MAX);
+        let high = if high == 0 { most } else { high.min(most) };
+        // Others that ask meanwhile get these.
+        if self.sizes.len() >= WAITING_MAX || self.sizes.contains(&high) || low > high {
+            return;
+        }
+        // Twice, since packets get lost for other reasons.
+        for _ in 0..2 {
+            self.sizes.extend(rungs(low, high));
+        }
+    }
+
+    /// When the next one may leave.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        (!self.sizes.is_empty()).then_some(self.next_at)
+    }
+
+    /// Bytes of one that leaves now.
+    pub(super) fn poll(&mut self, now: Time) -> Option<u32> {
+        if self.next_at > now {
+            return None;
+        }
+        let size = self.sizes.pop_front()?;
+        self.next_at = now + SPACING;
+        Some(size)
+    }
+}
+
+/// Time without a long packet, and how often the source must have told that there are some, before one is suspected
+/// not to arrive for its length. A source tells once a second.
+const SUSPECT_AFTER: Duration = Duration::from_millis(2500);
+const SUSPECT_TOLD: u32 = 3;
+
+/// Probes are judged so long after they were asked for.
+const ROUND: Duration = Duration::from_millis(700);
+
+/// Rounds without an answer before it is left for some time.
+const TRIES_MAX: u32 = 5;
+
+/// Time after which is measured again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// Bytes of the shortest and of the longest probe.
+const PROBE_MIN: u32 = 128;
+const PROBE_MAX: u32 = 3800;
+
+/// Steps between the shortest and the longest probe of a round.
+const RUNGS: u32 = 15;
+
+/// Most probes that wait at a source, and the time between two.
+const WAITING_MAX: usize = 64;
+const SPACING: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// What a receiver measures where packets of up to `limit` bytes arrive, of `sent`, and when.
+    fn measured(limit: u32, sent: u32) -> (Option<PathLimit>, u64) {
+        let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
+        for ms in 0..20_000 {
+            if ms % 1000 == 0 {
+                meter.on_ahead(at(ms));
+            }
+            if meter.next_timeout().is_some_and(|due| due <= at(ms))
+                && let Some((low, high)) = meter.on_timeout(at(ms))
+            {
+                probes.ask(low, high, sent);
+            }
+            if let Some(size) = probes.poll(at(ms)).filter(|size| *size <= limit) {
+                meter.on_probe(size, sent);
+            }
+            if let Some(limit) = meter.limit() {
+                return (Some(limit), ms);
+            }
+        }
+        (None, 20_000)
+    }
+
+    #[test]
+    fn every_limit_is_measured_to_the_byte_within_seconds() {
+        for limit in (PROBE_MIN..1472).step_by(7).chain([576, 1280, 1400, 1471, 1472]) {
+            let (found, ms) = measured(limit, 1472);
+            assert_eq!(found, Some(PathLimit { arrives: limit, sent: 1472 }), "{limit}");
+            assert!(ms < 7000, "{limit}: {ms} ms");
+        }
+        let (found, _) = measured(9000, 8972);
+        assert!(!found.unwrap().is_short(), "longer ones are not probed");
+        assert_eq!(measured(8000, 8972).0.unwrap().arrives, 8972, "longer ones are not probed");
+        assert_eq!(measured(100, 1472).0, None, "nothing arrives");
+    }
+
+    #[test]
+    fn a_long_packet_ends_all_suspicion() {
+        let mut meter = PathMeter::default();
+        meter.on_ahead(at(0));
+        meter.on_ahead(at(1000));
+        meter.on_long();
+        assert_eq!(meter.next_timeout(), None);
+        for s in 2..5 {
+            meter.on_ahead(at(s * 1000));
+        }
+        assert_eq!(meter.next_timeout(), Some(at(4500)));
+        assert_eq!(meter.on_timeout(at(4500)), Some((0, 0)));
+    }
+
+    #[test]
+    fn advice_fits_into_a_message() {
+        let limit = PathLimit { arrives: 65_507, sent: 65_535 };
+        assert!(limit.advice().len() <= 120, "{}", limit.advice());
+    }
+}
