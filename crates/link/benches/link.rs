@@ -29,6 +29,7 @@ fn config(queue: QueueConfig) -> LinkConfig {
         changes: Vec::new(),
         drop_list: Vec::new(),
         faults: Faults::default(),
+        timing: Default::default(),
     }
 }
 

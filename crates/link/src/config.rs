@@ -23,6 +23,20 @@ pub struct LinkConfig {
     pub drop_list: Vec<u64>,
     /// What else goes wrong; by default nothing.
     pub faults: Faults,
+    /// Clock and noise of the host or emulator that drives the link; by default none.
+    pub timing: Timing,
+}
+
+/// Timing of a host or an emulator that sends from software. The default is an exact clock without noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Clock tick: packets leave the queue and the wire at multiples of it only. Zero for none.
+    ///
+    /// Dummynet serves its pipes at each tick of the kernel's clock, so that packets come out in batches
+    /// and keep their slots of the queue until then. src: dummynet-1997.
+    pub tick: Duration,
+    /// Longest random wait of a packet behind the wire, uniform from zero. Packets keep their order.
+    pub jitter: Duration,
 }
 
 /// What goes wrong on a link beside independent loss. The default is nothing; a link without

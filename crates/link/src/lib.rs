@@ -18,7 +18,8 @@ mod red;
 mod serialiser;
 
 pub use config::{
-    BurstLoss, FaultChange, Faults, LinkChange, LinkConfig, Outage, QueueConfig, RedConfig, Reorder,
+    BurstLoss, FaultChange, Faults, LinkChange, LinkConfig, Outage, QueueConfig, RedConfig,
+    Reorder, Timing,
 };
 pub use faults::{Copy, Streams};
 pub use link::{Link, Outcome};

@@ -8,7 +8,7 @@ use faircast_base::{DropReason, Duration, LinkCounters, Rng, Time};
 use crate::faults::{Copy, FaultyWire, Streams};
 use crate::red::Red;
 use crate::serialiser::Serialiser;
-use crate::{LinkChange, LinkConfig, QueueConfig};
+use crate::{LinkChange, LinkConfig, QueueConfig, Timing};
 
 /// What becomes of a packet that is offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,9 @@ struct Special {
     drop_list: VecDeque<u64>,
     data_packets: u64,
     faults: Option<FaultyWire>,
+    timing: Timing,
+    /// Latest arrival so far, before which no packet arrives that waits for the jitter.
+    latest: Time,
 }
 
 impl Link {
@@ -95,6 +98,8 @@ impl Link {
             drop_list: config.drop_list.iter().copied().collect(),
             data_packets: 0,
             faults: FaultyWire::new(config, streams),
+            timing: config.timing,
+            latest: Time::ZERO,
         };
         Self {
             serialiser: Serialiser::new(config),
@@ -128,7 +133,10 @@ impl Link {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
         }
-        let at = ends + self.wire.delay;
+        let mut at = ends + self.wire.delay;
+        if let Some(special) = &mut self.special {
+            at = special.jittered(at, rng);
+        }
         match self.special.as_mut().and_then(|special| special.faults.as_mut()) {
             None => Outcome::Arrives(at),
             Some(faults) => match faults.cross(at) {
@@ -199,10 +207,15 @@ impl Link {
         let idle = self.busy_until < now || self.first.is_none();
         let starts = if idle { now } else { self.busy_until };
         // Remainders are carried over back-to-back packets, also where the queue was just empty.
-        let ends = self.serialiser.end(starts, self.busy_until < now, bytes);
+        let mut ends = self.serialiser.end(starts, self.busy_until < now, bytes);
         self.counters.busy_ns += ends.since(starts).as_nanos();
-        self.counters.queue_packet_ns += starts.since(now).as_nanos();
+        // The packet waits until the one before it has left, which may be at a tick behind its transmission.
+        let last = self.waiting.back().or(self.first.as_ref());
+        self.counters.queue_packet_ns += last.map_or(0, |slot| slot.ends.since(now).as_nanos());
         self.busy_until = ends;
+        if let Some(special) = &self.special {
+            ends = special.ticked(ends);
+        }
         let slot = Slot { ends, bytes };
         match self.first {
             None => self.first = Some(slot),
@@ -232,8 +245,32 @@ impl Link {
 
 impl Special {
     fn is_any(&self) -> bool {
-        let Self { red, changes, drop_list, faults, .. } = self;
-        red.is_some() || !changes.is_empty() || !drop_list.is_empty() || faults.is_some()
+        let Self { red, changes, drop_list, faults, timing, .. } = self;
+        let is_timed = *timing != Timing::default();
+        red.is_some()
+            || !changes.is_empty()
+            || !drop_list.is_empty()
+            || faults.is_some()
+            || is_timed
+    }
+
+    /// Returns the tick at which a packet leaves whose transmission ends at `ends`.
+    #[inline]
+    fn ticked(&self, ends: Time) -> Time {
+        match self.timing.tick.as_nanos() {
+            0 => ends,
+            tick => Time::from_nanos(ends.as_nanos().div_ceil(tick).saturating_mul(tick)),
+        }
+    }
+
+    /// Returns the arrival of a packet that would arrive at `at` without jitter.
+    #[inline]
+    fn jittered(&mut self, at: Time, rng: &mut Rng) -> Time {
+        if self.timing.jitter == Duration::ZERO {
+            return at;
+        }
+        self.latest = self.latest.max(at + self.timing.jitter.mul_f64(rng.unit()));
+        self.latest
     }
 
     /// An outage may refuse a packet, and then RED.

@@ -1,7 +1,7 @@
 //! The settings of a `[[link]]`: rate, delay, queue, loss, and how they change.
 
 use faircast_base::{Bitrate, Bytes, Duration, Time};
-use faircast_link::{LinkChange, LinkConfig, QueueConfig, RedConfig};
+use faircast_link::{LinkChange, LinkConfig, QueueConfig, RedConfig, Timing};
 
 use crate::error::Problem;
 use crate::limits::{
@@ -23,6 +23,8 @@ pub(crate) const CONFIG_KEYS: &[&str] = &[
     "reorder",
     "duplicate",
     "corrupt",
+    "tick",
+    "jitter",
     "outages",
     "changes",
     "drop_list",
@@ -40,7 +42,15 @@ pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<LinkConfig, Pr
             .unwrap_or_default(),
         drop_list: table.optional("drop_list", drop_list)?.unwrap_or_default(),
         faults: link_faults::read(table, duration_ns)?,
+        timing: Timing {
+            tick: table.optional("tick", timing)?.unwrap_or_default(),
+            jitter: table.optional("jitter", timing)?.unwrap_or_default(),
+        },
     })
+}
+
+fn timing(value: &Value) -> Result<Duration, Problem> {
+    value.duration(0..=TIMING_NS_MAX)
 }
 
 fn rate(value: &Value) -> Result<Bitrate, Problem> {
@@ -187,6 +197,8 @@ pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
     value.quantity(1..=max, Bytes::count, |bytes| bytes.to_string())
 }
 
+/// Longest tick and jitter: 1 s. Clocks of kernels tick each 1 to 10 ms.
+const TIMING_NS_MAX: u64 = 1_000_000_000;
 /// The keys of a change.
 const CHANGE_KEYS: &[&str] =
     &["at", "rate", "delay", "loss", "burst_loss", "reorder", "duplicate", "corrupt"];

@@ -155,6 +155,7 @@ pub(crate) fn link(from: u32, to: u32, delay_ms: u64) -> LinkSpec {
             changes: Vec::new(),
             drop_list: Vec::new(),
             faults: Default::default(),
+            timing: Default::default(),
         },
     }
 }

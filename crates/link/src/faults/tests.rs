@@ -19,6 +19,7 @@ fn config(faults: Faults) -> LinkConfig {
         changes: Vec::new(),
         drop_list: Vec::new(),
         faults,
+        timing: crate::Timing::default(),
     }
 }
 

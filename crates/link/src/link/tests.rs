@@ -14,6 +14,7 @@ fn config(bits_per_s: u64, queue: QueueConfig) -> LinkConfig {
         changes: Vec::new(),
         drop_list: Vec::new(),
         faults: Faults::default(),
+        timing: Timing::default(),
     }
 }
 
@@ -279,4 +280,44 @@ proptest::proptest! {
         proptest::prop_assert_eq!(counters.sent_packets, arrived);
         proptest::prop_assert_eq!(counters.dropped_packets + arrived, gaps.len() as u64);
     }
+}
+
+#[test]
+fn packets_leave_a_pipe_with_a_clock_tick_in_batches_at_the_rate() {
+    // 1000 B at 8 Mbit/s take 1 ms; the clock ticks each 10 ms.
+    let mut config = config(8_000_000, QueueConfig::DropTail { packets_max: 12 });
+    config.timing.tick = Duration::from_millis(10);
+    let mut link = new_link(&config);
+    let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let at = |ms: u64| Outcome::Arrives(Time::from_nanos((ms + 50) * 1_000_000));
+    let sent: Vec<_> = (0..14).map(|_| link.offer(ms(1), 1000, true, &mut rng())).collect();
+    assert_eq!(sent[..9], [at(10); 9]);
+    assert_eq!(sent[9..12], [at(20); 3]);
+    assert_eq!(sent[12], Outcome::Dropped(DropReason::QueueFull));
+    // Slots are free at the tick and not before: nine of twelve have left at 10 ms.
+    assert_eq!(link.offer(ms(9), 1000, true, &mut rng()), Outcome::Dropped(DropReason::QueueFull));
+    assert_eq!(link.backlog(ms(10)).0, 3);
+    // Three packets wait for the first tick behind the first packet's 9 ms, and so on, and none for ever.
+    let counters = link.sample(ms(100));
+    assert_eq!((counters.sent_packets, counters.queue_packets), (12, 0));
+    assert_eq!(counters.busy_ns, 12_000_000);
+    assert_eq!(counters.queue_packet_ns, 9 * 9_000_000 + 2 * 19_000_000);
+}
+
+#[test]
+fn jitter_delays_packets_within_its_bound_and_in_order() {
+    let mut config = config(8_000_000_000, QueueConfig::DropTail { packets_max: 10 });
+    config.timing.jitter = Duration::from_millis(2);
+    let (mut link, mut rng) = (new_link(&config), rng());
+    let (mut last, mut waits) = (Time::ZERO, Vec::new());
+    for i in 0..1000 {
+        let now = Time::from_nanos(i * 500_000);
+        let Outcome::Arrives(at) = link.offer(now, 1000, true, &mut rng) else { panic!("dropped") };
+        assert!(at >= last, "packet {i} overtakes another one");
+        last = at;
+        waits.push(at.since(now + config.delay).as_nanos());
+    }
+    let most = waits.iter().max().copied().unwrap_or(0);
+    assert!(most <= 2_001_000 && most > 1_900_000, "{most}");
+    assert!(waits.iter().min().is_some_and(|least| *least < 500_000));
 }

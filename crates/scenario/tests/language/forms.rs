@@ -1,7 +1,7 @@
 //! The forms of the language and their meaning.
 
 use faircast_base::{Bytes, Duration, Time};
-use faircast_link::{BurstLoss, FaultChange, Faults, Outage, QueueConfig, Reorder};
+use faircast_link::{BurstLoss, FaultChange, Faults, Outage, QueueConfig, Reorder, Timing};
 use faircast_scenario::{Data, Overrides, Scenario};
 
 use crate::{GOOD, catalog, parse, parse_with};
@@ -176,6 +176,10 @@ fn faults_are_read_with_their_units_and_are_off_by_default() {
     };
     assert_eq!(all.changes[0].faults, Some(change));
     assert_eq!(all.changes[0].loss, None);
+    assert_eq!(all.timing, Timing::default());
+    let timed = link("tick = \"10 ms\"\njitter = \"0.5 ms\"").timing;
+    let want = Timing { tick: Duration::from_millis(10), jitter: Duration::from_micros(500) };
+    assert_eq!(timed, want);
 }
 
 #[test]
