@@ -6,6 +6,7 @@ mod false_reports;
 mod faults;
 mod growing;
 mod hostile;
+mod lengths;
 mod limits;
 mod members;
 mod tree;

@@ -3,9 +3,9 @@
 
 mod beside;
 mod check;
-mod lengths;
 #[path = "../../../../net/tests/common/lan.rs"]
 mod lan;
+mod lengths;
 mod moves;
 mod receivers;
 mod ways;

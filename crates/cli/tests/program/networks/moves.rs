@@ -78,8 +78,7 @@ fn a_sender_without_any_address_blames_itself() {
     let site = with_a_tree(5_000_000);
     let group = "--group 239.192.7.36:7500";
     let receiver = recv(&site, &lan, 1, "r1", group);
-    let sender =
-        on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s --give-up 3s"));
+    let sender = on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s --give-up 3s"));
     receiver.until_has(1);
     lan::run(lan.host(0), "addr del 10.77.0.1/24 dev e0");
     let summary = sender.end_with(1).summary();

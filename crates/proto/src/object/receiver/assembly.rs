@@ -46,6 +46,8 @@ pub(in crate::object) struct Assembly {
     mismatches: u32,
     bytes_found: u64,
     pub(in crate::object) reason: Option<String>,
+    /// Whether the source has given it up.
+    stalled: bool,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
 
@@ -118,6 +120,7 @@ impl Assembly {
             mismatches: 0,
             bytes_found: 0,
             reason: None,
+            stalled: false,
             events: VecDeque::new(),
         }
     }
@@ -133,8 +136,9 @@ impl Assembly {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    /// Why it gets no further, as far as is known here.
-    pub(in crate::object) fn why_stalled(&self, now: Time) -> String {
+    /// The source has given it up, since it gets no further: why, as far as is known here.
+    pub(in crate::object) fn why_stalled(&mut self, now: Time) -> String {
+        self.stalled = true;
         let disk = self.load.load(now, 0).is_some_and(|load| load.disk_share() >= DISK_SHARE);
         match self.path_limit() {
             Some(limit) => limit.advice(),
@@ -215,6 +219,7 @@ impl Assembly {
             answers: self.member.answers,
             reason: self.reason.clone(),
             path: self.path_limit(),
+            stalled: self.stalled,
             ..ObjectStatus::default()
         }
     }

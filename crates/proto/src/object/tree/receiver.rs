@@ -15,9 +15,7 @@ use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Claim, Notice, PathWord, SymbolName};
-use crate::object::{
-    HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part,
-};
+use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, Tree, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
