@@ -11,7 +11,7 @@ use faircast_net::{Listen, Live, Waker};
 use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
 
-use self::work::{SILENT_AFTER, Setup, Work};
+use self::work::{Setup, Work};
 use crate::common::{Common, common_settings, group_of, multicast_of};
 use crate::destination::Destination;
 use crate::ends::Receiving;
@@ -197,7 +197,7 @@ impl ReceiverBuilder {
         let mut setup =
             SessionSetup::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
         (setup.settings.close_timeout, setup.settings.ends_when_idle) = (CLOSE_TIMEOUT, false);
-        (setup.pgm.moves_after, setup.pgm.confirms) = (SILENT_AFTER, true);
+        (setup.pgm.moves_after, setup.pgm.confirms) = (FOLLOW_AFTER, true);
         setup.set_via(via);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let waker = start(setup, move |live: &mut Live<Receiving>| {
@@ -210,6 +210,8 @@ impl ReceiverBuilder {
     }
 }
 
+/// Time without a new SPM after which a sender may be at another address: it sends one each second.
+const FOLLOW_AFTER: Duration = Duration::from_secs(3);
 /// Objects that have ended and wait to be noted by [`Receiver::next`]; more are not told.
 const RECEIVED_MAX: usize = 1024;
 /// How long a receiver that was closed waits for its last words to be said.

@@ -80,7 +80,7 @@ impl Ends {
 }
 
 /// Silence after which an end may be at another address.
-const MOVES_AFTER: Duration = Duration::from_secs(3);
+const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
 /// The same where packets are authenticated.
 const OVERLAP: Duration = Duration::from_millis(300);

@@ -73,6 +73,8 @@ pub(crate) struct Hop<'a> {
     pub(crate) to: NodeId,
     pub(crate) kind: PacketType,
     pub(crate) packet: Packet<'a>,
+    /// Its bytes.
+    pub(crate) len: usize,
     /// How many of this kind have gone to this node before.
     pub(crate) nth: u32,
 }
@@ -464,7 +466,8 @@ impl<S: Machine, R: Machine> World<S, R> {
         assert_eq!(packet.payload.len(), u64::from(transmit.payload_len));
         let kind = packet.kind();
         let count = self.counts.entry((kind as u8, to.0)).or_insert(0);
-        let hop = Hop { now: self.now, from, to, kind, packet, nth: *count };
+        let len = bytes.len() + transmit.zeros as usize;
+        let hop = Hop { now: self.now, from, to, kind, packet, len, nth: *count };
         *count += 1;
         let fate = (self.network)(&hop, &mut self.rng);
         for delay in fate.delays {

@@ -406,8 +406,10 @@ impl App<Receiving> for Work {
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
                 }
+                let stalled = live.machine(id).map(|machine| machine.status());
+                let stalled = stalled.filter(|status| status.stalled).and_then(|it| it.reason);
                 let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
-                match reason.cloned() {
+                match reason.cloned().or(stalled) {
                     // It stays until the sender has been told why.
                     Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
                     None => {
@@ -464,9 +466,8 @@ impl Worker<Receiving> for Work {
     }
 }
 
-/// Time without a new SPM after which a sender may be at another address, and loses its object to
-/// another session: it sends one each second.
-pub(super) const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Time without a new SPM after which a sender loses its object to another session: it sends one each second.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Time without progress after which it loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Sessions that are over and that are not begun again.

@@ -100,7 +100,7 @@ impl PathMeter {
         }
         self.next_at.take_if(|at| *at <= now)?;
         if self.missing.is_none_or(|(_, count)| count < SUSPECT_TOLD) {
-            self.missing = None;
+            self.next_at = Some(now + SUSPECT_AGAIN);
             return None;
         }
         let ends_at = now + ROUND;
@@ -198,6 +198,7 @@ impl Probes {
 /// not to arrive for its length. A source tells once a second.
 const SUSPECT_AFTER: Duration = Duration::from_millis(2500);
 const SUSPECT_TOLD: u32 = 3;
+const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
 
 /// Probes are judged so long after they were asked for.
 const ROUND: Duration = Duration::from_millis(700);

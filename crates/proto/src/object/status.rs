@@ -270,6 +270,8 @@ pub struct ObjectStatus {
     pub mismatch: Option<SchemeMismatch>,
     /// At a receiver: the longest packets that arrive, where longer ones do not.
     pub path: Option<PathLimit>,
+    /// At a receiver: whether the source has given it up, because it gets no further.
+    pub stalled: bool,
     /// At a source: whether a receiver gets packets of full length that are sent one by one, and no data.
     pub whole_lost: bool,
     /// A source: all receivers that it knows. A receiver: empty.

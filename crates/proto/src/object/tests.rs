@@ -7,6 +7,7 @@ mod faults;
 mod given_up;
 mod growing;
 mod hostile;
+mod lengths;
 mod limits;
 mod members;
 mod tree;

@@ -48,6 +48,8 @@ pub(in crate::object) struct Assembly {
     /// When the source last said that it has given the object up.
     given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
+    /// Whether the source has given it up.
+    stalled: bool,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
 
@@ -121,6 +123,7 @@ impl Assembly {
             bytes_found: 0,
             given_up: None,
             reason: None,
+            stalled: false,
             events: VecDeque::new(),
         }
     }
@@ -136,8 +139,9 @@ impl Assembly {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    /// Why it gets no further, as far as is known here.
-    pub(in crate::object) fn why_stalled(&self, now: Time) -> String {
+    /// The source has given it up, since it gets no further: why, as far as is known here.
+    pub(in crate::object) fn why_stalled(&mut self, now: Time) -> String {
+        self.stalled = true;
         let disk = self.load.load(now, 0).is_some_and(|load| load.disk_share() >= DISK_SHARE);
         match self.path_limit() {
             Some(limit) => limit.advice(),
@@ -243,6 +247,7 @@ impl Assembly {
             given_up: self.phase == TransferPhase::Failed && self.given_up.is_some(),
             reason: self.reason.clone(),
             path: self.path_limit(),
+            stalled: self.stalled,
             ..ObjectStatus::default()
         }
     }

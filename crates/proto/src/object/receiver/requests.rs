@@ -9,7 +9,7 @@ use super::assembly::Want;
 use super::blocks::Blocks;
 use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
-use crate::object::wire::{ENTRIES_MAX, Entry};
+use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
@@ -50,6 +50,8 @@ pub(super) struct Requests {
     /// All before this block counts as passed by at [`Timer::Gaps`].
     suspected: Key,
     pub(super) sent: u64,
+    /// Requests since anything answered one.
+    unanswered: u32,
 }
 
 /// Why it wants to be called, beside single blocks that are overdue.
@@ -82,6 +84,7 @@ impl Requests {
             passages: [None; 3],
             suspected: 0,
             sent: 0,
+            unanswered: 0,
             reorder_delay: config.reorder_delay,
         }
     }
@@ -232,6 +235,7 @@ impl Requests {
 
     /// A block is complete.
     pub(super) fn on_complete(&mut self, now: Time, key: Key, by_repair: bool) {
+        self.unanswered = 0;
         if self.naks.is_empty() {
             return;
         }
@@ -240,6 +244,7 @@ impl Requests {
 
     /// A repair of a block came that does not complete it.
     pub(super) fn on_progress(&mut self, now: Time, key: Key) {
+        self.unanswered = 0;
         if !self.naks.is_empty() {
             self.naks.heard(key, now);
         }
@@ -247,6 +252,7 @@ impl Requests {
 
     /// The source confirms what it is going to send.
     pub(super) fn on_confirmed(&mut self, now: Time, blocks: &Blocks, entry: Entry) {
+        self.unanswered = 0;
         match entry {
             Entry::Run { first, count } => {
                 let run = first..first + u64::from(count);
@@ -343,6 +349,9 @@ impl Requests {
     /// The entries of the next request; none where none is due.
     pub(super) fn take_due(&mut self, blocks: &Blocks) -> Vec<Entry> {
         let mut entries = Vec::new();
+        // The way back may lose long packets.
+        let narrow = self.unanswered >= UNANSWERED_MAX;
+        let most = if narrow { ENTRIES_PER_OPTION } else { ENTRIES_MAX };
         if core::mem::take(&mut self.run_due) {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
@@ -352,7 +361,7 @@ impl Requests {
                 });
             }
             self.runs = wanted.clone();
-            wanted.limit(ENTRIES_MAX);
+            wanted.limit(most);
             entries.extend(wanted.iter().map(|run| Entry::Run {
                 first: run.start,
                 // A part has at most 2^32 - 1 blocks.
@@ -362,13 +371,14 @@ impl Requests {
                 self.timers.disarm(Timer::Runs);
             }
         }
-        let room = ENTRIES_MAX - entries.len().min(ENTRIES_MAX);
+        let room = most - entries.len().min(most);
         for key in self.naks.take_due(room) {
             if let Some(missing) = blocks.lacks(key).filter(|missing| *missing != 0) {
                 entries.push(Entry::Block { key, missing, any: false });
             }
         }
         self.sent += u64::from(!entries.is_empty());
+        self.unanswered = self.unanswered.saturating_add(u32::from(!entries.is_empty()));
         entries
     }
 
@@ -399,6 +409,9 @@ impl Requests {
         self.run_retry.smoothed()
     }
 }
+
+/// Requests in a row without an answer after which they are short.
+const UNANSWERED_MAX: u32 = 4;
 
 /// Most runs that one request is made from.
 const RUNS_LOOKED_AT: usize = 4096;

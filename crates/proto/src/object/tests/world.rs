@@ -62,6 +62,8 @@ pub(crate) struct Choices {
     pub(crate) wait_for: u32,
     pub(crate) give_up: Duration,
     pub(crate) slow: SlowPolicy,
+    /// Bytes of a symbol.
+    pub(crate) symbol: u16,
     pub(crate) options: Options,
     /// What all speak.
     pub(crate) scheme: &'static SchemeEntry,
@@ -74,6 +76,7 @@ impl Default for Choices {
             wait_for: 1,
             give_up: Duration::from_secs(20),
             slow: SlowPolicy::Wait,
+            symbol: SYMBOL,
             options: Options::default(),
             scheme: catalog::scheme(catalog::DEFAULT_SCHEME).unwrap(),
         }
@@ -201,8 +204,8 @@ pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> ObjectS
 }
 
 pub(crate) fn source_of(supply: Box<dyn Supply>, choices: &Choices, start: Time) -> ObjectSource {
-    let Choices { fec, wait_for, give_up, slow, ref options, scheme } = *choices;
-    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, SYMBOL, options);
+    let Choices { fec, wait_for, give_up, slow, symbol, ref options, scheme } = *choices;
+    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, symbol, options);
     scheme.object_source(ObjectSourceSetup { start, fec, wait_for, give_up, slow, ..setup })
 }
 
