@@ -16,6 +16,7 @@ pub mod content;
 pub mod credit;
 mod fields;
 pub mod hop;
+mod loss_record;
 mod machine;
 pub mod object;
 pub mod options;
@@ -32,6 +33,7 @@ pub mod transport;
 #[cfg(test)]
 mod world;
 
+pub use loss_record::LossRecord;
 pub use machine::{
     AppEvent, Datagram, Destination, Machine, Membership, Parsed, ShortReceiver, Transmit,
 };

@@ -23,6 +23,7 @@ use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
 use super::{Disagreement, GivenHead, HEADS, TramSetup, Tree};
+use crate::LossRecord;
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
@@ -159,7 +160,7 @@ pub struct TramReceiver {
     /// What it speaks with the source, where it waited for that; or why they speak nothing.
     spoken: Option<&'static str>,
     mismatch: Option<SchemeMismatch>,
-    lost: u64,
+    losses: LossRecord,
     /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
     /// Packets that were sent to members, and the number of its head.
@@ -221,7 +222,7 @@ impl TramReceiver {
             waits_for_settings: None,
             spoken: None,
             mismatch: None,
-            lost: 0,
+            losses: LossRecord::default(),
             reports: None,
             repairs: 0,
             head_number: 0,

@@ -159,14 +159,10 @@ impl TramReceiver {
         self.pruned
     }
 
-    /// How many packets were found missing.
-    pub(crate) const fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// The share of packets that are missing, 0 to 1.
-    pub(crate) fn loss(&self) -> f64 {
-        self.reached.as_ref().map_or(0.0, |it| it.window.loss())
+    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        let known = self.reached.as_ref().map_or(0, |reached| reached.reception.end());
+        (known.saturating_sub(self.losses.from()), self.losses.lost())
     }
 
     /// When the source was last heard.

@@ -13,9 +13,6 @@ use crate::tram::steering::seq;
 use crate::tram::wire::{Body, Data, Front};
 use crate::{AppEvent, Datagram, Destination};
 
-/// Most missing packets that one arrival is traced for; all are counted.
-const TRACED_LOSSES_MAX: u64 = 1000;
-
 impl TramReceiver {
     /// Whether the source can have sent what names this as its latest packet. Where it has gone on much faster than it
     /// did, more packets than one have to say so.
@@ -89,9 +86,13 @@ impl TramReceiver {
         let first = reached.reception.end();
         let arrived = reached.reception.arrive(sequence);
         if let Arrived::New { missing } = arrived {
-            self.lost += missing;
             reached.window.on_missing(missing);
             self.tell_of_losses(cx, first, missing);
+        }
+        if !front.repair {
+            self.losses.arrived(sequence, |event| cx.emit(event));
+        } else if matches!(arrived, Arrived::New { .. } | Arrived::Repaired) {
+            self.losses.missing(sequence..sequence + 1, |event| cx.emit(event));
         }
         // Its payload is taken, whatever is wrong with what else it carries.
         let informed = self.inform(cx, data, datagram, arrived);
@@ -154,9 +155,7 @@ impl TramReceiver {
     }
 
     fn tell_of_losses(&mut self, cx: &mut Cx<'_>, first: u64, missing: u64) {
-        for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
-            cx.emit(Event::LossDetected { seq });
-        }
+        self.losses.missing(first..first + missing, |event| cx.emit(event));
         if let Some(reports) = &mut self.reports {
             reports.on_missing(cx, first, missing);
         }
@@ -228,12 +227,12 @@ impl TramReceiver {
     /// What is before `end` will never come.
     pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
         let Some(reached) = &mut self.reached else { return };
-        let mut lost = 0;
+        let (mut lost, known) = (0, reached.reception.end());
         reached.reception.give_up(end, |run| {
             lost += run.end - run.start;
-            for seq in run.take(TRACED_LOSSES_MAX as usize) {
-                cx.emit(Event::Abandoned { seq });
-            }
+            // What was not known of either.
+            self.losses.missing(run.start.max(known)..run.end, |event| cx.emit(event));
+            cx.emit(Event::Abandoned { seq: run.start, count: run.end - run.start });
         });
         if lost > 0 {
             reached.lost_any = true;

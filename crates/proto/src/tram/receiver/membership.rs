@@ -4,7 +4,6 @@ use faircast_base::{BadInput, Cx, Event, NodeId};
 
 use super::acks::AckSchedule;
 use super::{LEVEL_MAX, Reached, TramReceiver};
-use crate::AppEvent;
 use crate::pgm::session::reach::Reach;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
@@ -12,6 +11,7 @@ use crate::tram::reception::{JUMP_MAX, Reception};
 use crate::tram::settings::{HeadRole, LateJoin};
 use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Accept, BELOW_MAX, Departed, Hello, RejectReason};
+use crate::{AppEvent, LossRecord};
 
 impl TramReceiver {
     pub(super) fn on_accept(
@@ -61,6 +61,8 @@ impl TramReceiver {
                     ack_window,
                     (self.settings.ack_interval, self.settings.ack_interval_max),
                 );
+                // What was sent before is no loss, but is to be had.
+                self.losses = LossRecord::starting_at(start.max(self.front.sequence + 1));
                 self.head = self.head.starting_at(&self.settings, start);
                 self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
                 let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
@@ -101,10 +103,11 @@ impl TramReceiver {
         cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
         // So that its head knows how far it is.
         self.ack_due = true;
-        // What was sent before is no loss, but is to be had.
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
-            reached.reception.hear_of(last);
+            let first = reached.reception.end();
+            let missing = reached.reception.hear_of(last);
+            self.losses.missing(first..first + missing, |event| cx.emit(event));
             if done && reached.reception.end() == last + 1 {
                 self.last = Some(last);
             }
