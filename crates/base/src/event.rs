@@ -45,15 +45,33 @@ pub enum Event {
         /// Payload bytes.
         bytes: u32,
     },
-    /// A receiver found a packet missing.
+    /// A receiver counts packets of the session as lost: they were sent while it was a member, and have not
+    /// arrived. The definition is in `docs/research.md`.
     LossDetected {
-        /// Its sequence number.
+        /// Sequence number of the first.
         seq: u64,
+        /// Number of packets, with consecutive sequence numbers.
+        count: u64,
     },
-    /// A receiver gave a packet up: it can no longer be repaired.
-    Abandoned {
-        /// Its sequence number.
+    /// A receiver no longer counts packets as lost: they arrived late, or the sender had never sent them.
+    LossWithdrawn {
+        /// Sequence number of the first.
         seq: u64,
+        /// Number of packets.
+        count: u64,
+    },
+    /// A receiver has learned of packets of the session, arrived or lost, since it became a member. Emitted now
+    /// and then, and at the end, by receivers whose deliveries do not tell this number.
+    SessionExtent {
+        /// Number of packets.
+        packets: u64,
+    },
+    /// A receiver gave packets up: they can no longer be repaired.
+    Abandoned {
+        /// Sequence number of the first.
+        seq: u64,
+        /// Number of packets, with consecutive sequence numbers.
+        count: u64,
     },
     /// The congestion window changed.
     Window {

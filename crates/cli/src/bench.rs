@@ -1,7 +1,7 @@
 //! `faircast bench`: suites of experiments, timings, attacks and the comparison of schemes.
 
 use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::{Request, Results, choose, speed, wire};
+use faircast_experiment::{Bench, Request, Results, choose, speed, wire};
 
 use crate::args::BenchArgs;
 use crate::error::{Failure, print, this_program};
@@ -19,7 +19,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let request = request(args)?;
     let chosen = choose(&args.suites, args.list, &request)?;
     if args.list {
-        return chosen.iter().try_for_each(|bench| print(&bench.list(&request)?));
+        let is_short = args.suites.is_empty() && args.only.is_none() && args.scheme.is_none();
+        let of = |bench: &Bench| match is_short {
+            true => bench.title(&request),
+            false => bench.list(&request),
+        };
+        let lists = chosen.iter().map(of).collect::<Result<String, _>>()?;
+        let hint = "\nfaircast bench --list SUITE lists the experiments of a suite.\n";
+        return print(&(lists + if is_short { hint } else { "" }));
     }
     if let Some(out) = &args.out {
         make_folder(out)?;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::sweep::{
-    Axis, Failed, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, Tables, for_shell, once, run,
+    Axis, Failed, Found, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, Tables, for_shell,
+    from_plain, once, run,
 };
 use faircast_experiment::{Sweep, table::Table};
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
@@ -19,6 +20,7 @@ const REASONS_MAX: usize = 20;
 
 /// Runs what is still to be run of a sweep, keeps it, and makes tables and plots of all.
 pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+    let args = &unescaped(args)?;
     let axes = args.set.iter().map(|set| Axis::parse(set)).collect::<Result<Vec<_>, _>>();
     let seeds = match args.seed {
         Some(seed) => vec![seed],
@@ -34,6 +36,15 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let runs = once(&jobs);
     let missing: Vec<&Job> =
         runs.iter().copied().filter(|job| !store.has(job, args.traces)).collect();
+    for job in &missing {
+        if let Found::Altered(file) = store.find(job) {
+            note(&format!(
+                "{}: was edited or damaged after it was written; {}: it counts as missing",
+                file.display(),
+                sweep.named(job)
+            ));
+        }
+    }
     if args.print {
         return print_commands(args, &sweep, &missing, runs.len());
     }
@@ -73,6 +84,16 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             runs.len()
         ))),
     }
+}
+
+/// The arguments with the words that `--print` has escaped as they were.
+fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
+    let word = |word: &str| from_plain(word).map_err(Failure::Usage);
+    // A path that is no text is not escaped.
+    let path =
+        |path: &Path| path.to_str().map_or(Ok(path.to_owned()), |text| Ok(word(text)?.into()));
+    let set = args.set.iter().map(|set| word(set)).collect::<Result<_, _>>()?;
+    Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 
 /// Why runs failed: a line for each reason, with the first run of which it is one.
@@ -176,7 +197,7 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
         let document = serde_json::json!({
             "faircast": sweep.program.version, "scenario": shown.scenario, "title": shown.title,
             "on": sweep.on, "set": set, "seeds": sweep.seeds, "missing": shown.missing,
-            "flows": tables.flows.json(),
+            "flows": tables.flows.json(), "medians": shown.medians(),
         });
         return print(&format!("{document:#}\n"));
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use faircast_proto::catalog;
+use faircast_report::wrap;
 use faircast_trace::On;
 
 use crate::monitor::Monitor;
@@ -176,7 +177,24 @@ impl Bench {
         matches!(self, Self::Suite(loaded) if loaded.has_on_demand())
     }
 
-    /// What there is to run, a line for each.
+    /// Its name and its question, in one line.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn title(&self, request: &Request) -> Result<String, Error> {
+        let list = self.list(request)?;
+        // The title stands before the first group or experiment.
+        let title: Vec<&str> = list.lines().take_while(|line| !line.starts_with(' ')).collect();
+        let title = title.join(" ");
+        let (name, question) = title.split_once(": ").unwrap_or((&title, ""));
+        let line = format!("{name:<13} {question}");
+        Ok(match line.chars().count() > COLUMNS {
+            true => line.chars().take(COLUMNS - 1).collect::<String>() + "…\n",
+            false => line + "\n",
+        })
+    }
+
+    /// What there is to run, each experiment with its question.
     ///
     /// # Errors
     /// There is nothing of what was asked for.
@@ -226,20 +244,30 @@ pub(crate) fn chosen<T>(
     }
 }
 
+/// Columns of the lists, as many as every terminal has.
+const COLUMNS: usize = 80;
+
 /// What a benchmark has, by group, id and question.
 pub(crate) fn listing<'a>(
     name: &str,
     title: &str,
     rows: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
 ) -> String {
-    let mut text = format!("{name}: {title}\n");
+    let rows: Vec<_> = rows.into_iter().collect();
+    let mut text = wrap(&format!("{name}: {title}"), COLUMNS).join("\n") + "\n";
+    let width =
+        rows.iter().map(|(_, id, _)| id.chars().count()).max().unwrap_or(0).min(COLUMNS / 2);
     let mut last = "";
     for (group, id, question) in rows {
         if group != last {
             last = group;
-            text.push_str(&format!("  {group}\n"));
+            wrap(group, COLUMNS - 2).iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
-        text.push_str(&format!("  {id:<34} {question}\n"));
+        let mut lines = wrap(question, COLUMNS - 5 - width).into_iter();
+        let first = lines.next().unwrap_or_default();
+        text.push_str(format!("    {id:<width$} {first}").trim_end());
+        text.push('\n');
+        lines.for_each(|line| text.push_str(&format!("    {:<width$} {line}\n", "")));
     }
     text
 }

@@ -71,7 +71,7 @@ pub fn execute(
     let header = header(scenario, on);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();
-    let (mut outcome, packet_hops, notes) = match on {
+    let (mut outcome, packet_hops, mut notes) = match on {
         On::Sim => {
             let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
             let intact = ended.deliveries.iter().map(|flow| {
@@ -101,6 +101,7 @@ pub fn execute(
         }
     };
     let Tee(Tee(metrics, hasher), _) = sink;
+    notes.splice(..0, scenario.warnings());
     outcome.wall_s = started.elapsed().as_secs_f64();
     outcome.trace_hash = Some(hasher.hex());
     let summary = metrics.finish(&outcome);

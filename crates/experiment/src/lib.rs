@@ -24,6 +24,8 @@ mod execute;
 mod host;
 mod matrix;
 mod monitor;
+#[cfg(test)]
+mod stacks;
 mod suite;
 
 pub use bench::{Bench, Request, Results, choose};

@@ -74,7 +74,7 @@ impl Sink for EventLog {
             Event::Joined | Event::Left | Event::Completed { .. } => {
                 debug!(target: "faircast::session", node = node(record), "{event:?}");
             }
-            Event::LossDetected { .. } => self.lost += 1,
+            Event::LossDetected { count, .. } => self.lost += count,
             Event::NakReceived { count, .. } => self.asked += u64::from(count),
             Event::BadInput { reason } => {
                 self.refused += 1;

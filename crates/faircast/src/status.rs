@@ -28,7 +28,7 @@ pub struct Member {
     pub bytes: u64,
     /// Of those, bytes that it had before content was sent to it.
     pub found: u64,
-    /// Its smoothed loss as its reports tell it, 0 to 1.
+    /// Share of the packets of the whole transfer that it lost, as its reports tell it: 0 to 1.
     pub loss: f64,
     /// When it was first heard, since the session began.
     pub since: Duration,

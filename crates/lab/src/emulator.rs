@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::{Transmit, tram};
+use faircast_proto::transport::{PacketFacts, Packets};
+use faircast_proto::{Transmit, catalog};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use hdrhistogram::Histogram;
@@ -22,7 +23,7 @@ use crate::LabOutcome;
 use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
 use crate::error::LabError;
-use crate::frame::{self, Frame, PgmFacts, Transport};
+use crate::frame::{self, Frame, Transport};
 use crate::lateness::{histogram, lateness};
 use crate::merge::Outbox;
 use crate::plan::{TcpPlan, data_len};
@@ -101,13 +102,11 @@ enum Kind {
         /// Each packet of the sender waits a random time, uniform from 0 to this.
         overhead: Duration,
     },
-    Cbr,
-    Pgm,
-    Tram,
+    /// Datagrams of the protocol's machines, of which this function reads the facts.
+    Datagrams(fn(&[u8]) -> PacketFacts),
+    /// Nothing that the network carries.
+    Unknown,
 }
-
-/// Bytes of the header of a CBR packet.
-const CBR_HEADER_LEN: u32 = 16;
 
 /// Runs the network until the scenario ends or everything is to stop. What the hosts' applications got is
 /// not in the outcome.
@@ -302,29 +301,19 @@ impl Emulator<'_> {
         };
         let (bytes, tag) = match (&mut self.kinds[flow.index()], frame.transport) {
             (Kind::Tcp { tap, .. }, Transport::Tcp(segment)) => {
-                if sender {
-                    tap.sent(at, &segment, &mut self.tap_out);
-                }
+                let again = sender && tap.sent(at, &segment, &mut self.tap_out);
                 let header = self.scenario.flows[flow.index()].header.map(Bytes::count);
                 transmit.payload_len = segment.payload_len;
                 transmit.wire_len = Some(match header {
                     Some(header) if segment.payload_len > 0 => segment.payload_len + header as u32,
                     _ => frame.bytes.len() as u32,
                 });
-                (frame.bytes, 0)
+                (frame.bytes, u32::from(again))
             }
-            (Kind::Cbr, Transport::Udp { ports, payload }) => {
-                transmit.payload_len = (payload.len() as u32).saturating_sub(CBR_HEADER_LEN);
-                (payload, ports.tag())
-            }
-            (Kind::Pgm, Transport::Udp { ports, payload }) => {
-                let facts = PgmFacts::read(payload);
+            (Kind::Datagrams(facts), Transport::Udp { ports, payload }) => {
+                let facts = facts(payload);
                 transmit.payload_len = facts.payload_len;
                 transmit.router_alert = facts.router_alert;
-                (payload, ports.tag())
-            }
-            (Kind::Tram, Transport::Udp { ports, payload }) => {
-                transmit.payload_len = tram::payload_len(payload);
                 (payload, ports.tag())
             }
             _ => return,
@@ -344,9 +333,13 @@ fn write(
     // The simulator counts links, IP counts the routers between them.
     let time_to_live = parcel.time_to_live.saturating_add(1);
     if let Kind::Tcp { tap, .. } = kind {
-        let segment = Frame::read(parcel.bytes).map(|frame| frame.transport);
-        if let (true, Some(Transport::Tcp(segment))) = (port.sender, segment) {
-            tap.heard(parcel.at, &segment, tap_out);
+        if let Some(Transport::Tcp(segment)) =
+            Frame::read(parcel.bytes).map(|frame| frame.transport)
+        {
+            match port.sender {
+                true => tap.heard(parcel.at, &segment, tap_out),
+                false => tap.reached(parcel.at, &segment, parcel.tag != 0, tap_out),
+            }
         }
         return frame::write_again(out, parcel.bytes, time_to_live);
     }
@@ -356,10 +349,9 @@ fn write(
 
 fn kind((index, flow): (usize, &Flow)) -> Kind {
     let Some(plan) = TcpPlan::of(flow) else {
-        return match &*flow.protocol {
-            "cbr" => Kind::Cbr,
-            name if name == "tram" || name.starts_with("tram-") => Kind::Tram,
-            _ => Kind::Pgm,
+        return match catalog::packets(&flow.protocol) {
+            Some(Packets::Datagrams(facts)) => Kind::Datagrams(facts),
+            _ => Kind::Unknown,
         };
     };
     let (ends, packet) = ((flow.sender(), flow.to[0]), flow.packet.count());

@@ -15,7 +15,8 @@ use std::thread::JoinHandle;
 use std::time::Duration as WallDuration;
 
 use faircast_base::{DropReason, Event, FlowId, GroupId, NodeId, Time};
-use faircast_proto::{Destination, Transmit};
+use faircast_proto::transport::PacketFacts;
+use faircast_proto::{Destination, Transmit, pgm};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::{Record, Sink};
@@ -25,7 +26,7 @@ use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
 use crate::emulator::{READS_MAX, Waiter};
 use crate::error::LabError;
-use crate::frame::{self, Frame, PgmFacts, Transport};
+use crate::frame::{self, Frame, Transport};
 use crate::host;
 use crate::netlink::Routing;
 
@@ -431,13 +432,11 @@ fn take(
     let other_group = to == session && frame.to != Field::group();
     let (bytes, facts, tag) = match frame.transport {
         Transport::Udp { ports, payload } if !other_group => {
-            (payload, PgmFacts::read(payload), ports.tag())
+            // Programs of faircast speak PGM here.
+            (payload, pgm::facts(payload), ports.tag())
         }
-        Transport::Udp { .. } => (frame.bytes, PgmFacts::default(), WHOLE),
-        Transport::Tcp(segment) => {
-            let facts = PgmFacts { payload_len: segment.payload_len, ..PgmFacts::default() };
-            (frame.bytes, facts, WHOLE)
-        }
+        Transport::Udp { .. } => (frame.bytes, PacketFacts::default(), WHOLE),
+        Transport::Tcp(segment) => (frame.bytes, PacketFacts::data(segment.payload_len), WHOLE),
         Transport::Igmp(_) | Transport::Other => return,
     };
     let transmit = Transmit {

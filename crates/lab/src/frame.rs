@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 
 use etherparse::igmp::ReportGroupRecordType;
 use etherparse::{IgmpSlice, IpNumber, Ipv4Header, Ipv4Slice, TcpSlice, UdpHeader, UdpSlice};
-use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_sim::Parcel;
 
 use crate::address;
@@ -109,29 +108,6 @@ pub(crate) fn memberships(igmp: &[u8]) -> impl Iterator<Item = (Ipv4Addr, bool)>
     })
 }
 
-/// What a packet of PGM tells by itself that the simulator is told by the machine that sends it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PgmFacts {
-    /// Payload of the application.
-    pub(crate) payload_len: u32,
-    /// Whether elements on its way must see it.
-    pub(crate) router_alert: bool,
-}
-
-impl PgmFacts {
-    /// Reads a packet; what is no packet of PGM is control traffic that no element sees.
-    /// src: RFC 3208 s8 for the header, s3.6.3 and s3.7 for the packets with a router alert
-    pub(crate) fn read(packet: &[u8]) -> Self {
-        use PacketType::{Ncf, Odata, Rdata, Spm};
-        let Some((kind, _)) = peek(packet) else { return Self::default() };
-        let payload_len = u16::from_be_bytes([packet[14], packet[15]]);
-        Self {
-            payload_len: if matches!(kind, Odata | Rdata) { payload_len.into() } else { 0 },
-            router_alert: matches!(kind, Spm | Ncf | Rdata),
-        }
-    }
-}
-
 /// Writes a datagram that the fabric delivers. The UDP checksum is left out, which RFC 768 allows: a bit that
 /// the scenario flips is for the checksum of the scheme itself to find, and no kernel spares a program
 /// what was corrupted.
@@ -208,7 +184,6 @@ mod tests {
         for len in 0..out.len() {
             assert_eq!(Frame::read(&out[..len]), None, "{len}");
         }
-        assert_eq!(PgmFacts::read(&[4; 15]), PgmFacts::default());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The kernel's settings for a scenario's flows, and the limits of the lab.
 
 use faircast_base::Duration;
+use faircast_proto::catalog::{self, Ends};
 use faircast_proto::tcp::KernelSettings;
+use faircast_proto::transport::{KernelTcp, Packets};
 use faircast_scenario::{Data, Flow, Scenario};
 
 use crate::address;
@@ -41,13 +43,10 @@ const APPLIED: &[&str] =
 impl TcpPlan {
     /// The plan of a flow; `None` for what is not TCP.
     pub(crate) fn of(flow: &Flow) -> Option<Self> {
-        let (congestion_control, sack, kernel) = match flow.protocol.as_str() {
-            "tcp-reno" | "tcp-newreno" => ("reno", false, false),
-            "tcp-sack" => ("reno", true, false),
-            "tcp-cubic" => ("cubic", true, true),
-            "tcp-bbr" => ("bbr", true, true),
-            _ => return None,
-        };
+        let Some(Packets::Kernel(tcp)) = catalog::packets(&flow.protocol) else { return None };
+        let KernelTcp { congestion_control, sack, .. } = tcp;
+        let ends = catalog::transport(&flow.protocol).map(|entry| entry.ends);
+        let kernel = matches!(ends, Some(Ends::Kernel { .. }));
         let settings = KernelSettings::from_options(&flow.options);
         let is_told = |key| kernel || flow.options.has(key);
         Some(Self {
@@ -90,7 +89,8 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
                 APPLIED.join(", ")
             ));
         }
-        if flow.protocol == "tcp-reno" {
+        let packets = catalog::packets(&flow.protocol);
+        if matches!(packets, Some(Packets::Kernel(KernelTcp { alike: false, .. }))) {
             warnings.push(format!(
                 "flow \"{}\": without SACK the kernel's Reno repairs as NewReno does",
                 flow.name

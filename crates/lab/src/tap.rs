@@ -1,15 +1,18 @@
-//! Events of a TCP connection, from its packets where they enter and leave the network.
+//! Events of a TCP connection, from its packets where they enter and leave the network: a kernel does not say what
+//! it sends and misses.
 
 use faircast_base::{Event, FlowId, NodeId, Time};
+use faircast_proto::LossRecord;
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::frame::Segment;
 
 /// Follows one connection at its sender.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Tap {
     subject: Subject,
     receiver: NodeId,
+    receiver_subject: Subject,
     /// Payload bytes of a packet.
     packet: u64,
     /// Bytes of the whole transfer, where it ends.
@@ -20,6 +23,9 @@ pub(crate) struct Tap {
     sent: u64,
     acknowledged: u64,
     completed: bool,
+    /// Losses at the receiver, in packets, and one past the last packet that reached it.
+    losses: LossRecord,
+    reached: u64,
 }
 
 impl Tap {
@@ -32,27 +38,54 @@ impl Tap {
         Self {
             subject: Subject::Endpoint { flow, node: sender, sender: true },
             receiver,
+            receiver_subject: Subject::Endpoint { flow, node: receiver, sender: false },
             packet: packet.max(1),
             object_len,
             first: None,
             sent: 0,
             acknowledged: 0,
             completed: false,
+            losses: LossRecord::default(),
+            reached: 0,
         }
     }
 
-    /// The sender has put a segment on the wire.
-    pub(crate) fn sent(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) {
+    /// The sender has put a segment on the wire. Returns whether it is a retransmission.
+    pub(crate) fn sent(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) -> bool {
         if segment.syn {
             self.first = Some(segment.sequence.wrapping_add(1));
         }
-        let Some(first) = self.first.filter(|_| segment.payload_len > 0) else { return };
+        let Some(first) = self.first.filter(|_| segment.payload_len > 0) else { return false };
         let from = offset(first, segment.sequence, self.sent);
         let to = from + u64::from(segment.payload_len);
         let repair = to <= self.sent;
         self.sent = self.sent.max(to);
         let (seq, bytes) = (from / self.packet, segment.payload_len);
         self.say(at, Event::DataSent { seq, bytes, repair }, sink);
+        repair
+    }
+
+    /// A segment of the sender reaches the receiver: the first transmission of its packets, or another one.
+    pub(crate) fn reached(
+        &mut self,
+        at: Time,
+        segment: &Segment,
+        repair: bool,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(first) = self.first.filter(|_| segment.payload_len > 0) else { return };
+        let Self { losses, reached, receiver_subject: subject, packet, .. } = self;
+        let from = offset(first, segment.sequence, *reached * *packet);
+        let packets = from / *packet..(from + u64::from(segment.payload_len)).div_ceil(*packet);
+        let subject = *subject;
+        let mut emit = |event| sink.record(&Record { at, subject, event });
+        if repair {
+            losses.missing(*reached..packets.end, &mut emit);
+        } else {
+            losses.missing(*reached..packets.start, &mut emit);
+            packets.clone().for_each(|seq| _ = losses.arrived(seq, &mut emit));
+        }
+        *reached = packets.end.max(*reached);
     }
 
     /// A segment from the receiver reaches the sender.
@@ -112,13 +145,14 @@ mod tests {
         let syn = Segment { sequence: start, acknowledgement: None, syn: true, payload_len: 0 };
         tap.sent(Time::ZERO, &syn, &mut out);
         for (offset, len) in [(0, 1000), (1000, 1000), (2000, 1000), (1000, 1000)] {
-            tap.sent(Time::ZERO, &segment(offset, len), &mut out);
+            let repair = tap.sent(Time::ZERO, &segment(offset, len), &mut out);
+            assert_eq!(repair, out.records.len() == 4);
         }
         // The last one acknowledges the end of the stream too.
         for offset in [1000, 1000, 3001] {
             tap.heard(Time::ZERO, &ack(offset), &mut out);
         }
-        let told: Vec<Event> = out.records.iter().map(|record| record.event).collect();
+        let told: Vec<Event> = out.records.drain(..).map(|record| record.event).collect();
         let sent = |seq, repair| Event::DataSent { seq, bytes: 1000, repair };
         let heard = |seq, bytes| Event::AckReceived { seq, bytes, from: NodeId(1) };
         assert_eq!(
@@ -134,5 +168,14 @@ mod tests {
                 Event::Completed { bytes: 3000 },
             ]
         );
+        // The second packet is late, the fourth is lost with its first retransmission, and so is the last.
+        for (offset, len, repair) in
+            [(0, 1000, false), (2000, 1000, false), (1000, 1000, false), (4000, 1000, true)]
+        {
+            tap.reached(Time::ZERO, &segment(offset, len), repair, &mut out);
+        }
+        let told: Vec<Event> = out.records.iter().map(|record| record.event).collect();
+        let lost = |seq, count| Event::LossDetected { seq, count };
+        assert_eq!(told, [lost(1, 1), Event::LossWithdrawn { seq: 1, count: 1 }, lost(3, 2)]);
     }
 }

@@ -29,7 +29,7 @@ use crate::pgm::wire::{OptionType, Packet};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
 use crate::tram::{self, Tree};
-use crate::transport::{EndSetup, Role};
+use crate::transport::{EndSetup, KernelTcp, PacketFacts, Packets, Role};
 
 use ends::{object_end, pgm_element, row_tree, stream_end, tree_end, under_credits};
 
@@ -106,6 +106,8 @@ pub struct TransportEntry {
     pub own_checksum: bool,
     /// Whether receivers repair for others.
     pub repair_heads: bool,
+    /// Its packets on real networks.
+    pub packets: Packets,
     /// How its ends are made.
     pub ends: Ends,
 }
@@ -171,7 +173,7 @@ macro_rules! tree_entry {
         };
         let end: EndOf = |role, setup| tree_end(row_tree($name), role, setup);
         let ends = Ends::Alone { guarantees, answers: true, end };
-        TransportEntry { repair_heads: true, ..reliable($name, $about, &ALL, ends) }
+        TransportEntry { repair_heads: true, ..reliable($name, $about, &ALL, tram::facts, ends) }
     }};
 }
 
@@ -230,7 +232,8 @@ macro_rules! credit_entry {
         };
         let end: EndOf =
             |role, setup| under_credits(role, setup, |role, setup| ENTRY.end(role, setup));
-        reliable($name, $about, &ALL, Ends::Alone { guarantees, answers: true, end })
+        let facts = |packet: &[u8]| credit::facts(packet, pgm::facts);
+        reliable($name, $about, &ALL, facts, Ends::Alone { guarantees, answers: true, end })
     }};
 }
 
@@ -240,27 +243,34 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         "pgm-stream",
         "PGM with repair by NAK, delivered in order",
         pgm::OPTIONS,
+        pgm::facts,
         Ends::Steered(stream_end),
     ),
     reliable(
         "pgm-object",
         "an object over PGM, repaired by what receivers ask for",
         pgm::OPTIONS,
+        pgm::facts,
         Ends::Steered(object_end),
     ),
     tcp(
         "tcp-reno",
         "TCP Reno: fast recovery ends with the first new acknowledgement",
+        KernelTcp { congestion_control: "reno", sack: false, alike: false },
         |role, setup| tcp::end(Flavour::Reno, role, setup),
     ),
     tcp(
         "tcp-newreno",
         "TCP NewReno: fast recovery repairs all losses of a window",
+        KernelTcp { congestion_control: "reno", sack: false, alike: true },
         |role, setup| tcp::end(Flavour::NewReno, role, setup),
     ),
-    tcp("tcp-sack", "TCP with selective acknowledgements", |role, setup| {
-        tcp::end(Flavour::Sack, role, setup)
-    }),
+    tcp(
+        "tcp-sack",
+        "TCP with selective acknowledgements",
+        KernelTcp { congestion_control: "reno", sack: true, alike: true },
+        |role, setup| tcp::end(Flavour::Sack, role, setup),
+    ),
     TransportEntry {
         name: "cbr",
         about: "packets at a constant rate, without control or repair",
@@ -269,6 +279,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         many_to_many: true,
         own_checksum: false,
         repair_heads: false,
+        packets: Packets::Datagrams(cbr::facts),
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
     },
     TransportEntry {
@@ -277,6 +288,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
             "tram",
             "a tree of repair heads, windows that receivers keep, and a paced source",
             tram::OPTIONS,
+            tram::facts,
             Ends::Alone {
                 guarantees: tram::GUARANTEES,
                 answers: true,
@@ -291,6 +303,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         "credit",
         "credits from hop to hop, and TRAM's tree of repair heads above them",
         &credits::OPTIONS,
+        |packet| credit::facts(packet, tram::facts),
         Ends::Alone { guarantees: credits::GUARANTEES, answers: true, end: credits::end },
     ),
     credit_entry!(Pgmcc, "credit-pgmcc", "pgmcc over PGM, with credits from hop to hop below it"),
@@ -304,10 +317,11 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
+        packets: Packets::Datagrams(flow::facts),
         ends: Ends::Alone { guarantees: flow::GUARANTEES, answers: true, end: flow::end },
     },
-    kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
-    kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
+    kernel_tcp("tcp-cubic", "cubic", "the kernel's TCP with CUBIC; in the lab only"),
+    kernel_tcp("tcp-bbr", "bbr", "the kernel's TCP with BBR; in the lab only"),
 ];
 
 /// How an end is made.
@@ -318,6 +332,7 @@ const fn reliable(
     name: &'static str,
     about: &'static str,
     options: &'static [OptionSpec],
+    facts: fn(&[u8]) -> PacketFacts,
     ends: Ends,
 ) -> TransportEntry {
     TransportEntry {
@@ -328,11 +343,17 @@ const fn reliable(
         many_to_many: false,
         own_checksum: true,
         repair_heads: false,
+        packets: Packets::Datagrams(facts),
         ends,
     }
 }
 
-const fn tcp(name: &'static str, about: &'static str, end: EndOf) -> TransportEntry {
+const fn tcp(
+    name: &'static str,
+    about: &'static str,
+    kernel: KernelTcp,
+    end: EndOf,
+) -> TransportEntry {
     let ends = Ends::Alone { guarantees: tcp::GUARANTEES, answers: true, end };
     TransportEntry {
         name,
@@ -342,11 +363,17 @@ const fn tcp(name: &'static str, about: &'static str, end: EndOf) -> TransportEn
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
+        packets: Packets::Kernel(kernel),
         ends,
     }
 }
 
-const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
+const fn kernel_tcp(
+    name: &'static str,
+    congestion_control: &'static str,
+    about: &'static str,
+) -> TransportEntry {
+    let kernel = KernelTcp { congestion_control, sack: true, alike: true };
     let ends = Ends::Kernel { guarantees: tcp::GUARANTEES };
     TransportEntry {
         name,
@@ -356,6 +383,7 @@ const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
+        packets: Packets::Kernel(kernel),
         ends,
     }
 }
@@ -459,6 +487,14 @@ pub const RELAYS: &[RelayEntry] = &[
         relay: |node, options, host| credit::relay(node, options, host),
     },
 ];
+
+/// Packets of a scheme or transport on real networks; `None` for an unknown name.
+pub fn packets(protocol: &str) -> Option<Packets> {
+    match scheme(protocol) {
+        Some(_) => Some(Packets::Datagrams(pgm::facts)),
+        None => Some(transport(protocol)?.packets),
+    }
+}
 
 /// The protocols that bring everything to many receivers and keep to a rate by themselves, in the order of the
 /// tables: all schemes, and transports with a control of their own. With each the settings that it knows.

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use crate::content::Content;
 use crate::options::OptionSpec;
 use crate::settings::settings;
-use crate::transport::{EndSetup, Role};
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::transport::{EndSetup, PacketFacts, Role};
+use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
 use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
@@ -31,8 +31,10 @@ pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 const HEADER_LEN: usize = 16;
 const LAST: u8 = 1;
 
-/// Most missing packets that one arrival is traced for; all are counted.
-const TRACED_LOSSES_MAX: u64 = 1000;
+/// Facts of a packet.
+pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
+    PacketFacts::data(packet.len().saturating_sub(HEADER_LEN) as u32)
+}
 
 /// One end. Its packets go to a node or a group; a receiver hears those of the flow's other sources.
 pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
@@ -184,7 +186,7 @@ pub struct CbrReceiver {
 }
 
 /// What a receiver has of one source.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Heard {
     /// The packet that comes next; `None` before the first.
     next: Option<u64>,
@@ -192,6 +194,7 @@ struct Heard {
     has_holes: bool,
     /// Whether the last packet has come.
     ended: bool,
+    losses: LossRecord,
 }
 
 impl CbrReceiver {
@@ -221,14 +224,19 @@ impl CbrReceiver {
             return Err(BadInput::Malformed);
         }
         let next = heard.next.unwrap_or(seq);
-        let missing = seq.checked_sub(next).ok_or(BadInput::Duplicate)?;
+        if heard.next.is_none() {
+            heard.losses = LossRecord::starting_at(seq);
+        }
+        let Some(missing) = seq.checked_sub(next) else {
+            // Late, it is of no use, but has arrived.
+            let was_lost = heard.losses.arrived(seq, |event| cx.emit(event));
+            return if was_lost { Ok(()) } else { Err(BadInput::Duplicate) };
+        };
         heard.has_holes |= missing > 0 || (heard.next.is_none() && seq > 0);
         heard.next = Some(seq + 1);
         heard.ended |= header[4] & LAST != 0;
         if missing > 0 {
-            for seq in (next..seq).take(TRACED_LOSSES_MAX as usize) {
-                cx.emit(Event::LossDetected { seq });
-            }
+            heard.losses.missing(next..seq, |event| cx.emit(event));
             let packets = u32::try_from(missing).unwrap_or(u32::MAX);
             self.events.push_back(AppEvent::Lost { packets });
         }

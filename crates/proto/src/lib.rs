@@ -17,6 +17,7 @@ pub mod credit;
 mod fields;
 pub mod forgery;
 pub mod hop;
+mod loss_record;
 mod machine;
 pub mod object;
 pub mod options;
@@ -33,6 +34,7 @@ pub mod transport;
 #[cfg(test)]
 mod world;
 
+pub use loss_record::LossRecord;
 pub use machine::{
     AppEvent, Datagram, Destination, Machine, Membership, Parsed, ShortReceiver, Transmit,
 };

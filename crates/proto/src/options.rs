@@ -282,15 +282,30 @@ pub fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> St
     nearest.map_or_else(String::new, |(_, name)| format!(" (did you mean \"{name}\"?)"))
 }
 
-/// How far a wrong name is from one that exists; `None` where it was hardly meant.
-fn distance(wrong: &str, name: &str) -> Option<usize> {
-    let distance = edit_distance(wrong, name);
-    // What shares less than half of its letters was hardly meant, unless it is a part of the name.
-    if distance <= wrong.chars().count() / 2 + 1 {
-        return Some(distance);
+/// Distance of a wrong name from one that exists, the less the likelier; `None` where it was hardly meant. A name of
+/// which the wrong one is whole words comes before all others: `bbr` is `tcp-bbr` rather than `cbr`.
+fn distance(wrong: &str, name: &str) -> Option<(bool, usize)> {
+    let (wrong, name) = (wrong.to_lowercase(), name.to_lowercase());
+    let distance = edit_distance(&wrong, &name);
+    let has = |word: &str| words(&name).any(|of_name| of_name == word);
+    if words(&wrong).next().is_some() && words(&wrong).all(has) {
+        return Some((false, distance));
     }
-    let is_part = wrong.len() >= PART_BYTES_MIN && name.contains(wrong);
-    is_part.then_some(distance)
+    // A name that shares less than half of the letters was hardly meant, unless one is a part of it.
+    let letters = wrong.chars().count();
+    let is_near = distance <= letters / 2 + 1;
+    let is_part = wrong.len() >= PART_BYTES_MIN && name.contains(&wrong);
+    // The other words of the name count as one letter.
+    let near_word = words(&name).map(|word| edit_distance(&wrong, word)).min();
+    let near_word = near_word.filter(|of_word| *of_word <= letters / WORD_SHARE);
+    let near_word = near_word.map(|of_word| of_word + 1);
+    let near_name = (is_near || is_part).then_some(distance);
+    near_name.into_iter().chain(near_word).min().map(|distance| (true, distance))
+}
+
+/// The words of a name.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['-', '_', '.', ' ']).filter(|word| !word.is_empty())
 }
 
 /// Bytes of a name up to which it is compared with others.
@@ -299,6 +314,8 @@ const NAME_BYTES_COMPARED_MAX: usize = 64;
 const NAMES_COMPARED_MAX: usize = 20_000;
 /// Bytes of the shortest part of a name by which it is found.
 const PART_BYTES_MIN: usize = 4;
+/// A word of a name is near where one in so many letters is wrong.
+const WORD_SHARE: usize = 4;
 
 fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
     let wrong = |allowed: String| Err(format!("is {value}; expected {allowed}"));
@@ -407,6 +424,22 @@ mod tests {
             ("colour", "is unknown, and like none of the 4 that there are"),
         ] {
             assert_eq!(message(key), want, "{key}");
+        }
+        let protocols =
+            ["cbr", "tcp-bbr", "tcp-cubic", "tcp-reno", "tcp-newreno", "tram-pgmcc", "pgmcc"];
+        for (wrong, want) in [
+            ("bbr", "tcp-bbr"),
+            ("BBR", "tcp-bbr"),
+            ("cubic", "tcp-cubic"),
+            ("cubik", "tcp-cubic"),
+            ("newreno", "tcp-newreno"),
+            ("tcp_reno", "tcp-reno"),
+            ("pgmc", "pgmcc"),
+            ("pgmcc-tram", "tram-pgmcc"),
+            ("cbrr", "cbr"),
+        ] {
+            let hint = did_you_mean(wrong, protocols.into_iter());
+            assert_eq!(hint, format!(" (did you mean \"{want}\"?)"), "{wrong}");
         }
         let none = Options::checked([("a".to_string(), OptionValue::Bool(true))], &[]);
         assert_eq!(none.unwrap_err().message, "is unknown; this protocol has no options");

@@ -8,6 +8,43 @@ use crate::Destination;
 use crate::content::Content;
 use crate::options::Options;
 
+/// Facts of a packet that its bytes tell, for drivers that get packets from hosts and not from machines. A
+/// machine says the same in its [`Transmit`](crate::Transmit).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFacts {
+    /// Bytes of payload of the application; 0 for control packets.
+    pub payload_len: u32,
+    /// Whether routers that run a program must look at it.
+    pub router_alert: bool,
+}
+
+impl PacketFacts {
+    /// Data with so many bytes of payload, of no interest to routers.
+    pub const fn data(payload_len: u32) -> Self {
+        Self { payload_len, router_alert: false }
+    }
+}
+
+/// Congestion control that a flow has where the kernel's TCP runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelTcp {
+    /// Its name in the kernel.
+    pub congestion_control: &'static str,
+    /// Whether SACK is on.
+    pub sack: bool,
+    /// Whether it repairs as the simulator's machine of that name does.
+    pub alike: bool,
+}
+
+/// Packets of a transport on real networks.
+#[derive(Clone, Copy, Debug)]
+pub enum Packets {
+    /// Datagrams of its machines, of which this function reads the facts.
+    Datagrams(fn(&[u8]) -> PacketFacts),
+    /// Segments of the kernel's TCP.
+    Kernel(KernelTcp),
+}
+
 /// What an end does in its flow.
 pub enum Role {
     /// It sends this.

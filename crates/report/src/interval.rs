@@ -1,7 +1,7 @@
 //! Confidence intervals of medians, which assume nothing of how values are distributed.
 
 /// Between which values the median of what was sampled lies, and how surely.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,

@@ -40,4 +40,4 @@ pub use summary::{
 };
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};
-pub use text::{csv_field, spread};
+pub use text::{csv_field, spread, wrap};

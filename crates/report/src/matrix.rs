@@ -51,9 +51,21 @@ pub struct MatrixCell {
     /// The scheme.
     pub scheme: String,
     /// Its figures; those that the case cannot have are not there.
+    #[serde(serialize_with = "with_intervals")]
     pub figures: Vec<Spread>,
     /// The page of each run, in the order of their seeds; none where none were written.
     pub runs: Vec<RunPage>,
+}
+
+/// Figures, each with the confidence interval of its median as `interval`; null of fewer than five seeds.
+fn with_intervals<S: serde::Serializer>(figures: &[Spread], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Of<'a> {
+        #[serde(flatten)]
+        figure: &'a Spread,
+        interval: Option<Interval>,
+    }
+    to.collect_seq(figures.iter().map(|figure| Of { figure, interval: figure.interval() }))
 }
 
 /// Where the page of a run is.

@@ -132,8 +132,8 @@ impl Metrics {
                 loss_ratio: ratio(
                     receiver.lost,
                     match self.is_receivers(flow) {
-                        true => receiver.delivered + receiver.abandoned,
-                        false => receiver.offered(flow.counts.sent_packets),
+                        true => receiver.extent.unwrap_or(receiver.delivered + receiver.abandoned),
+                        false => receiver.offered(flow.numbers),
                     },
                 ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
@@ -184,9 +184,11 @@ impl Metrics {
             representative: flow.representative.map(|node| self.header.node_name(node)),
             rtt_mean_s: (flow.rtt_count > 0)
                 .then(|| flow.rtt_sum_ns as f64 / 1e9 / flow.rtt_count as f64),
-            loss_ratio: (!flow.counts_acknowledged)
-                .then(|| receivers.iter().map(|r| r.loss_ratio).reduce(f64::max))
-                .flatten(),
+            loss_ratio: receivers
+                .iter()
+                .filter(|receiver| receiver.has_deliveries(self.header.on))
+                .map(|receiver| receiver.loss_ratio)
+                .reduce(f64::max),
             completed_s: completed.map(Time::as_secs_f64),
             tree: flow.tree(header.senders().copied()),
             receivers,
@@ -292,6 +294,9 @@ struct Flow {
     /// Bytes that the sender put on the wire and feedback that reached it, in the counted time.
     sent_bytes: u64,
     counted_feedback: u64,
+    /// Packets that were sent with a sequence number of their own, and one past the greatest of these numbers.
+    numbers: u64,
+    next_seq: u64,
     /// What the summary counts of the whole run; all else in it is found at the end.
     counts: FlowSummary,
     representative: Option<NodeId>,
@@ -315,6 +320,11 @@ impl Flow {
                 Event::AckReceived { .. } | Event::NakReceived { .. } => self.counted_feedback += 1,
                 _ => {}
             }
+        }
+        // A repair is a packet of the session where it has a sequence number of its own.
+        if let Event::DataSent { seq, repair, .. } = record.event {
+            self.numbers += u64::from(!repair || seq >= self.next_seq);
+            self.next_seq = self.next_seq.max(seq.saturating_add(1));
         }
         match record.event {
             Event::DataSent { bytes, repair: false, .. } => {
@@ -366,7 +376,7 @@ impl Flow {
 
     #[inline]
     fn receiver_event(&mut self, node: NodeId, record: &Record, counts: bool) {
-        let sent = self.counts.sent_packets;
+        let sent = self.numbers;
         if let Event::BadInput { .. } = record.event {
             self.counts.bad_input += 1;
         }
@@ -387,8 +397,16 @@ impl Flow {
                     receiver.counted_bytes += u64::from(bytes);
                 }
             }
-            Event::LossDetected { .. } => receiver.lost += 1,
-            Event::Abandoned { .. } => receiver.abandoned += 1,
+            Event::LossDetected { count, .. } => {
+                receiver.lost = receiver.lost.saturating_add(count)
+            }
+            Event::LossWithdrawn { count, .. } => {
+                receiver.lost = receiver.lost.saturating_sub(count)
+            }
+            Event::SessionExtent { packets } => receiver.extent = Some(packets),
+            Event::Abandoned { count, .. } => {
+                receiver.abandoned = receiver.abandoned.saturating_add(count);
+            }
             Event::Completed { .. } => {
                 // An empty object has no last byte.
                 receiver.completed = receiver.last_delivery.or(Some(record.at));
@@ -451,14 +469,16 @@ struct Receiver {
     delivered: u64,
     lost: u64,
     abandoned: u64,
+    /// Packets that it has learned of, where it says so.
+    extent: Option<u64>,
     last_delivery: Option<Time>,
     completed: Option<Time>,
-    /// New packets that the sender had sent when it joined; it need not say that it joined.
+    /// Packets that the sender had sent when it joined; it need not say that it joined.
     member_since: Option<u64>,
-    /// New packets that were sent in its earlier memberships.
+    /// Packets that were sent in its earlier memberships.
     offered_before: u64,
     has_left: bool,
-    /// New packets that it sent itself, which nobody offers to it.
+    /// Packets that it sent itself, which nobody offers to it.
     own: u64,
     other_scheme: bool,
     /// Why it lacks something, as the sender said at the end.
@@ -472,7 +492,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// New packets that were sent while it was a member, where the sender has now sent `sent`.
+    /// Packets that were sent while it was a member, where the sender has now sent `sent`.
     fn offered(&self, sent: u64) -> u64 {
         let offered = match self.member_since {
             Some(since) => self.offered_before + (sent - since),

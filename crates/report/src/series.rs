@@ -274,7 +274,7 @@ impl Sink for Series {
                         flow.tree.change(record.at, node, head, level);
                     }
                     Event::Left => flow.tree.leave(record.at, node),
-                    Event::LossDetected { seq } => {
+                    Event::LossDetected { seq, .. } => {
                         flow.losses.push(record.at, flow.place_of(seq));
                     }
                     Event::Delivered { seq, bytes, .. } if self.of_one_end => {

@@ -19,7 +19,19 @@ pub struct Suite {
     #[serde(skip)]
     pub about: String,
     /// One row per published figure.
+    #[serde(serialize_with = "with_intervals")]
     pub rows: Vec<Row>,
+}
+
+/// Rows, each with the confidence interval of its median as `interval`; null of fewer than five seeds.
+fn with_intervals<S: serde::Serializer>(rows: &[Row], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Of<'a> {
+        #[serde(flatten)]
+        row: &'a Row,
+        interval: Option<Interval>,
+    }
+    to.collect_seq(rows.iter().map(|row| Of { row, interval: row.interval() }))
 }
 
 /// One published figure, and what we measure for it.

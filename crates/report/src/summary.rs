@@ -126,7 +126,7 @@ pub struct FlowSummary {
     /// Receivers of whom the sender knows at the end only that they may lack something.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_receivers: u64,
-    /// The highest loss ratio of its receivers; `None` where no receiver speaks of losses (TCP).
+    /// The highest loss ratio of its receivers; `None` where the trace has none.
     pub loss_ratio: Option<f64>,
     /// When the last of its receivers had everything, in seconds; `None` where one of them that
     /// has not left lacks something.
@@ -164,11 +164,13 @@ pub struct ReceiverSummary {
     pub goodput_bps: f64,
     /// Packets that it handed to the application.
     pub delivered_packets: u64,
-    /// Packets that it found missing, repaired later or not.
+    /// Packets that were lost: sent while it was a member, they did not arrive in time or late, whether repaired or
+    /// not. A repair counts where it has a sequence number of its own.
     pub lost_packets: u64,
     /// Packets that it gave up.
     pub abandoned_packets: u64,
-    /// Lost packets per new packet that was sent while it was a member.
+    /// Lost packets per packet that was sent while it was a member, repairs with sequence numbers of their own
+    /// among them.
     pub loss_ratio: f64,
     /// When its last byte was delivered, in seconds, where it got everything.
     pub completed_s: Option<f64>,

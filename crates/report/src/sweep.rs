@@ -5,6 +5,7 @@ pub(crate) mod picture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::interval::median_interval;
 use crate::plots::Unit;
 use crate::text::{COLUMNS_MAX, Table, rate, significant, spread, wrap};
 use crate::{FlowSummary, Summary};
@@ -201,8 +202,46 @@ impl Sweep {
         choices
     }
 
+    /// For each combination and flow the median of each figure over the seeds, with its confidence interval where
+    /// there are seeds enough.
+    pub fn medians(&self) -> serde_json::Value {
+        let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
+        let mut rows = Vec::new();
+        for choice in self.choices() {
+            for name in lines[0].iter().map(|line| &line.name) {
+                let mut row = serde_json::Map::new();
+                for (figure, lines) in SWEEP_FIGURES.iter().zip(&lines) {
+                    let line = lines.iter().find(|line| line.name == *name);
+                    let Some(values) = line.and_then(|line| line.values.get(choice)) else {
+                        continue;
+                    };
+                    let Some([least, median, most]) = spread(values.iter().copied()) else {
+                        continue;
+                    };
+                    let interval = median_interval(values.iter().copied());
+                    row.insert(
+                        figure.id.to_string(),
+                        serde_json::json!({
+                            "median": median, "least": least, "most": most, "seeds": values.len(),
+                            "interval": interval,
+                        }),
+                    );
+                }
+                if row.is_empty() {
+                    continue;
+                }
+                let set = self.axes.iter().zip(choice);
+                let set: serde_json::Map<String, serde_json::Value> = set
+                    .map(|(axis, place)| (axis.key.clone(), axis.values[*place].clone().into()))
+                    .collect();
+                rows.push(serde_json::json!({ "set": set, "flow": name, "figures": row }));
+            }
+        }
+        rows.into()
+    }
+
     /// The sweep as text, at most 100 columns wide: for each combination and flow medians over the
-    /// seeds, and from where to where the throughput went.
+    /// seeds, and the confidence interval of that of the throughput, or how far it went.
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();
@@ -212,12 +251,24 @@ impl Sweep {
             spread(line.values.get(choice)?.iter().copied())
         };
         let has_spread = self.has_spread();
+        let interval_of = |choice: &Vec<usize>, line: &SweepLine| {
+            median_interval(line.values.get(choice)?.iter().copied())
+        };
+        // Where each has an interval that stands there; it holds the least and the most of few seeds anyway.
+        let intervals = self.choices().into_iter().flat_map(|choice| {
+            let lines = lines[0].iter().filter(move |line| line.values.contains_key(choice));
+            lines.map(move |line| interval_of(choice, line))
+        });
+        let confidence = intervals
+            .map(|interval| interval.map(|interval| interval.confidence))
+            .reduce(|a, b| Some(a?.min(b?)))
+            .flatten();
         let mut head: Vec<&str> = varied.iter().map(|axis| short(&self.axes[*axis].key)).collect();
         head.push("Flow");
         let left = head.len();
         head.push("Throughput");
         if has_spread {
-            head.extend(["Least", "Most"]);
+            head.extend(if confidence.is_some() { ["From", "To"] } else { ["Least", "Most"] });
         }
         // There is room for one of the two.
         let time = if lines[DONE].is_empty() { ROUND_TRIP } else { DONE };
@@ -239,6 +290,8 @@ impl Sweep {
                 let [low, median, high] = of(0, &line.name, choice).expect("it has values");
                 row.push(rate(median));
                 if has_spread {
+                    let ends = interval_of(choice, line).filter(|_| confidence.is_some());
+                    let [low, high] = ends.map_or([low, high], |ends| [ends.low, ends.high]);
                     row.extend([rate(low), rate(high)]);
                 }
                 row.extend(more.iter().map(|figure| {
@@ -255,9 +308,20 @@ impl Sweep {
             let _ = writeln!(out, "… and {} rows more", rows - ROWS_MAX);
         }
         let seeds = if self.seeds == 1 { "1 seed".into() } else { format!("{} seeds", self.seeds) };
-        let what = if has_spread { "medians, least and most over" } else { "of" };
+        let what = match (has_spread, confidence) {
+            (false, _) => "of",
+            (true, None) => "medians, least and most over",
+            (true, Some(_)) => "medians over",
+        };
         let _ =
             writeln!(out, "\nFigures are {what} {seeds}; throughput is that while a flow was on.");
+        if let Some(confidence) = confidence {
+            let percent = (confidence * 100.0).floor();
+            let _ = writeln!(
+                out,
+                "From and To enclose the median of the throughput with {percent} % confidence."
+            );
+        }
         out
     }
 }

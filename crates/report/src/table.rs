@@ -41,8 +41,19 @@ impl Summary {
         self.write_receivers(&mut out);
         self.write_links(&mut out);
         out.push('\n');
+        if self.warmup_s > 0.0 {
+            out.push_str(&wrapped(&format!(
+                "* of the whole run; all else is of the counted time, from {} on",
+                seconds(self.warmup_s)
+            )));
+        }
         out.push_str(&wrapped(&self.closing()));
         out
+    }
+
+    /// The name of a column that counts the whole run, where others are of the counted time.
+    fn of_whole_run(&self, name: &str) -> String {
+        if self.warmup_s > 0.0 { format!("{name}*") } else { name.to_string() }
     }
 
     /// File, place, seed and length, in one line.
@@ -83,7 +94,7 @@ impl Summary {
         let hash = self.trace_hash.as_ref().map(|h| format!(" · trace {h}")).unwrap_or_default();
         let jain = match self.shared_time() {
             Some(common) => format!(
-                "Jain index {:.4} while all were on ({} to {}), {:.4} over the whole",
+                "Jain index {:.4} while all were on ({} to {}), {:.4} over the counted time",
                 common.jain_index,
                 seconds(common.from_s),
                 seconds(common.to_s),
@@ -118,8 +129,10 @@ impl Summary {
         };
         let mut head = vec!["Flow", "Protocol"];
         head.extend(first);
-        head.push(if partly { "Over the whole" } else { "Throughput" });
-        head.extend(["Sent", "Repairs", "Feedback", "Timeouts", "Done"]);
+        head.push(if partly { "Counted time" } else { "Throughput" });
+        let whole = ["Sent", "Repairs", "Feedback", "Timeouts"].map(|name| self.of_whole_run(name));
+        head.extend(whole.iter().map(String::as_str));
+        head.push("Done");
         let mut table = Table::new(2, &head);
         let row = |flow: &FlowSummary| {
             let mut row = vec![flow.name.clone(), flow.protocol.clone()];
@@ -188,9 +201,11 @@ impl Summary {
     }
 
     fn write_receivers(&self, out: &mut String) {
+        let [lost, given_up, loss] =
+            ["Lost", "Given up", "Loss"].map(|name| self.of_whole_run(name));
         let mut table = Table::new(
             2,
-            &["Flow", "Receiver", "Goodput", "Lost", "Given up", "Loss", "Done", "Intact"],
+            &["Flow", "Receiver", "Goodput", &lost, &given_up, &loss, "Done", "Intact"],
         );
         let (mut lines, mut left_out) = (0, 0);
         let mut notes = String::new();

@@ -129,7 +129,7 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
 }
 
 /// The text broken into lines of at most `width` characters, between words where it can be.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let word = shorten(word, width);

@@ -6,6 +6,7 @@
 //! line, the key, the value and what is allowed.
 
 mod catalog;
+mod credits;
 mod error;
 mod flows;
 pub mod limits;

@@ -78,6 +78,7 @@ impl Scenario {
             scenario(&root, file, overrides, catalog)
         };
         let mut scenario = checked().map_err(|problem| problem.into_error(file, &overrides.set))?;
+        scenario.size_credit_buffers();
         scenario.text = overrides.noted(text);
         Ok(scenario)
     }

@@ -62,6 +62,18 @@ impl<'a> Fields<'a> {
         T::from_value(value).ok_or_else(|| format!("the field \"{key}\" must be {}", T::WHAT))
     }
 
+    /// Takes the field `key` out; `default` stands for a missing field.
+    fn take_or<T: Field>(&mut self, key: &str, default: Option<T>) -> Result<T, String> {
+        match default {
+            Some(value) if !self.has(key) => Ok(value),
+            _ => self.take(key),
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.entries[..self.len].iter().any(|(known, _)| *known == key)
+    }
+
     /// Turns all fields into the record that they make.
     pub(crate) fn into_record(mut self) -> Result<Record, String> {
         let at = Time::from_nanos(self.take("t_ns")?);
@@ -244,9 +256,10 @@ words! {
     }
 }
 
-/// Each line: code, name, shape of the event, and the JSON key of each of its fields.
+/// Each line: code, name, shape of the event, and the JSON key of each of its fields, with the value that a
+/// missing field has in traces of older versions.
 macro_rules! events {
-    ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal),*];)*) => {
+    ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal $(= $default:literal)?),*];)*) => {
         /// All kinds of events.
         pub const KINDS: &[EventKind] =
             &[$(EventKind { code: $code, name: $name, fields: &[$($key),*] }),*];
@@ -266,7 +279,7 @@ macro_rules! events {
         fn read_event(kind: &str, fields: &mut Fields<'_>) -> Result<Event, String> {
             match kind {
                 $($name => {
-                    $(let $field = fields.take($key)?;)*
+                    $(let $field = fields.take_or($key, None$(.or(Some($default)))?)?;)*
                     Ok($($shape)*)
                 })*
                 _ => Err(format!("there is no kind \"{kind}\"")),
@@ -294,10 +307,10 @@ events! {
         [seq "seq", count "packets", from "from"];
     4 "delivered" (Event::Delivered { seq, bytes })
         [seq "seq", bytes "bytes"];
-    5 "loss" (Event::LossDetected { seq })
-        [seq "seq"];
-    6 "abandoned" (Event::Abandoned { seq })
-        [seq "seq"];
+    5 "loss" (Event::LossDetected { seq, count })
+        [seq "seq", count "packets" = 1];
+    6 "abandoned" (Event::Abandoned { seq, count })
+        [seq "seq", count "packets" = 1];
     7 "window" (Event::Window { window_milli, flight })
         [window_milli "window_milli_packets", flight "flight_packets"];
     8 "rate" (Event::Rate { bits_per_s })
@@ -346,6 +359,10 @@ events! {
         [node "head", level "level"];
     25 "incomplete" (Event::Incomplete { node, receivers, reason })
         [node "member", receivers "receivers", reason "reason"];
+    26 "loss_withdrawn" (Event::LossWithdrawn { seq, count })
+        [seq "seq", count "packets"];
+    27 "session_extent" (Event::SessionExtent { packets })
+        [packets "packets"];
 }
 
 /// Appends the record as one JSON object, without a line end.
@@ -373,10 +390,9 @@ pub(crate) fn write_record(record: &Record, out: &mut Vec<u8>) {
 }
 
 fn read_subject(fields: &mut Fields<'_>) -> Result<Subject, String> {
-    let is_there = |key| fields.entries[..fields.len].iter().any(|(known, _)| *known == key);
-    match ["flow", "link", "node"].map(is_there) {
+    match ["flow", "link", "node"].map(|key| fields.has(key)) {
         [true, false, false] => {
-            let sender = is_there("sender");
+            let sender = fields.has("sender");
             let flow = fields.take("flow")?;
             let node = fields.take(if sender { "sender" } else { "receiver" })?;
             Ok(Subject::Endpoint { flow, node, sender })

@@ -302,14 +302,17 @@ fn a_file_of_the_first_schema_is_read_still() {
     older.schema = 1;
     let text = format!(
         "{}\n{{\"t_ns\":1,\"link\":0,\"kind\":\"dropped\",\"packet_flow\":0,\"bytes\":9,\
-         \"reason\":\"listed\"}}\n",
+         \"reason\":\"listed\"}}\n{{\"t_ns\":2,\"flow\":0,\"receiver\":1,\"kind\":\"loss\",\"seq\":7}}\n",
         serde_json::to_string(&older).unwrap()
     );
     let mut back = Recording::default();
     Reader::new(text.as_bytes(), "old.jsonl").unwrap().replay(&mut back).unwrap();
     let event = Event::PacketDropped { flow: FlowId(0), bytes: 9, reason: DropReason::Listed };
     let subject = Subject::Link(LinkId(0));
-    assert_eq!(back.records, [Record { at: Time::from_nanos(1), subject, event }]);
+    let dropped = Record { at: Time::from_nanos(1), subject, event };
+    let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
+    let event = Event::LossDetected { seq: 7, count: 1 };
+    assert_eq!(back.records, [dropped, Record { at: Time::from_nanos(2), subject, event }]);
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn a_newer_schema_is_refused_with_the_version_that_reads_it() {
     newer.faircast = "9.1.0".into();
     let text = format!("{}\n", serde_json::to_string(&newer).unwrap());
     let error = Reader::new(text.as_bytes(), "new.jsonl").err().unwrap().to_string();
-    assert!(error.contains("new.jsonl") && error.contains("version 3"), "{error}");
+    assert!(error.contains("new.jsonl") && error.contains("version 4"), "{error}");
     assert!(error.contains("Use faircast 9.1.0 or newer"), "{error}");
 }
 
@@ -392,7 +395,7 @@ fn a_writer_keeps_its_first_error_until_it_is_finished() {
     }
     let mut writer = Writer::new(Full(20_000), &header()).unwrap();
     for i in 0..100_000u64 {
-        let event = Event::LossDetected { seq: i.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
+        let event = Event::LossDetected { seq: i.wrapping_mul(0x9e37_79b9_7f4a_7c15), count: 1 };
         let subject = Subject::Node(NodeId(1));
         writer.record(&Record { at: Time::from_nanos(i), subject, event });
     }

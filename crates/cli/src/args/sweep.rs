@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{On, seed};
 
 /// Arguments of `faircast sweep`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   faircast sweep scenarios/pgmcc-beside-tcp.toml --seeds 5 --out out/sweep \\
@@ -46,7 +46,8 @@ pub struct SweepArgs {
     /// Keep the trace of each run too, in DIR/runs: megabytes for each
     #[arg(long)]
     pub traces: bool,
-    /// Print a command line for each run that is still to be done, and run nothing
+    /// Print a command line for each run that is still to be done, and run nothing. Words with spaces or quotes
+    /// are written as url:duration=100%20s, so that lines pass through sh, xargs and schedulers unchanged
     #[arg(long, conflicts_with_all = ["collect", "part", "json"])]
     pub print: bool,
     /// Make tables and plots of the runs that are there, and run nothing

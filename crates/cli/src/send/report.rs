@@ -290,7 +290,7 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
         ),
         (
             "loss_max",
-            "The greatest loss of a receiver",
+            "Greatest share of the packets of the transfer that a receiver lost, 0 to 1",
             status.members.iter().fold(0.0, |max, member| member.loss.max(max)),
         ),
     ] {

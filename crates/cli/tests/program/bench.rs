@@ -101,10 +101,15 @@ fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
 #[test]
 fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
     let list = succeed("bench --list");
-    for suite in ["tcp", "fairness", "fec", "tfmcc", "ormcc", "speed"] {
-        assert!(list.lines().any(|line| line.starts_with(&format!("{suite}: "))), "{list}");
+    for suite in ["tcp", "fairness", "fec", "tfmcc", "ormcc", "speed", "tram-scale"] {
+        let lines = list.lines().filter(|line| line.starts_with(&format!("{suite} ")));
+        assert_eq!(lines.count(), 1, "{list}");
     }
-    assert!(list.contains("droplist"), "{list}");
+    let own = succeed("bench tcp --list");
+    assert!(own.contains("droplist") && !list.contains("droplist"), "{own}");
+    for line in list.lines().chain(own.lines()) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
     // One of the suites has such an experiment, which is enough.
     let rows = json("bench --only droplist.Reno --json");
     let rows = rows["rows"].as_array().unwrap();

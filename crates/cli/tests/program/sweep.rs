@@ -67,8 +67,17 @@ fn the_parts_that_print_gives_make_what_the_sweep_makes() {
         shell.args(["-c", line]).current_dir(site.path(""));
         assert_eq!(Running::spawn(shell).succeed(), "", "{line}");
     };
-    // As a scheduler runs them: a shell for each line, in any order; here one is forgotten.
-    lines.lines().rev().take(7).for_each(shell);
+    // As a scheduler runs them: in any order; here one is forgotten. By a shell for each line, and by xargs, which takes
+    // words apart itself, before a shell or in its place.
+    let mut some = lines.lines().rev();
+    some.by_ref().take(3).for_each(shell);
+    for words in [&["-I", "{}", "sh", "-c", "{}"][..], &["-L", "1", "env"]] {
+        let two: Vec<&str> = some.by_ref().take(2).collect();
+        std::fs::write(site.path("lines"), two.join("\n") + "\n").unwrap();
+        let mut xargs = Command::new("xargs");
+        xargs.args(["-P", "2", "-a", "lines"]).args(words).current_dir(site.path(""));
+        assert_eq!(Running::spawn(xargs).succeed(), "", "{words:?}: {two:?}");
+    }
     let ended = parts("--collect").end_with(1);
     let missing = "1 of 8 runs are missing, such as link.0.rate=1 Mbit/s, ";
     assert!(ended.err.contains(missing), "{}", ended.err);
@@ -81,6 +90,36 @@ fn the_parts_that_print_gives_make_what_the_sweep_makes() {
         let read = |out: &str| std::fs::read(site.path(out).join(name)).unwrap();
         assert!(read("whole") == read("the parts"), "{name} differs");
     }
+}
+
+#[test]
+fn a_summary_that_was_edited_is_named_and_its_run_done_again() {
+    let site = Site::of("small.toml", SMALL);
+    let run = |more: &str| site.start(&format!("sweep small.toml --seeds 5 --out out {more}"));
+    let document: serde_json::Value = serde_json::from_str(&run("--json").succeed()).unwrap();
+    let throughput = &document["medians"][0]["figures"]["active_throughput_bps"];
+    let [median, low, high] = ["median", "low", "high"].map(|key| {
+        let of = if key == "median" { throughput } else { &throughput["interval"] };
+        of[key].as_f64().unwrap()
+    });
+    assert!(low <= median && median <= high && throughput["interval"]["confidence"] == 0.9375);
+    let runs = kept(&site.path("out"));
+    let file = runs[0].0.clone();
+    let before = std::fs::read_to_string(&file).unwrap();
+    let edited = before.replacen("\"cuts\":", "\"cuts\":9", 1);
+    assert_ne!(before, edited);
+    std::fs::write(&file, edited).unwrap();
+    let collected = run("--collect").end_with(1);
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let named = format!("{name}: was edited or damaged after it was written");
+    assert!(collected.err.contains(&named), "{}", collected.err);
+    let again = run("").end_with(0);
+    assert!(again.err.contains(&named), "{}", again.err);
+    let wall = |text: &str| {
+        text.split("\"wall_s\"").next().unwrap()["{\"hash\":\"".len() + 32..].to_string()
+    };
+    assert_eq!(wall(&std::fs::read_to_string(&file).unwrap()), wall(&before), "it was run again");
+    run("--collect").succeed();
 }
 
 #[test]

@@ -20,7 +20,7 @@ use faircast_trace::On;
 pub use axis::Axis;
 pub use key::Program;
 pub use run::{Failed, Ran, run};
-pub use store::{Kept, Store};
+pub use store::{Found, Kept, Store};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
 use crate::Error;
@@ -147,7 +147,8 @@ impl Sweep {
     }
 
     /// A command line that does one run of the sweep and keeps it in the folder `out`; the program's
-    /// name goes before it.
+    /// name goes before it. It has no character that a shell or `xargs` reads as anything but itself, so any number
+    /// of these may take it apart.
     pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
         let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
         for set in self.set(&job.choice) {
@@ -162,7 +163,7 @@ impl Sweep {
             words.push("--traces".to_string());
         }
         words.push("--part".to_string());
-        words.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ")
+        words.iter().map(|word| plain(word)).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -172,10 +173,52 @@ pub(crate) fn weight(scenario: &Scenario) -> u64 {
     1 + (scenario.duration.as_secs_f64() * pairs.sum::<usize>() as f64) as u64
 }
 
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
+}
+
+/// What begins a word with percent escapes.
+const ESCAPED: &str = "url:";
+
+/// A word in plain characters, which [`from_plain`] reads back: as it is, or after `url:` with percent escapes.
+pub fn plain(word: &str) -> String {
+    if !word.is_empty() && word.bytes().all(is_plain) && !word.starts_with(ESCAPED) {
+        return word.to_string();
+    }
+    let escaped = word.bytes().map(|byte| match is_plain(byte) && byte != b'%' {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    ESCAPED.to_string() + &escaped.collect::<String>()
+}
+
+/// The word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
+///
+/// # Errors
+/// An escape is wrong, or what they stand for is not UTF-8.
+pub fn from_plain(word: &str) -> Result<String, String> {
+    let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
+    let mut parts = escaped.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).unwrap_or_default();
+        let digits =
+            Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let byte =
+            digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(|| {
+                format!(
+                    "{word}: %{part}: expected two hexadecimal digits after each %, such as %20"
+                )
+            })?;
+        bytes.push(byte);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{word}: the escapes are not UTF-8"))
+}
+
 /// A word as a shell reads it back.
 pub fn for_shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
+    match !word.is_empty() && word.bytes().all(is_plain) {
         true => word.to_string(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }

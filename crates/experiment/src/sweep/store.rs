@@ -11,6 +11,8 @@ use super::{Job, Sweep};
 /// A run that has been done, as its file has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
+    /// Hash of the file's text with this field empty.
+    pub hash: String,
     /// Its key.
     pub key: String,
     /// Hash of the program's executable file.
@@ -19,6 +21,32 @@ pub struct Kept {
     pub set: Vec<String>,
     /// What came out.
     pub summary: Summary,
+}
+
+/// The file of a run.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// It is as it was written.
+    Kept(Box<Kept>),
+    /// There is none.
+    Missing,
+    /// This file is not what a run has written: it was edited or damaged.
+    Altered(PathBuf),
+}
+
+/// The beginning of a file's text up to its hash.
+const BEGIN: &str = "{\"hash\":\"";
+
+/// The text of a file, of which the hash is empty, with its hash.
+fn sealed(text: &str) -> String {
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
+}
+
+/// Whether a file's text is what was written with this hash.
+fn is_sealed(text: &str, hash: &str) -> bool {
+    let begin = format!("{BEGIN}{hash}");
+    !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text
 }
 
 /// The folder of a sweep.
@@ -53,10 +81,26 @@ impl Store {
         self.get(job).is_some() && (!trace || self.trace(job).is_file())
     }
 
-    /// What came out of a run; `None` where it has not been done, or its file is damaged.
+    /// The summary of a run; `None` where it has not been done, or its file was altered.
     pub fn get(&self, job: &Job) -> Option<Summary> {
-        let kept: Kept = serde_json::from_slice(&std::fs::read(self.path(job)).ok()?).ok()?;
-        (kept.key == job.key).then_some(kept.summary)
+        match self.find(job) {
+            Found::Kept(kept) => Some(kept.summary),
+            Found::Missing | Found::Altered(_) => None,
+        }
+    }
+
+    /// The file of a run, as far as it is what was written.
+    pub fn find(&self, job: &Job) -> Found {
+        let path = self.path(job);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            return if path.exists() { Found::Altered(path) } else { Found::Missing };
+        };
+        match serde_json::from_str::<Kept>(&text) {
+            Ok(kept) if kept.key == job.key && is_sealed(&text, &kept.hash) => {
+                Found::Kept(Box::new(kept))
+            }
+            _ => Found::Altered(path),
+        }
     }
 
     /// Keeps a run. The file appears whole or not at all, whoever else writes it.
@@ -65,13 +109,14 @@ impl Store {
     /// It cannot be written.
     pub fn keep(&self, sweep: &Sweep, job: &Job, summary: &Summary) -> io::Result<()> {
         let kept = Kept {
+            hash: String::new(),
             key: job.key.clone(),
             build: sweep.program.build.clone(),
             set: sweep.set(&job.choice),
             summary: summary.clone(),
         };
         let begun = self.begun(job, "json");
-        std::fs::write(&begun, serde_json::to_vec(&kept)?)?;
+        std::fs::write(&begun, sealed(&serde_json::to_string(&kept)?))?;
         std::fs::rename(&begun, self.path(job)).inspect_err(|_| {
             // Nobody will come back for it.
             let _ = std::fs::remove_file(&begun);

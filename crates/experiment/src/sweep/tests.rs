@@ -170,9 +170,17 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     let scenario = sweep.scenario(&jobs[5].choice, jobs[5].seed).unwrap();
     let again = crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
     assert_eq!(store.get(&jobs[5]).unwrap().trace_hash, again.summary.trace_hash);
-    // A damaged file is as good as none.
-    std::fs::write(store.path(&jobs[0]), "{").unwrap();
-    assert_eq!(missing(&store), [jobs[0].clone()]);
+    // A damaged file is as good as none, and one that was edited too, whatever was edited.
+    let text = std::fs::read_to_string(store.path(&jobs[0])).unwrap();
+    for (from, to) in
+        [("{", "["), ("\"timeouts\":", "\"timeouts\":1"), ("{\"hash\":\"", "{\"hash\":\"0")]
+    {
+        std::fs::write(store.path(&jobs[0]), text.replacen(from, to, 1)).unwrap();
+        assert_eq!(missing(&store), [jobs[0].clone()], "{from}");
+        assert!(
+            matches!(store.find(&jobs[0]), Found::Altered(file) if file == store.path(&jobs[0]))
+        );
+    }
     assert_eq!(store.others(&jobs[1..]), 1);
 }
 
@@ -232,4 +240,26 @@ fn the_file_of_a_sweep_is_read_once() {
     assert_eq!(sweep.title().unwrap(), "Is this small?");
     let gone = Sweep::new(&PathBuf::from("none.toml"), Vec::new(), vec![1], On::Sim, program());
     assert!(gone.unwrap_err().to_string().starts_with("none.toml: cannot be read"));
+}
+
+#[test]
+fn plain_words_are_read_back_and_have_nothing_that_a_shell_or_xargs_reads() {
+    for word in [
+        "",
+        "a b",
+        "link.0.rate=\"1 Mbit/s\"",
+        "it's {}[]*~$`\\|;&<>!?#()",
+        "%",
+        "url:x",
+        "grüße\n",
+        "a=b,c",
+    ] {
+        let plain = super::plain(word);
+        assert!(plain.bytes().all(super::is_plain), "{plain}");
+        assert_eq!(super::from_plain(&plain).as_deref(), Ok(word), "{plain}");
+    }
+    assert_eq!(super::plain("duration=100 s"), "url:duration=100%20s");
+    for wrong in ["url:%", "url:%2", "url:%zz", "url:%ff", "url:%+1"] {
+        assert!(super::from_plain(wrong).is_err(), "{wrong}");
+    }
 }

@@ -88,3 +88,53 @@ fn sessions_differ_by_source_and_flow() {
     assert_ne!(group(FlowId(0)), group(FlowId(1)));
     assert_eq!(group(FlowId(0)), Nla::V4([239, 192, 0, 1]));
 }
+
+#[test]
+fn facts_of_a_packet_are_what_its_machine_says_of_it() {
+    use crate::Transmit;
+    use crate::transport::{PacketFacts, Packets};
+    use faircast_base::{Cx, NullTrace, Purpose, Rng};
+
+    let names = SCHEMES.iter().map(|entry| entry.name);
+    let transports = TRANSPORTS.iter().filter(|entry| matches!(entry.ends, Ends::Alone { .. }));
+    for name in names.chain(transports.map(|entry| entry.name)) {
+        let Some(Packets::Datagrams(facts)) = packets(name) else {
+            assert!(name.starts_with("tcp-"), "{name}");
+            continue;
+        };
+        let known = scheme(name).map_or_else(|| transport(name).unwrap().options, |it| it.options);
+        for delivery in ["stream", "object"] {
+            let set = [("delivery".to_string(), OptionValue::Text(delivery.to_string()))];
+            let set = set.into_iter().filter(|(key, _)| known.iter().any(|it| it.name == key));
+            let options = Options::checked(set, known).unwrap();
+            let setup = EndSetup {
+                payload: 600,
+                ..EndSetup::new(FlowId(1), NodeId(0), &[NodeId(0)], &options)
+            };
+            let content = Box::new(Zeros { len: Some(100_000) });
+            let mut source = end(name, Role::Source(content), setup).unwrap();
+            let mut rng = Rng::new(1, NodeId(0), Purpose::Machine(0));
+            let (mut now, mut data) = (Time::ZERO, 0);
+            for _ in 0..400 {
+                let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+                source.handle_timeout(&mut cx);
+                let mut packet = alloc::vec::Vec::new();
+                while let Some(transmit) = source.poll_transmit(&mut cx, &mut packet) {
+                    let Transmit { payload_len, router_alert, zeros, .. } = transmit;
+                    packet.resize(packet.len() + zeros as usize, 0);
+                    let said = PacketFacts { payload_len, router_alert };
+                    assert_eq!(facts(&packet), said, "{name} {delivery}: {packet:?}");
+                    data += u32::from(payload_len > 0);
+                    packet.clear();
+                }
+                let Some(at) = source.next_timeout() else { break };
+                now = at.max(now);
+            }
+            // Trees and objects wait for receivers before they send data.
+            let alone =
+                matches!(name, "cbr" | "hop") || scheme(name).is_some() && delivery == "stream";
+            assert!(data > 0 || !alone, "{name} {delivery}: nothing was sent");
+        }
+    }
+    assert!(packets("nothing").is_none());
+}

@@ -32,6 +32,7 @@ use crate::catalog::{self, joined};
 use crate::congestion::Load;
 use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
+use crate::transport::PacketFacts;
 
 pub use programs::{PROGRAM_BYTES_MAX, ProgramFault, ProgramHost, RunningProgram, SessionProgram};
 pub use receiver::CreditReceiver;
@@ -54,6 +55,17 @@ pub fn clear_bytes(packet: &[u8]) -> usize {
         return 0;
     }
     wire::own_bytes(packet)
+}
+
+/// Facts of a packet of a session under credits, of what its capsule carries by `inner`.
+pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFacts {
+    if !wire::is_ours(packet) {
+        return inner(packet);
+    }
+    match wire::decode(packet) {
+        Ok(wire::Packet::Capsule(capsule)) if !capsule.probe => inner(&packet[CAPSULE_BYTES..]),
+        _ => PacketFacts::default(),
+    }
 }
 
 /// Bytes of a capsule before what it carries.

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
-use super::frame::FrameKind;
+use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use super::link::{HopLink, HopPacket};
 use super::window::{Ack, TIMEOUT_MAX};
 use crate::congestion::{Floor, Guarantees};
 use crate::content::Content;
-use crate::transport::{EndSetup, Role};
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::transport::{EndSetup, PacketFacts, Role};
+use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
 
 /// Which link it is: there is one.
 const LINK: u16 = 1;
@@ -26,6 +26,14 @@ pub const GUARANTEES: Guarantees = Guarantees {
     // Each frame is acknowledged at once where something is missing.
     reports_max: |_, load| load.data_packets,
 };
+
+/// Facts of a packet.
+pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
+    match Frame::decode(packet) {
+        Ok(Frame { kind: FrameKind::Data, body, .. }) => PacketFacts::data(body.len() as u32),
+        _ => PacketFacts::default(),
+    }
+}
 
 /// One end.
 ///
@@ -56,6 +64,8 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
             source: setup.source(),
             packets: 0,
             bytes: 0,
+            next_counter: 1,
+            losses: LossRecord::starting_at(1),
             events: VecDeque::new(),
         }),
         Role::Both(_) => unreachable!("a hop has one sending end here"),
@@ -85,9 +95,10 @@ impl HopSender {
         (self.object_len - offset).min(self.payload.into()) as u32
     }
 
-    /// A frame of this number leaves.
-    fn transmit(&self, cx: &mut Cx<'_>, seq: u32, bytes: u32, repair: bool) -> Transmit {
-        cx.emit(Event::DataSent { seq: seq.into(), bytes, repair });
+    /// The frame that was written last leaves. It is traced by its counter: frames that are sent again have
+    /// counters of their own.
+    fn transmit(&self, cx: &mut Cx<'_>, bytes: u32, repair: bool) -> Transmit {
+        cx.emit(Event::DataSent { seq: self.guard.counter(), bytes, repair });
         Transmit { payload_len: bytes, ..Transmit::control(self.to) }
     }
 }
@@ -132,7 +143,7 @@ impl Machine for HopSender {
         if let Some(seq) = self.link.poll_again(cx.now) {
             self.link.write(seq, &mut self.guard, buf);
             let bytes = buf.len() - self.guard.overhead();
-            return Some(self.transmit(cx, seq, bytes as u32, true));
+            return Some(self.transmit(cx, bytes as u32, true));
         }
         if self.ended || !self.link.has_room() {
             return None;
@@ -149,7 +160,7 @@ impl Machine for HopSender {
         self.link.write(seq, &mut self.guard, buf);
         self.offset += u64::from(bytes);
         self.ended = bytes == 0;
-        Some(self.transmit(cx, seq, bytes, false))
+        Some(self.transmit(cx, bytes, false))
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
@@ -169,8 +180,14 @@ struct HopReceiver {
     source: NodeId,
     packets: u64,
     bytes: u64,
+    /// Counter of the next frame of the source.
+    next_counter: u64,
+    losses: LossRecord,
     events: VecDeque<AppEvent>,
 }
+
+/// Greatest gap between the counters of two frames that is believed.
+const COUNTER_JUMP_MAX: u64 = 1 << 16;
 
 impl Machine for HopReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
@@ -179,8 +196,11 @@ impl Machine for HopReceiver {
             let is_sources = [frame.sender, datagram.from] == [self.source; 2];
             let is_own = frame.link.0 == LINK && frame.group == self.flow && is_sources;
             match frame.kind {
-                FrameKind::Data if is_own && self.link.on_frame(cx.now, &frame) => Ok(()),
-                FrameKind::Data if is_own => Err(BadInput::Duplicate),
+                FrameKind::Data if is_own => {
+                    let was_lost = self.record_losses(cx, frame.counter);
+                    let is_new = self.link.on_frame(cx.now, &frame);
+                    if is_new || was_lost { Ok(()) } else { Err(BadInput::Duplicate) }
+                }
                 _ => Err(BadInput::Foreign),
             }
         });
@@ -212,6 +232,19 @@ impl Machine for HopReceiver {
 }
 
 impl HopReceiver {
+    /// The frame with this counter has come. Returns whether it had counted as lost.
+    fn record_losses(&mut self, cx: &mut Cx<'_>, counter: u64) -> bool {
+        match counter.checked_sub(self.next_counter) {
+            None => return self.losses.arrived(counter, |event| cx.emit(event)),
+            // No source has so many frames on their way.
+            Some(jump) if jump > COUNTER_JUMP_MAX => return false,
+            Some(_) => {}
+        }
+        self.losses.missing(self.next_counter..counter, |event| cx.emit(event));
+        self.next_counter = counter + 1;
+        false
+    }
+
     fn deliver(&mut self, cx: &mut Cx<'_>) {
         while let Some(packet) = self.link.take() {
             let (seq, bytes) = (self.packets, packet.body.len() as u32);

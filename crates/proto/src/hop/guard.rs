@@ -35,6 +35,11 @@ impl Guard {
         self.node
     }
 
+    /// Counter of the frame that was written last; 0 before the first.
+    pub const fn counter(&self) -> u64 {
+        self.counter
+    }
+
     /// Whether frames are authenticated.
     pub const fn has_key(&self) -> bool {
         self.key.is_some()

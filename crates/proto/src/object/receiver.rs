@@ -38,8 +38,8 @@ pub struct ObjectReceiver {
     assembly: Assembly,
     requests: Requests,
     timers: Timers<Timer, 1>,
-    /// What the measure of loss has seen.
-    seen: (u64, u64),
+    /// Packets of earlier lives of the source, and those of them that were lost.
+    earlier: (u64, u64),
     ending: Ending,
     doubts: Doubts,
     /// The newest packet of full length that has come, or what was sent before any came.
@@ -95,7 +95,7 @@ impl ObjectReceiver {
             requests: Requests::new(&config),
             assembly: Assembly::new(setup),
             timers: Timers::new(),
-            seen: (0, 0),
+            earlier: (0, 0),
             ending: Ending::Open,
             doubts: Doubts::default(),
             long: None,
@@ -151,24 +151,19 @@ impl ObjectReceiver {
         }
     }
 
-    /// The share of packets lost since the last message.
-    fn measure_loss(&mut self) {
-        let (all, lost) = self.session.extent();
-        let (new, missing) = (all.saturating_sub(self.seen.0), lost.saturating_sub(self.seen.1));
-        if new > 0 {
-            let share = (missing.min(new)) as f64 / new as f64;
-            self.assembly.member.loss += (share - self.assembly.member.loss) / 4.0;
-            self.seen = (all, lost);
-        }
+    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    fn extent(&self) -> (u64, u64) {
+        let (packets, lost) = self.session.extent();
+        (self.earlier.0 + packets, self.earlier.1 + lost)
     }
 
-    fn write_message(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let bytes = self.assembly.content_bytes();
-        let message = self.assembly.member.take_due(bytes)?;
+    fn write_message(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.extent());
+        let message = self.assembly.member.take_due(bytes, (packets, lost))?;
+        cx.emit(Event::SessionExtent { packets });
         let mut value = Vec::new();
         message.encode(&mut value);
-        let load =
-            self.assembly.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
+        let load = self.assembly.load.load(cx.now, lost).map(|load| encode_load(&load));
         let limit = self.assembly.limit.map(encode_limit);
         let found = self.assembly.path.limit().map(PathWord::Limit);
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
@@ -226,7 +221,6 @@ impl Machine for ObjectReceiver {
             self.advance(cx);
         }
         if self.assembly.member.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.measure_loss();
             if self.assembly.member.on_timeout(cx) {
                 self.rest();
             }
@@ -256,7 +250,7 @@ impl Machine for ObjectReceiver {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(message) = self.write_message(cx.now, buf) {
+        if let Some(message) = self.write_message(cx, buf) {
             return Some(message);
         }
         let alone = self.ending == Ending::Gone && self.assembly.phase.is_over();

@@ -68,7 +68,7 @@ pub struct MemberStatus {
     pub bytes: u64,
     /// Of those, bytes that it had when it was ready for content.
     pub found: u64,
-    /// Its smoothed loss as its reports tell it, 0 to 1.
+    /// Share of the packets of the whole transfer that it lost, as its reports tell it: 0 to 1.
     pub loss: f64,
     /// When it was first heard.
     pub since: Time,

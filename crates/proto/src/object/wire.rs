@@ -220,7 +220,7 @@ pub(super) struct MemberMessage {
     pub(super) claim: Claim,
     /// Whether it wants an answer.
     pub(super) ask: bool,
-    /// Smoothed loss, 65535 for all.
+    /// Share of packets lost in the whole transfer, 65535 for all.
     pub(super) loss: u16,
     pub(super) number: u32,
     pub(super) id: u64,

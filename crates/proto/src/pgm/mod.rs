@@ -16,6 +16,8 @@ pub(crate) mod session;
 mod tests;
 pub mod wire;
 
+use crate::transport::PacketFacts;
+
 pub(crate) use config::DATA_PORT;
 pub use config::{ReceiverConfig, Reliability, SourceConfig};
 pub use element::PgmElement;
@@ -23,3 +25,15 @@ pub use options::OPTIONS;
 pub use repair::{PgmReceiver, PgmSource};
 pub use retry_timer::RepairTimers;
 pub use session::SpmOrder;
+
+/// Facts of a packet. What is no packet of PGM is control traffic that no element sees.
+/// src: RFC 3208 s8 for the header, s3.6.3 and s3.7 for the packets with a router alert
+pub fn facts(packet: &[u8]) -> PacketFacts {
+    use wire::PacketType::{Ncf, Odata, Rdata, Spm};
+    let Some((kind, _)) = wire::peek(packet) else { return PacketFacts::default() };
+    let payload_len = u16::from_be_bytes([packet[14], packet[15]]);
+    PacketFacts {
+        payload_len: if matches!(kind, Odata | Rdata) { payload_len.into() } else { 0 },
+        router_alert: matches!(kind, Spm | Ncf | Rdata),
+    }
+}

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
 use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
 
 use super::Flavour;
@@ -35,6 +35,7 @@ pub struct TcpReceiver {
     /// for.
     delayed: Option<(Time, u64)>,
     ack: Option<SackBlocks>,
+    losses: LossRecord,
     events: VecDeque<AppEvent>,
 }
 
@@ -64,13 +65,14 @@ impl TcpReceiver {
             end: None,
             delayed: None,
             ack: None,
+            losses: LossRecord::default(),
             events: VecDeque::new(),
         }
     }
 
     fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
         let (segment, header_len) = Segment::decode(datagram.bytes)?;
-        let Segment::Data { flow, seq, fin, .. } = segment else {
+        let Segment::Data { flow, seq, fin, again, .. } = segment else {
             return Err(BadInput::Malformed);
         };
         if flow != self.flow || datagram.from != self.peer {
@@ -87,12 +89,27 @@ impl TcpReceiver {
         if fin && self.end.is_none() && seq >= self.next {
             self.end = Some(seq + 1);
         }
+        self.record_losses(cx, seq, again);
         self.place(cx, seq, bytes, datagram.zeros);
         // The SYN, and whatever has to do with a gap, is acknowledged at once
         // (src: RFC 5681 s4.2).
         let may_wait = seq > 0 && seq + 1 == self.next && self.beyond.is_empty();
         self.acknowledge(cx, seq, may_wait);
         Ok(())
+    }
+
+    /// Packet `seq` has come: those before it are missing, and where the first copy is a retransmission its first
+    /// transmission is too.
+    fn record_losses(&mut self, cx: &mut Cx<'_>, seq: u64, again: bool) {
+        let known = self.beyond.end().unwrap_or(0).max(self.next);
+        if seq > known {
+            self.losses.missing(known..seq, |event| cx.emit(event));
+        }
+        if !again {
+            self.losses.arrived(seq, |event| cx.emit(event));
+        } else if seq >= known {
+            self.losses.missing(seq..seq + 1, |event| cx.emit(event));
+        }
     }
 
     /// Puts a packet where it belongs and delivers what has become complete.
@@ -110,10 +127,6 @@ impl TcpReceiver {
                 cx.emit(Event::Completed { bytes: self.delivered_bytes });
             }
         } else if seq > self.next {
-            let known = self.beyond.end().unwrap_or(self.next);
-            for missing in known..seq {
-                cx.emit(Event::LossDetected { seq: missing });
-            }
             if self.beyond.insert(seq..seq + 1) {
                 let slot = (seq - self.next) as usize;
                 if slot >= self.slots.len() {

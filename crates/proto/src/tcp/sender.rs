@@ -69,7 +69,7 @@ pub struct TcpSender {
     /// When a send that waits for the random overhead may go on.
     send_at: Option<Time>,
 
-    out: VecDeque<u64>,
+    out: VecDeque<(u64, bool)>,
     /// The whole packets of the window as last told to the trace.
     told_window: u64,
     completed: bool,
@@ -170,8 +170,8 @@ impl TcpSender {
             return;
         }
         let nothing_in_flight = self.una == self.high;
-        self.out.push_back(seq);
         let repair = seq < self.high;
+        self.out.push_back((seq, repair));
         cx.emit(Event::DataSent { seq, bytes: self.payload_len(seq), repair });
         if !repair {
             self.high = seq + 1;
@@ -393,10 +393,10 @@ impl TcpSender {
         }
     }
 
-    fn write(&mut self, seq: u64, buf: &mut Vec<u8>) -> Transmit {
+    fn write(&mut self, (seq, again): (u64, bool), buf: &mut Vec<u8>) -> Transmit {
         let syn = self.settings.syn && seq == 0;
         let fin = seq + 1 == self.object_end;
-        Segment::Data { flow: self.flow, seq: seq as u32, syn, fin }.encode(buf);
+        Segment::Data { flow: self.flow, seq: seq as u32, syn, fin, again }.encode(buf);
         let payload_len = self.payload_len(seq);
         let zeros = if payload_len == 0 {
             0

@@ -277,7 +277,7 @@ fn garbage() -> impl Strategy<Value = (Vec<u8>, u32, bool)> {
     });
     let data = (near, any::<bool>(), any::<bool>()).prop_map(|(seq, syn, fin)| {
         let mut bytes = Vec::new();
-        Segment::Data { flow: FlowId(7), seq, syn, fin }.encode(&mut bytes);
+        Segment::Data { flow: FlowId(7), seq, syn, fin, again: false }.encode(&mut bytes);
         bytes
     });
     (prop_oneof![bytes, ack, data], 0u32..150, any::<bool>())

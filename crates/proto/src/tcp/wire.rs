@@ -20,6 +20,8 @@ pub(super) const SACK_BLOCKS_MAX: usize = 4;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
+/// A reserved bit.
+const AGAIN: u8 = 0x08;
 
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
@@ -58,6 +60,9 @@ pub(super) enum Segment {
         syn: bool,
         /// Whether it is the last packet of the object.
         fin: bool,
+        /// Whether it is a retransmission, by which receivers tell a loss from a late packet. Told in the first of
+        /// the reserved bits (src: RFC 9293 s3.1).
+        again: bool,
     },
     /// An acknowledgement of all packets before `next`.
     Ack { flow: FlowId, next: u32, sack: SackBlocks },
@@ -67,18 +72,19 @@ impl Segment {
     /// Appends the header to `buf`.
     pub(super) fn encode(&self, buf: &mut Vec<u8>) {
         let (flow, seq, ack, flags, sack) = match self {
-            Self::Data { flow, seq, syn, fin } => {
+            Self::Data { flow, seq, syn, fin, .. } => {
                 let flags = if *syn { SYN } else { 0 } | if *fin { FIN } else { 0 };
                 (flow, *seq, 0, flags, [].as_slice())
             }
             Self::Ack { flow, next, sack } => (flow, 0, *next, ACK, sack.as_slice()),
         };
+        let again = matches!(self, Self::Data { again: true, .. });
         let mut header = [0; HEADER_LEN as usize];
         header[..4].copy_from_slice(&flow.0.to_be_bytes());
         header[4..8].copy_from_slice(&seq.to_be_bytes());
         header[8..12].copy_from_slice(&ack.to_be_bytes());
         let words = HEADER_LEN / 4 + if sack.is_empty() { 0 } else { 1 + 2 * sack.len() as u32 };
-        header[12] = (words as u8) << 4;
+        header[12] = (words as u8) << 4 | if again { AGAIN } else { 0 };
         header[13] = flags;
         // The window field says "as much as can be said": the sender's limit is its own setting.
         header[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
@@ -108,6 +114,7 @@ impl Segment {
                 seq: word(&header[4..8]),
                 syn: flags & SYN != 0,
                 fin: flags & FIN != 0,
+                again: header[12] & AGAIN != 0,
             },
             ACK => Self::Ack { flow, next: word(&header[8..12]), sack: decode_sack(options)? },
             _ => return Err(BadInput::Malformed),
@@ -161,8 +168,8 @@ mod tests {
         let mut sack = SackBlocks::default();
         let ack = |sack| Segment::Ack { flow, next: 7, sack };
         let mut segments = vec![
-            (Segment::Data { flow, seq: 0, syn: true, fin: false }, 20),
-            (Segment::Data { flow, seq: u32::MAX, syn: false, fin: true }, 20),
+            (Segment::Data { flow, seq: 0, syn: true, fin: false, again: false }, 20),
+            (Segment::Data { flow, seq: u32::MAX, syn: false, fin: true, again: true }, 20),
             (ack(sack), 20),
         ];
         for i in 1..=5 {

@@ -36,7 +36,7 @@ use crate::options::{OptionSpec, Options};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Tsi};
-use crate::transport::{EndSetup, Role};
+use crate::transport::{EndSetup, PacketFacts, Role};
 use crate::{Destination, Machine};
 
 pub use receiver::TramReceiver;
@@ -227,11 +227,13 @@ pub fn end(tree: Tree, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Mac
     }
 }
 
-/// Bytes of payload in a packet; 0 in one without, and in what is none.
-pub fn payload_len(packet: &[u8]) -> u32 {
+/// Facts of a packet. What is no data of TRAM is control traffic.
+pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     match wire::Packet::decode(packet) {
-        Ok(wire::Packet { body: wire::Body::Data(data), .. }) => data.payload.len() as u32,
-        _ => 0,
+        Ok(wire::Packet { body: wire::Body::Data(data), .. }) => {
+            PacketFacts::data(data.payload.len() as u32)
+        }
+        _ => PacketFacts::default(),
     }
 }
 

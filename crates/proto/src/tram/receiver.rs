@@ -24,6 +24,7 @@ use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
 use super::{GivenHead, HEADS, TramSetup, Tree};
+use crate::LossRecord;
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
@@ -168,7 +169,7 @@ pub struct TramReceiver {
     /// What it speaks with the source, where it waited for that; or why they speak nothing.
     spoken: Option<&'static str>,
     mismatch: Option<SchemeMismatch>,
-    lost: u64,
+    losses: LossRecord,
     /// Where a scheme steers the source.
     reports: Option<Box<Reports>>,
     /// Packets that were sent to members, and the number of its head.
@@ -233,7 +234,7 @@ impl TramReceiver {
             doubts: Doubts::default(),
             spoken: None,
             mismatch: None,
-            lost: 0,
+            losses: LossRecord::default(),
             reports: None,
             repairs: 0,
             head_number: 0,

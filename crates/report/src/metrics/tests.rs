@@ -95,7 +95,7 @@ fn tcp_throughput_is_payload_acknowledged_for_the_first_time() {
         ],
     );
     assert_eq!(got.flows[1].throughput_bps, 800.0);
-    assert_eq!(got.flows[1].loss_ratio, None);
+    assert_eq!(got.flows[1].loss_ratio, Some(0.0));
 }
 
 /// One starts at 10 s, the other is complete at 40 s: what they sent before, after and at the ends.
@@ -129,7 +129,7 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
     let table = got.table();
     let row = table.lines().find(|line| line.starts_with("mcc")).unwrap();
     assert!(row.split_whitespace().nth(2) == Some("533.3"), "{table}");
-    let head = "Flow  Protocol  While all on  Over the whole";
+    let head = "Flow  Protocol  While all on    Counted time";
     assert!(
         table.contains(head) && table.contains("Jain index 0.9615 while all were on"),
         "{table}"
@@ -183,8 +183,8 @@ fn receivers_have_goodput_losses_and_their_time_of_completion() {
             record(5.0, 0, 2, delivered(0)),
             record(15.0, 0, 2, delivered(1)),
             record(15.5, 0, 2, done),
-            record(12.0, 0, 3, Event::LossDetected { seq: 0 }),
-            record(13.0, 0, 3, Event::Abandoned { seq: 0 }),
+            record(12.0, 0, 3, Event::LossDetected { seq: 0, count: 1 }),
+            record(13.0, 0, 3, Event::Abandoned { seq: 0, count: 1 }),
             record(14.0, 0, 3, delivered(1)),
             record(30.0, 0, 4, delivered(0)),
             record(31.0, 0, 4, delivered(1)),
@@ -230,13 +230,44 @@ fn what_a_receiver_sends_counts_for_its_flow_and_is_not_offered_to_it() {
     }
     for seq in 0..2 {
         metrics.record(&record(2.0, 0, 2, sent(seq)));
-        metrics.record(&record(3.0, 0, 3, Event::LossDetected { seq }));
-        metrics.record(&record(3.0, 0, 2, Event::LossDetected { seq }));
+        metrics.record(&record(3.0, 0, 3, Event::LossDetected { seq, count: 1 }));
+        metrics.record(&record(3.0, 0, 2, Event::LossDetected { seq, count: 1 }));
     }
     let flow = &metrics.finish(&Outcome::default()).flows[0];
     assert_eq!((flow.from.as_str(), flow.sent_packets), ("s, a", 10));
     let ratios: Vec<f64> = flow.receivers.iter().map(|receiver| receiver.loss_ratio).collect();
     assert_eq!(ratios, [2.0 / 8.0, 2.0 / 10.0, 0.0]);
+}
+
+#[test]
+fn repairs_count_as_packets_where_they_have_numbers_of_their_own_and_late_packets_as_arrived() {
+    let repair = |seq| Event::DataSent { seq, bytes: 1000, repair: true };
+    let lost = |seq, count| Event::LossDetected { seq, count };
+    let got = summary(
+        0.0,
+        50.0,
+        &[
+            record(1.0, 0, SENDER, sent(0)),
+            record(2.0, 0, SENDER, sent(1)),
+            // A retransmission of the second packet, and parity in a third.
+            record(3.0, 0, SENDER, repair(1)),
+            record(4.0, 0, SENDER, repair(2)),
+            record(5.0, 0, SENDER, sent(3)),
+            record(6.0, 0, 2, lost(0, 3)),
+            record(7.0, 0, 2, Event::LossWithdrawn { seq: 1, count: 1 }),
+            record(7.0, 0, 2, Event::Abandoned { seq: 0, count: 2 }),
+        ],
+    );
+    let receiver = &got.flows[0].receivers[0];
+    assert_eq!((receiver.lost_packets, receiver.loss_ratio), (2, 0.5));
+    assert_eq!(receiver.abandoned_packets, 2);
+    // The trace of a receiver alone has no sender: an object's tells how many packets there were.
+    let header = Header { on: On::Net, ..header(0.0) };
+    let mut metrics = Metrics::new(&header);
+    for event in [lost(4, 2), Event::SessionExtent { packets: 8 }, delivered(0)] {
+        metrics.record(&record(1.0, 0, 2, event));
+    }
+    assert_eq!(metrics.finish(&Outcome::default()).flows[0].receivers[0].loss_ratio, 0.25);
 }
 
 #[test]
@@ -251,8 +282,8 @@ fn a_loss_ratio_counts_only_what_was_sent_during_membership() {
         }
         records.push(record(seq as f64, 0, SENDER, sent(seq)));
     }
-    records.push(record(100.0, 0, 2, Event::LossDetected { seq: 70 }));
-    records.push(record(100.0, 0, 3, Event::LossDetected { seq: 70 }));
+    records.push(record(100.0, 0, 2, Event::LossDetected { seq: 70, count: 1 }));
+    records.push(record(100.0, 0, 3, Event::LossDetected { seq: 70, count: 1 }));
     let got = summary(0.0, 100.0, &records);
     assert_eq!(got.flows[0].receivers[0].loss_ratio, 1.0 / 20.0);
     assert_eq!(got.flows[0].receivers[1].loss_ratio, 1.0 / 100.0);
@@ -447,7 +478,7 @@ fn ten_thousand_receivers_are_found_by_their_nodes() {
     header.flows[0].to = (0..10_000).map(|i| NodeId(19_999 - i)).collect();
     let mut metrics = Metrics::new(&header);
     for node in [19_999, 10_000, 9_999, 0] {
-        metrics.record(&record(1.0, 0, node.max(1), Event::LossDetected { seq: 0 }));
+        metrics.record(&record(1.0, 0, node.max(1), Event::LossDetected { seq: 0, count: 1 }));
     }
     let got = metrics.finish(&Outcome::default());
     let lost: Vec<usize> =

@@ -136,7 +136,7 @@ fn a_flow_has_its_sequence_its_throughput_and_its_marks() {
     feed(&mut series, 9.95, 0, Event::Representative { node, reason });
     let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
     for (at_s, seq) in [(9.0, 507), (9.5, 3)] {
-        let (at, event) = (Time::from_secs_f64(at_s), Event::LossDetected { seq });
+        let (at, event) = (Time::from_secs_f64(at_s), Event::LossDetected { seq, count: 1 });
         series.record(&Record { at, subject, event });
     }
     let flow = &series.flows[0];

@@ -126,12 +126,14 @@ impl Sink for Heard {
                 self.delivered.push(record.at);
                 self.close((node, seq), record.at);
             }
-            (Event::Abandoned { seq }, Subject::Endpoint { node, .. }) => {
-                self.close((node, seq), record.at);
+            (Event::Abandoned { seq, count }, Subject::Endpoint { node, .. }) => {
+                for seq in seq..seq + count {
+                    self.close((node, seq), record.at);
+                }
             }
-            (Event::LossDetected { seq }, Subject::Endpoint { node, .. }) => {
-                self.losses += 1;
-                self.open.insert((node, seq), record.at);
+            (Event::LossDetected { seq, count }, Subject::Endpoint { node, .. }) => {
+                self.losses += count;
+                self.open.extend((seq..seq + count).map(|seq| ((node, seq), record.at)));
             }
             (Event::BadInput { .. }, _) => self.bad_input += 1,
             (Event::PacketDropped { reason, .. }, subject) => {

@@ -51,9 +51,9 @@ impl Tally {
             Event::NakReceived { count, .. } if count > 0 => {
                 self.naks += 1;
             }
-            Event::LossDetected { seq } => {
-                self.missed.insert(seq);
-                self.open.insert((node, seq), at);
+            Event::LossDetected { seq, count } => {
+                self.missed.extend(seq..seq + count);
+                self.open.extend((seq..seq + count).map(|seq| ((node, seq), at)));
             }
             Event::Delivered { seq, .. } => {
                 if !self.open.is_empty()
@@ -62,7 +62,7 @@ impl Tally {
                     self.recoveries.push(at.since(since));
                 }
             }
-            Event::Abandoned { .. } => self.abandoned += 1,
+            Event::Abandoned { count, .. } => self.abandoned += count,
             Event::Cut { .. } => self.cuts += 1,
             Event::Timeout { kind: TimeoutKind::Stall, after_ns } => {
                 self.stalls.push(Duration::from_nanos(after_ns));

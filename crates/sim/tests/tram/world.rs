@@ -192,8 +192,8 @@ impl Sink for Heard {
             (Event::BadInput { reason }, _) => {
                 *self.refused.entry(format!("{reason:?}")).or_default() += 1;
             }
-            (Event::Abandoned { .. }, Some(host)) => {
-                *self.abandoned.entry(host).or_default() += 1;
+            (Event::Abandoned { count, .. }, Some(host)) => {
+                *self.abandoned.entry(host).or_default() += count;
             }
             (Event::Incomplete { node: Some(node), reason, .. }, None) => {
                 self.named.insert(self.hosts[&node], reason);

@@ -158,10 +158,10 @@ impl ObjectReceiver {
         }
     }
 
-    /// Forgets the numbers of packets.
+    /// Forgets the numbers of packets, but not how many were lost.
     fn listen_anew(&mut self, cx: &mut Cx<'_>) {
+        self.earlier = self.extent();
         self.session.restart(cx);
-        self.seen = (0, 0);
     }
 
     fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {

@@ -41,7 +41,6 @@ pub(in crate::object) struct Membership {
     /// Whether the source has ever welcomed it, and whether it is deferred now.
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
-    pub(in crate::object) loss: f64,
     /// How often the source has answered.
     pub(in crate::object) answers: u64,
     /// How often it has refused.
@@ -81,7 +80,6 @@ impl Membership {
             interval: STATUS_ALONE,
             welcome: false,
             deferred: false,
-            loss: 0.0,
             answers: 0,
             refusals: 0,
             identity: None,
@@ -261,13 +259,18 @@ impl Membership {
         self.due
     }
 
-    /// A message to send now.
-    pub(in crate::object) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
+    /// A message to send now: `bytes` of content are here, and of so many packets so many were lost.
+    pub(in crate::object) fn take_due(
+        &mut self,
+        bytes: u64,
+        (packets, lost): (u64, u64),
+    ) -> Option<MemberMessage> {
+        let loss = lost.min(packets) as f64 / packets.max(1) as f64;
         core::mem::take(&mut self.due).then(|| MemberMessage {
             claim: self.claim,
             // Who is deferred waits for the word that it is served again.
             ask: !self.answered || self.deferred,
-            loss: (self.loss * 65535.0 + 0.5) as u16,
+            loss: (loss * 65535.0 + 0.5) as u16,
             number: self.number,
             id: self.id,
             reporter: self.reporter,
@@ -302,7 +305,7 @@ mod tests {
         assert_eq!(member.take(&mut cx, forged), News::Nothing);
         cx.now = member.next_timeout().expect("it speaks again");
         member.on_timeout(&mut cx);
-        let message = member.take_due(10).expect("it is due");
+        let message = member.take_due(10, (0, 0)).expect("it is due");
         assert_eq!((message.claim, message.number), (Claim::Receiving, 41));
     }
 
@@ -316,7 +319,7 @@ mod tests {
         assert!(!member.has_due(), "only what is last is said at once");
         member.claim(&mut cx, Claim::Done, String::new());
         member.hurry(&mut cx);
-        let message = member.take_due(10).expect("it is due");
+        let message = member.take_due(10, (100, 1)).expect("it is due");
         assert_eq!((message.claim, message.ask), (Claim::Done, true));
         assert!(member.next_timeout().is_some(), "and repeated until it is answered");
         member.hurry(&mut cx);

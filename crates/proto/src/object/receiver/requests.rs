@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use faircast_base::{Cx, Duration, Event, Time};
+use faircast_base::{Cx, Duration, Time};
 
 use super::assembly::Want;
 use super::blocks::Blocks;
@@ -226,7 +226,6 @@ impl Requests {
         let mut backoff = Backoff::new(cx.now, true);
         for key in blocks.partial(range) {
             if !self.naks.has(key) && !self.runs.contains(key) {
-                cx.emit(Event::LossDetected { seq: key });
                 self.naks.hold_back(key, &mut backoff, cx.rng);
             }
         }

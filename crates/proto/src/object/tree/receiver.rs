@@ -281,13 +281,15 @@ impl TramObjectReceiver {
     }
 
     fn poll_word(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let message = self.assembly.member.take_due(self.assembly.content_bytes())?;
+        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.tram.extent());
+        let message = self.assembly.member.take_due(bytes, (packets, lost))?;
+        cx.emit(Event::SessionExtent { packets });
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
         let found = self.assembly.path.limit().map(PathWord::Limit);
         let word = Word {
             path: asked.or(found),
             message,
-            load: self.assembly.load.load(cx.now, self.tram.lost()),
+            load: self.assembly.load.load(cx.now, lost),
             limit: self.assembly.limit,
             lacks: self.lacks(),
             place: self.tram.place(),
@@ -348,7 +350,6 @@ impl Machine for TramObjectReceiver {
         self.advance(cx);
         let member = &mut self.assembly.member;
         if member.next_timeout().is_some_and(|at| at <= cx.now) {
-            member.loss = self.tram.loss();
             member.on_timeout(cx);
         }
     }

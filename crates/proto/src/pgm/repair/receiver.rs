@@ -233,11 +233,8 @@ impl RepairLayer for NakRepair {
         self.events.push(AppEvent::Delivered { bytes, zeros });
     }
 
-    fn lose(&mut self, cx: &mut Cx<'_>, from: u64, to: u64, near: u64) {
-        // A trail may jump by 2^31; the trace names what could have been waited for.
-        for seq in from..to.min(near) {
-            cx.emit(Event::Abandoned { seq });
-        }
+    fn lose(&mut self, cx: &mut Cx<'_>, from: u64, to: u64) {
+        cx.emit(Event::Abandoned { seq: from, count: to - from });
         let count = u32::try_from(to - from).unwrap_or(u32::MAX);
         if let Some(AppEvent::Lost { packets }) = self.events.last_mut() {
             *packets = packets.saturating_add(count);

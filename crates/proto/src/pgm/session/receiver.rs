@@ -25,6 +25,7 @@ use self::reach::Reach;
 pub use self::spm::SpmOrder;
 use self::window::Window;
 pub(crate) use self::window::start_over;
+use crate::LossRecord;
 use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
@@ -78,7 +79,9 @@ pub(crate) struct ReceiverSession<R> {
     missing: Option<u64>,
     /// Gaps before this packet count as missing at [`Timer::Gaps`].
     suspected: u64,
+    /// Packets that were passed by.
     lost: u64,
+    losses: LossRecord,
 }
 
 /// What is known of the source.
@@ -194,6 +197,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             begin: 0,
             from_start: false,
             lost: 0,
+            losses: LossRecord::default(),
         }
     }
 
@@ -238,10 +242,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
             && now.since(source.advanced) >= OVERTAKING_MAX
     }
 
-    /// One past the last packet known to exist, and how many of those that count as missing have
-    /// never come.
+    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
-        (self.window.as_ref().map_or(self.begin, |window| window.known) - self.begin, self.lost)
+        let known = self.window.as_ref().map_or(0, |window| window.known);
+        (known.saturating_sub(self.losses.from()), self.losses.lost())
     }
 
     /// The highest packet that was received.

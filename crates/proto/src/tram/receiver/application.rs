@@ -85,7 +85,7 @@ impl TramReceiver {
         let before = core::mem::replace(self, begun);
         (self.kept, self.held, self.name) = (before.kept, before.held, before.name);
         (self.phase, self.joined, self.closing) = (before.phase, before.joined, before.closing);
-        (self.bytes, self.lost, self.joins) = (before.bytes, before.lost, before.joins);
+        (self.bytes, self.joins) = (before.bytes, before.joins);
         (self.follows, self.events) = (before.follows, before.events);
         (self.source_heard_at, self.reports, self.spoken) = (now, reports, spoken);
         if let Some(reached) = before.reached {
@@ -95,6 +95,7 @@ impl TramReceiver {
                 (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
             }
         }
+        self.losses = before.losses;
     }
 
     /// Nothing is handed over for now, or again. What has been already is.
@@ -205,14 +206,10 @@ impl TramReceiver {
         self.pruned
     }
 
-    /// How many packets were found missing.
-    pub(crate) const fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// The share of packets that are missing, 0 to 1.
-    pub(crate) fn loss(&self) -> f64 {
-        self.reached.as_ref().map_or(0.0, |it| it.window.loss())
+    /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        let known = self.reached.as_ref().map_or(0, |reached| reached.reception.end());
+        (known.saturating_sub(self.losses.from()), self.losses.lost())
     }
 
     /// When the source was last heard.

@@ -13,13 +13,10 @@ use crate::tram::settings::HeadRole;
 use crate::tram::steering::seq;
 use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
-use crate::{AppEvent, Datagram, Destination};
+use crate::{AppEvent, Datagram, Destination, LossRecord};
 
 /// Longest time by which a packet that says older things of the session is overtaken.
 const FRONT_LATE: Duration = Duration::from_millis(200);
-
-/// Most missing packets that one arrival is traced for; all are counted.
-const TRACED_LOSSES_MAX: u64 = 1000;
 
 impl TramReceiver {
     /// Whether the source can have sent what names this as its latest packet. Where it has gone on much faster than it
@@ -54,15 +51,17 @@ impl TramReceiver {
     /// Packets after `index` were none of the source, which has come from `first` to there.
     fn rewind(&mut self, cx: &mut Cx<'_>, first: u64, index: u64) {
         let Some(reached) = &mut self.reached else { return };
+        self.front.sequence = index;
         if index < reached.start {
             self.begin_at(cx, first);
+            self.losses = LossRecord::starting_at(first);
         } else {
             // What was delivered stays so.
             let last = (index - 1).max(reached.deliver.saturating_sub(1));
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
+            self.losses.rewind(last + 1, |event| cx.emit(event));
         }
-        self.front.sequence = index;
         (self.last, self.front.done) = (None, false);
         self.deny_end();
         if let Some(reports) = &mut self.reports {
@@ -74,6 +73,8 @@ impl TramReceiver {
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
         let ack_window = u64::from(self.settings.ack_window);
         let first_ack = start + cx.rng.below(ack_window);
+        // What was sent before is no loss, but is to be had.
+        self.losses = LossRecord::starting_at(start.max(self.front.sequence + 1));
         let intervals = (self.settings.ack_interval, self.settings.ack_interval_max);
         self.head = self.head.starting_at(&self.settings, start);
         self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
@@ -171,9 +172,13 @@ impl TramReceiver {
         let first = reached.reception.end();
         let arrived = reached.reception.arrive(sequence);
         if let Arrived::New { missing } = arrived {
-            self.lost += missing;
             reached.window.on_missing(missing);
             self.tell_of_losses(cx, first, missing);
+        }
+        if !front.repair {
+            self.losses.arrived(sequence, |event| cx.emit(event));
+        } else if matches!(arrived, Arrived::New { .. } | Arrived::Repaired) {
+            self.losses.missing(sequence..sequence + 1, |event| cx.emit(event));
         }
         // Its payload is taken, whatever is wrong with what else it carries.
         let informed = self.inform(cx, data, datagram, arrived);
@@ -236,9 +241,7 @@ impl TramReceiver {
     }
 
     fn tell_of_losses(&mut self, cx: &mut Cx<'_>, first: u64, missing: u64) {
-        for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
-            cx.emit(Event::LossDetected { seq });
-        }
+        self.losses.missing(first..first + missing, |event| cx.emit(event));
         if let Some(reports) = &mut self.reports {
             reports.on_missing(cx, first, missing);
         }
@@ -310,12 +313,12 @@ impl TramReceiver {
     /// What is before `end` will never come.
     pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
         let Some(reached) = &mut self.reached else { return };
-        let mut lost = 0;
+        let (mut lost, known) = (0, reached.reception.end());
         reached.reception.give_up(end, |run| {
             lost += run.end - run.start;
-            for seq in run.take(TRACED_LOSSES_MAX as usize) {
-                cx.emit(Event::Abandoned { seq });
-            }
+            // What was not known of either.
+            self.losses.missing(run.start.max(known)..run.end, |event| cx.emit(event));
+            cx.emit(Event::Abandoned { seq: run.start, count: run.end - run.start });
         });
         if lost > 0 {
             reached.lost_any = true;

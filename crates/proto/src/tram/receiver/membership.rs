@@ -72,10 +72,11 @@ impl TramReceiver {
         cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
         // So that its head knows how far it is.
         self.ack_due = true;
-        // What was sent before is no loss, but is to be had.
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
-            reached.reception.hear_of(last);
+            let first = reached.reception.end();
+            let missing = reached.reception.hear_of(last);
+            self.losses.missing(first..first + missing, |event| cx.emit(event));
         }
         if done {
             self.doubt_end(cx.now, last);

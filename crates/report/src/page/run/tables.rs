@@ -54,7 +54,7 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> String {
     }
     let mut head = vec!["Flow", "Protocol"];
     head.extend(match shared {
-        Some(_) => &["While all on", "While on", "Over the whole"][..],
+        Some(_) => &["While all on", "While on", "Counted time"][..],
         None => &["Throughput", "While on"],
     });
     head.extend(["Sent", "Repairs", "ACKs", "NAKs", "Cuts", "Timeouts"]);
@@ -169,8 +169,9 @@ pub(super) fn receivers(summary: &Summary) -> String {
         return String::new();
     }
     let mut table = HtmlTable::new(
-        "Lost: found missing, repaired later or not. Given up: never repaired. Of many receivers \
-         the spread and the worst are shown.",
+        "Lost: packets that did not arrive in time or late, repaired or not. Given up: never repaired. \
+         Goodput is over the counted time, counts and the loss ratio over the whole run. Of many \
+         receivers the spread and the worst are shown.",
         2,
         &RECEIVER_HEAD,
     );

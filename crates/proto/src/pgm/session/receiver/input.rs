@@ -9,6 +9,7 @@ use super::naks::Naks;
 use super::reach::{Belief, Reach};
 use super::window::{Place, Window};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
+use crate::LossRecord;
 use crate::congestion::Arrival;
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
@@ -36,9 +37,8 @@ pub(crate) trait RepairLayer {
     /// Packet `index` is the next in order, and here.
     fn deliver(&mut self, _cx: &mut Cx<'_>, _index: u64, _held: Held) {}
 
-    /// Packets from `from` to before `to` will never come; those before `near` could have been waited
-    /// for.
-    fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64, _near: u64) {}
+    /// Packets from `from` to before `to` will never come.
+    fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64) {}
 }
 
 impl RepairLayer for () {}
@@ -141,6 +141,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Begins at `start`, the first that it has heard of; `trail` is the oldest that can be repaired.
     pub(super) fn begin(&mut self, now: Time, packet: &Packet<'_>, start: Seq, trail: Seq) {
         self.begin_window(packet, start);
+        self.losses = LossRecord::starting_at(start.value().into());
         self.reach = Some(Reach::new(now, u64::from(start.value())));
         self.from_start = trail == start;
     }
@@ -190,6 +191,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return Err(BadInput::OutOfWindow);
         }
         let fresh = matches!(place, Place::Next | Place::Ahead);
+        let was_lost = !repair && self.losses.arrived(index, |event| cx.emit(event));
+        if fresh && repair {
+            self.losses.missing(index..index + 1, |event| cx.emit(event));
+        }
         if fresh {
             let newest = window.highest.is_none_or(|highest| index > highest);
             window.note(index);
@@ -219,7 +224,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.end = None;
         }
         // Repairs reach many who do not need them.
-        let repeated = place == Place::Duplicate && !repair;
+        let repeated = place == Place::Duplicate && !repair && !was_lost;
         if malformed {
             Err(BadInput::Malformed)
         } else if repeated {
@@ -296,6 +301,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.begin_window(packet, Seq::new(first as u32));
             self.begin = self.begin.min(begin);
         }
+        self.losses.rewind(if ahead { index } else { first }, |event| cx.emit(event));
         self.timers.disarm(Timer::Gaps);
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
@@ -351,10 +357,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// The packets from the next one up to `to`, none of them held, will never come.
     fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
         let Some(window) = &mut self.window else { return };
-        let (from, near) = (window.next, window.end());
+        let from = window.next;
         window.pass_lost(to);
         self.lost += to - from;
-        self.repair.lose(cx, from, to, near);
+        self.losses.missing(from.max(self.declared).min(to)..to, |event| cx.emit(event));
+        self.repair.lose(cx, from, to);
     }
 
     /// Looks for gaps after something came. A gap counts as missing once enough later packets have

@@ -1,7 +1,7 @@
 //! Missing packets at a receiver: what it declares lost, what it hears of others who ask for the
 //! same, and the NAK that it sends where nothing is asked for.
 
-use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
+use faircast_base::{BadInput, Cx, Duration, Seq, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
@@ -44,8 +44,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Packets `first` to `last` are missing.
     fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
+        self.losses.missing(first..last + 1, |event| cx.emit(event));
         for index in first..=last {
-            cx.emit(Event::LossDetected { seq: index });
             if let Some(naks) = self.repair.naks_mut() {
                 naks.hold_back(index, backoff, cx.rng);
             } else if let Some(window) = &mut self.window {

@@ -1,0 +1,232 @@
+//! Loss record of a receiver: the packets of a session that were sent while it was a member and did not
+//! arrive.
+//!
+//! A packet is one sequence number. A repair that repeats a number does not undo the loss of the first
+//! transmission, and proves that loss where it comes first; a first transmission that arrives late undoes it.
+
+use alloc::boxed::Box;
+use core::ops::Range;
+
+use faircast_base::Event;
+
+/// Blocks of 64 sequence numbers for which the record knows each lost packet.
+const BLOCKS: usize = 64;
+
+/// The record. Numbers that are reported as missing must be of packets whose first transmission has not arrived.
+#[derive(Debug, Default)]
+pub struct LossRecord {
+    lost: u64,
+    /// Packets before this number were sent before the receiver took part.
+    from: u64,
+    /// One past the greatest number that ever counted as lost.
+    newest: u64,
+    /// Lost packets among the latest numbers. Nothing is allocated before the first loss.
+    recent: Option<Box<Recent>>,
+}
+
+/// Lost packets among the latest 4096 numbers, one bit each.
+#[derive(Debug)]
+struct Recent {
+    /// Block b is word `b % BLOCKS`.
+    words: [u64; BLOCKS],
+    /// The newest block.
+    newest: u64,
+}
+
+impl LossRecord {
+    /// The record of a receiver that takes part from packet `from` on.
+    pub fn starting_at(from: u64) -> Self {
+        Self { from, ..Self::default() }
+    }
+
+    /// The first packet that counts.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// Packets that count as lost now.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Packets `range` have not arrived. Emits one event for each run that did not count as lost before.
+    pub fn missing(&mut self, range: Range<u64>, mut emit: impl FnMut(Event)) {
+        let range = range.start.max(self.from)..range.end;
+        if range.is_empty() {
+            return;
+        }
+        let known = self.newest;
+        self.newest = known.max(range.end);
+        let recent = self.recent.get_or_insert_default();
+        recent.reach(range.end - 1);
+        // Single packets are known of the latest numbers alone: what is older and was passed before counts already.
+        let first = recent.first().clamp(range.start, range.end);
+        let mut run = range.start.max(known).min(first)..first;
+        for seq in first..range.end {
+            if recent.set(seq) {
+                if run.is_empty() {
+                    run.start = seq;
+                }
+                run.end = seq + 1;
+            } else {
+                self.lost += tell(&mut emit, run);
+                run = seq + 1..seq + 1;
+            }
+        }
+        self.lost += tell(&mut emit, run);
+    }
+
+    /// The first transmission of packet `seq` has arrived. Returns whether the packet no longer counts as lost.
+    pub fn arrived(&mut self, seq: u64, mut emit: impl FnMut(Event)) -> bool {
+        if seq >= self.newest {
+            return false;
+        }
+        let was_lost = self.recent.as_mut().is_some_and(|recent| recent.clear(seq));
+        if was_lost {
+            self.lost = self.lost.saturating_sub(1);
+            emit(Event::LossWithdrawn { seq, count: 1 });
+        }
+        was_lost
+    }
+
+    /// Packets from `end` on are none of the source.
+    pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
+        if end >= self.newest {
+            return;
+        }
+        let recent = self.recent.as_mut();
+        let count = recent.map_or(0, |recent| recent.clear_from(end..self.newest));
+        if count > 0 {
+            self.lost = self.lost.saturating_sub(count);
+            emit(Event::LossWithdrawn { seq: end, count });
+        }
+        (self.newest, self.from) = (end, self.from.min(end));
+    }
+}
+
+/// Emits the loss of a run. Returns its length.
+fn tell(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
+    let count = run.end.saturating_sub(run.start);
+    if count > 0 {
+        emit(Event::LossDetected { seq: run.start, count });
+    }
+    count
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { words: [0; BLOCKS], newest: 0 }
+    }
+}
+
+impl Recent {
+    /// Makes room for `seq`: what is too old for that is forgotten.
+    fn reach(&mut self, seq: u64) {
+        let block = seq / 64;
+        if block <= self.newest {
+            return;
+        }
+        let passed = (block - self.newest).min(BLOCKS as u64);
+        for block in block + 1 - passed..=block {
+            self.words[(block % BLOCKS as u64) as usize] = 0;
+        }
+        self.newest = block;
+    }
+
+    /// The first number that is known.
+    fn first(&self) -> u64 {
+        (self.newest + 1).saturating_sub(BLOCKS as u64) * 64
+    }
+
+    fn bit(&mut self, seq: u64) -> Option<(&mut u64, u64)> {
+        let is_known = seq >= self.first() && seq / 64 <= self.newest;
+        let word = &mut self.words[(seq / 64 % BLOCKS as u64) as usize];
+        is_known.then_some((word, 1 << (seq % 64)))
+    }
+
+    /// Sets a bit. Returns whether it was clear.
+    fn set(&mut self, seq: u64) -> bool {
+        let Some((word, bit)) = self.bit(seq) else { return false };
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Clears a bit. Returns whether it was set.
+    fn clear(&mut self, seq: u64) -> bool {
+        let Some((word, bit)) = self.bit(seq) else { return false };
+        let was_set = *word & bit != 0;
+        *word &= !bit;
+        was_set
+    }
+
+    /// Clears the bits of a range, and returns how many were set.
+    fn clear_from(&mut self, range: Range<u64>) -> u64 {
+        let range = range.start.max(self.first())..range.end.min((self.newest + 1) * 64);
+        range.filter(|seq| self.clear(*seq)).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    fn losses(record: &mut LossRecord, range: Range<u64>) -> Vec<(u64, u64)> {
+        let mut told = Vec::new();
+        record.missing(range, |event| match event {
+            Event::LossDetected { seq, count } => told.push((seq, count)),
+            other => panic!("{other:?}"),
+        });
+        told
+    }
+
+    #[test]
+    fn a_packet_is_lost_once_and_counts_as_arrived_when_it_comes_late() {
+        let mut record = LossRecord::starting_at(10);
+        assert_eq!(losses(&mut record, 5..12), [(10, 2)], "what was sent before is no loss");
+        assert_eq!(losses(&mut record, 11..14), [(12, 2)]);
+        assert!(record.arrived(11, |event| {
+            assert_eq!(event, Event::LossWithdrawn { seq: 11, count: 1 });
+        }));
+        assert!(!record.arrived(11, |_| ()) && !record.arrived(40, |_| ()));
+        assert_eq!(losses(&mut record, 10..14), [(11, 1)]);
+        assert_eq!(record.lost(), 4);
+        record.rewind(12, |event| assert_eq!(event, Event::LossWithdrawn { seq: 12, count: 2 }));
+        assert_eq!(record.lost(), 2);
+    }
+
+    #[test]
+    fn a_gap_of_any_length_is_one_event_and_counts_once() {
+        let mut record = LossRecord::starting_at(1);
+        let long = 1 << 31;
+        assert_eq!(losses(&mut record, 1..long), [(1, long - 1)]);
+        assert_eq!(losses(&mut record, 1..long + 1), [(long, 1)], "the same, given up");
+        assert_eq!(record.lost(), long);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_is_the_set_of_packets_that_are_lost(steps in proptest::collection::vec((0u64..3000, 0u64..90, 0u8..2), 0..60)) {
+            let (mut record, mut lost) = (LossRecord::starting_at(100), BTreeSet::new());
+            let mut told = 0i64;
+            for (start, len, step) in steps {
+                let mut tell = |event| match event {
+                    Event::LossDetected { count, .. } => told += count as i64,
+                    Event::LossWithdrawn { count, .. } => told -= count as i64,
+                    other => panic!("{other:?}"),
+                };
+                match step {
+                    0 => {
+                        record.missing(start..start + len, &mut tell);
+                        lost.extend((start..start + len).filter(|seq| *seq >= 100));
+                    }
+                    _ => assert_eq!(record.arrived(start, &mut tell), lost.remove(&start)),
+                }
+                assert_eq!(record.lost(), lost.len() as u64);
+            }
+            assert_eq!(told, lost.len() as i64);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Buffers of sessions under credits, by the hops between their flow-control nodes: the source, relays and
+//! receivers.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use faircast_base::NodeId;
+use faircast_proto::options::OptionValue;
+use faircast_proto::{catalog, credit};
+
+use crate::{Flow, LinkSpec, Node, Scenario};
+
+/// Packets that may wait where the topology asks for no more: the paper's 5 (src: credits s4).
+const BUFFER_MIN: u64 = 5;
+/// Most packets that may wait.
+const BUFFER_MAX: u64 = 4096;
+/// Packets for one credit, the paper's 2.
+const UNIT: u64 = 2;
+/// Part of its rate below which a session is told to be held back by its buffer.
+const RATE_SHARE_MIN: f64 = 0.9;
+/// Nodes that send their credits to the same one, up to which nothing is said. Each sends one for every unit of packets,
+/// all in the same moment, and a queue that does not hold so many loses most of them.
+const ANSWERS_MAX: usize = 100;
+/// Bytes of a credit on the wire, with the headers of IP and UDP.
+const CREDIT_WIRE_BYTES: f64 = 68.0;
+
+/// A hop from one flow-control node to the next.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    from: NodeId,
+    to: NodeId,
+    /// Seconds that a packet and its credit take, without queues.
+    round_trip_s: f64,
+    /// Packets a second that can reach the end of the hop from the source.
+    packets_per_s: f64,
+}
+
+impl Hop {
+    /// The least buffer with which credits do not hold the session back: a hop carries B - M + 1 packets in a round
+    /// trip (docs/credits.md).
+    fn buffer(&self, unit: u64) -> u64 {
+        (self.round_trip_s * self.packets_per_s).ceil() as u64 + unit - 1
+    }
+}
+
+/// The flow's tree as far as credits are concerned.
+#[derive(Debug, Default)]
+struct Tree {
+    hops: Vec<Hop>,
+    /// For each link below a flow-control node: that node, how many send it their credits over the link's way back, and
+    /// the rate in bits per second.
+    answers: BTreeMap<usize, (NodeId, usize, f64)>,
+}
+
+fn unit(flow: &Flow) -> u64 {
+    flow.options.integer("credit_unit").map_or(UNIT, |unit| unit.max(1) as u64)
+}
+
+impl Tree {
+    /// The tree of the shortest paths from the flow's source, in links.
+    fn new(flow: &Flow, nodes: &[Node], links: &[LinkSpec]) -> Self {
+        let source = flow.sender();
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+        for (link, spec) in links.iter().enumerate() {
+            next[spec.from.index()].push(link);
+        }
+        let mut over: Vec<Option<usize>> = vec![None; nodes.len()];
+        let mut queue = VecDeque::from([source]);
+        while let Some(node) = queue.pop_front() {
+            for &link in &next[node.index()] {
+                let to = links[link].to;
+                if to != source && over[to.index()].is_none() {
+                    over[to.index()] = Some(link);
+                    queue.push_back(to);
+                }
+            }
+        }
+        let is_relay = |node: NodeId| {
+            let program = nodes[node.index()].program.as_ref();
+            program.is_some_and(|program| program.name == "credit")
+        };
+        let header = flow.header.map_or(HEADERS_BYTES, faircast_base::Bytes::count);
+        let bits = 8.0 * (flow.packet.count() + header) as f64;
+        let mut tree = Self::default();
+        let mut seen = vec![false; nodes.len()];
+        for receiver in &flow.to {
+            let mut end = *receiver;
+            // Up to the source, or to where another receiver's way was followed.
+            while end != source && !std::mem::replace(&mut seen[end.index()], true) {
+                let (mut node, mut round_trip_s, mut hop_bps) = (end, 0.0, f64::INFINITY);
+                let mut first = (0, f64::INFINITY);
+                while node == end || node != source && !is_relay(node) {
+                    let Some(link) = over[node.index()] else { return Self::default() };
+                    let config = &links[link].config;
+                    let rate = config.rate.bits_per_s() as f64;
+                    round_trip_s += 2.0 * config.delay.as_secs_f64() + bits / rate;
+                    hop_bps = hop_bps.min(rate);
+                    node = links[link].from;
+                    first = (link, rate);
+                }
+                let (link, rate) = first;
+                tree.answers.entry(link).or_insert((node, 0, rate)).1 += 1;
+                let packets_per_s = hop_bps / bits;
+                tree.hops.push(Hop { from: node, to: end, round_trip_s, packets_per_s });
+                end = node;
+            }
+        }
+        tree.limit_rates(flow, source);
+        tree
+    }
+
+    /// No hop has a higher rate than those before it; where the slowest branch sets the pace, none a higher one than that.
+    fn limit_rates(&mut self, flow: &Flow, source: NodeId) {
+        let is_worst_path = !flow.options.has("program")
+            && flow.options.text("policy").is_none_or(|policy| policy == "worst-path");
+        if is_worst_path {
+            let least = self.hops.iter().map(|hop| hop.packets_per_s).fold(f64::INFINITY, f64::min);
+            self.hops.iter_mut().for_each(|hop| hop.packets_per_s = least);
+            return;
+        }
+        let above: BTreeMap<NodeId, (NodeId, f64)> =
+            self.hops.iter().map(|hop| (hop.to, (hop.from, hop.packets_per_s))).collect();
+        for hop in &mut self.hops {
+            let mut node = hop.from;
+            while node != source {
+                let Some(&(from, rate)) = above.get(&node) else { break };
+                hop.packets_per_s = hop.packets_per_s.min(rate);
+                node = from;
+            }
+        }
+    }
+
+    fn longest(&self, unit: u64) -> Option<&Hop> {
+        self.hops.iter().max_by_key(|hop| hop.buffer(unit))
+    }
+}
+
+/// Bytes of the headers of a data packet on the wire, where the scenario does not say: capsule, protocol, UDP and IP.
+const HEADERS_BYTES: u64 = 130;
+
+impl Scenario {
+    /// Gives each session under credits whose `credit_buffer` is not set the one that its longest hop takes.
+    pub(crate) fn size_credit_buffers(&mut self) {
+        let Self { flows, nodes, links, .. } = self;
+        for flow in flows {
+            if !credit::is_under(&flow.protocol) || flow.options.has("credit_buffer") {
+                continue;
+            }
+            let unit = unit(flow);
+            let tree = Tree::new(flow, nodes, links);
+            let Some(hop) = tree.longest(unit) else { continue };
+            let buffer = hop.buffer(unit).clamp(BUFFER_MIN, BUFFER_MAX) as i64;
+            let options = catalog::transport(&flow.protocol).map_or(&[][..], |it| it.options);
+            let buffer = [("credit_buffer".to_string(), OptionValue::Integer(buffer))];
+            flow.options = flow.options.under(&buffer, options);
+        }
+    }
+
+    /// Facts that a reader of the figures should know of the settings, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for flow in self.flows.iter().filter(|flow| credit::is_under(&flow.protocol)) {
+            let (name, unit) = (&flow.name, unit(flow));
+            let node = |node: NodeId| &self.nodes[node.index()].name;
+            let tree = Tree::new(flow, &self.nodes, &self.links);
+            let buffer = flow.options.integer("credit_buffer").map_or(BUFFER_MIN, |it| it as u64);
+            if let Some(hop) = tree.longest(unit) {
+                let carried = (buffer + 1).saturating_sub(unit.min(buffer)) as f64;
+                let share = carried / (hop.round_trip_s * hop.packets_per_s).max(1.0);
+                if share < RATE_SHARE_MIN {
+                    warnings.push(format!(
+                        "flow \"{name}\": credit_buffer = {buffer} gives {:.0} % of the rate: the hop {} to {} \
+                         has a round trip of {:.1} ms; use {}",
+                        share * 100.0,
+                        node(hop.from),
+                        node(hop.to),
+                        hop.round_trip_s * 1e3,
+                        hop.buffer(unit).min(BUFFER_MAX),
+                    ));
+                }
+            }
+            for (above, count, bps) in
+                tree.answers.values().filter(|(_, count, _)| *count > ANSWERS_MAX)
+            {
+                // Each receiver sends a credit for so many packets: data cannot be faster than that leaves room.
+                let packets = bps * unit as f64 / (8.0 * CREDIT_WIRE_BYTES * *count as f64);
+                let rate = packets * 8.0 * flow.packet.count() as f64;
+                warnings.push(format!(
+                    "flow \"{name}\": {count} nodes send their credits to {} in the same moments: their link \
+                     leaves room for {:.3} Mbit/s of data, and for far less if its queue holds fewer than \
+                     {count} packets; put routers with program = \"credit\" between",
+                    node(*above),
+                    rate / 1e6,
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Catalog, Overrides, ProgramEntry, ProtocolEntry};
+
+    fn catalog() -> Catalog {
+        let transport = catalog::transport("credit").unwrap();
+        let relay = catalog::relay("credit").unwrap();
+        let protocol = ProtocolEntry {
+            name: transport.name,
+            about: transport.about,
+            multicast: true,
+            many_to_many: false,
+            answers: true,
+            repair_heads: false,
+            simulated: true,
+            options: transport.options,
+            guarantees: faircast_proto::congestion::Guarantees::SILENT,
+        };
+        let program = ProgramEntry { name: relay.name, about: relay.about, options: relay.options };
+        Catalog { protocols: vec![protocol], programs: vec![program], ..Catalog::default() }
+    }
+
+    /// A source, a relay and two receivers, the first behind 20 ms; `more` follows.
+    fn scenario(options: &str, more: &str) -> Scenario {
+        let link = |ends: &str, rate: &str, delay: &str| {
+            format!("[[link]]\nbetween = {ends}\nrate = \"{rate}\"\ndelay = \"{delay}\"\n")
+        };
+        let (first, far, near) = (
+            link("[\"s\", \"r\"]", "100 Mbit/s", "1 ms"),
+            link("[\"r\", \"a\"]", "100 Mbit/s", "10 ms"),
+            link("[\"r\", \"b\"]", "10 Mbit/s", "1 ms"),
+        );
+        let text = format!(
+            "duration = \"5 s\"\n{first}{far}{near}[[node]]\nname = \"r\"\nprogram = \"credit\"\n\
+             [[flow]]\nname = \"f\"\nprotocol = \"credit\"\nfrom = \"s\"\nto = [\"a\"{more}]\n\
+             packet = \"1120 B\"\noptions = {{ {options} }}\n"
+        );
+        let catalog = catalog();
+        let path = Path::new("f.toml");
+        Scenario::parse(path, &text, &Overrides::default(), &catalog).unwrap()
+    }
+
+    fn buffer(scenario: &Scenario) -> Option<i64> {
+        scenario.flows[0].options.integer("credit_buffer")
+    }
+
+    #[test]
+    fn a_buffer_holds_what_its_longest_hop_takes_at_the_rate_of_the_session() {
+        // 100 Mbit/s, 10 000 bits a packet, 20.1 ms, and M - 1 more.
+        let fast = scenario("", "");
+        assert_eq!(buffer(&fast), Some(202));
+        assert!(fast.warnings().is_empty(), "{:?}", fast.warnings());
+        // The slowest branch sets the pace: 10 Mbit/s; the fastest of them does not.
+        assert_eq!(buffer(&scenario("", ", \"b\"")), Some(22));
+        assert_eq!(buffer(&scenario("policy = \"best-path\"", ", \"b\"")), Some(202));
+        assert_eq!(buffer(&scenario("credit_unit = 20", "")), Some(220));
+    }
+
+    #[test]
+    fn a_crowd_without_relays_is_named() {
+        let crowd = |program: &str| {
+            let text = format!(
+                "duration = \"5 s\"\n[[link]]\nbetween = [\"s\", \"r\"]\nrate = \"10 Mbit/s\"\n\
+                 [[link]]\nstar = {{ center = \"r\", leaves = [\"l{{1..300}}\"] }}\nrate = \"10 Mbit/s\"\n\
+                 delay = \"5 ms\"\n{program}[[flow]]\nname = \"f\"\nprotocol = \"credit\"\nfrom = \"s\"\n\
+                 to = [\"l{{1..300}}\"]\npacket = \"1000 B\"\n"
+            );
+            let path = Path::new("f.toml");
+            Scenario::parse(path, &text, &Overrides::default(), &catalog()).unwrap().warnings()
+        };
+        // 68 bytes for two packets from each of 300, over 10 Mbit/s.
+        let said = crowd("");
+        assert!(
+            said.len() == 1 && said[0].contains("300 nodes send their credits to s"),
+            "{said:?}"
+        );
+        assert!(said[0].contains("room for 0.980 Mbit/s"), "{said:?}");
+        // The relay's own receivers are as many, but its links are theirs alone.
+        assert_eq!(crowd("[[node]]\nname = \"r\"\nprogram = \"credit\"\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_buffer_that_was_set_stays_and_one_that_is_too_small_is_said() {
+        let small = scenario("credit_buffer = 5", "");
+        assert_eq!(buffer(&small), Some(5));
+        let said = small.warnings();
+        let want = "flow \"f\": credit_buffer = 5 gives 2 % of the rate: the hop r to a has a round trip of 20.1 ms; \
+                    use 202";
+        assert_eq!(said, [want]);
+    }
+}
