@@ -207,7 +207,7 @@ struct Show {
     once: bool,
     list: bool,
     hints: Hints,
-    /// The same once it has what it was asked for; and since when it has.
+    /// Hints once the receiver has what it was asked for, and the moment when it had.
     ending_hints: Hints,
     ending_since: Option<Duration>,
     above: Above,

@@ -163,7 +163,7 @@ fn what_changed_while_it_was_sent_is_given_up_and_nobody_waits_for_it() {
         assert!(reason.contains("changed while it was being sent"), "{reason}");
         receiver.until("gone", |event| event["kept"] == false);
         assert!(!site.path("a/.faircast").exists(), "nothing of it is kept");
-        // It has got nothing yet, and stays for the next.
+        // The receiver has got nothing yet, and stays for the next object.
         let again = site.start(&format!("send file --scheme {scheme}"));
         assert_received(&site, receiver, "a");
         again.end_with(0);

@@ -251,7 +251,7 @@ impl Work {
             let heard = live.machine(id).and_then(|machine| machine.status().heard);
             let silence = now.since(heard.unwrap_or(session.since));
             let silent = silence >= SILENT_AFTER;
-            // Nothing else is lacking: who does not come back in this time may never come back.
+            // The receiver lacks nothing else: a sender that does not come back in this time may never come back.
             let abandoned = self.ending && silence >= ABANDONED_AFTER;
             // Looking what is there, and comparing, take as long as they take.
             let stalled = session.progress.0 == Stage::Sending
