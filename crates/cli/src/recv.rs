@@ -210,7 +210,7 @@ struct Show {
     once: bool,
     list: bool,
     hints: Hints,
-    /// The same once it has what it was asked for; and since when it has.
+    /// Hints once the receiver has what it was asked for, and the moment when it had.
     ending_hints: Hints,
     ending_since: Option<Duration>,
     above: Above,
@@ -263,7 +263,8 @@ impl Show {
         if status.ending {
             let since = *self.ending_since.get_or_insert(status.elapsed);
             if self.ending_hints.is_due(status.elapsed.saturating_sub(since)) {
-                self.output.tell("waiting", &waits_for(status), json!({}))?;
+                let objects: Vec<Value> = status.incoming.iter().map(incoming_json).collect();
+                self.output.tell("waiting", &waits_for(status), json!({ "objects": objects }))?;
             }
         }
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
@@ -472,7 +473,7 @@ fn waits_for(status: &ReceiveStatus) -> String {
         let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
         match silence < SILENT_AFTER {
             true => String::new(),
-            false => format!(" (silent for {})", time(silence)),
+            false => format!(" (silent for {}, given up after 30 s)", time(silence)),
         }
     };
     let words = |incoming: &Incoming| {
@@ -494,6 +495,7 @@ fn waits_for(status: &ReceiveStatus) -> String {
 fn incoming_json(incoming: &Incoming) -> Value {
     json!({
         "object": incoming.number,
+        "name": incoming.name,
         "source": incoming.source.map(|source| source.to_string()),
         "scheme": incoming.scheme,
         "bytes_total": incoming.object.bytes_total,

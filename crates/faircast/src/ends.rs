@@ -294,7 +294,7 @@ impl Receiving {
         }
     }
 
-    /// Nothing is kept of what came.
+    /// Removes what is kept of the object.
     pub(crate) fn discard(&mut self) {
         either!(self, end => end.discard(), via => via.inner_mut().discard());
     }

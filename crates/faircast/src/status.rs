@@ -197,7 +197,7 @@ pub enum ReceiveOutcome {
     SenderGone,
     /// The sender has given the object up: what it sent has changed, or was a pipe. Nothing of it is kept.
     GivenUp,
-    /// Another object of the same name came whole, and the sender of this one is silent. Nothing of it is kept.
+    /// Superseded: an object of the same name came whole, and the sender of this one is silent. The state is removed.
     Superseded,
     /// It cannot be received, for this reason.
     Failed(String),

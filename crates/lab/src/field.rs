@@ -106,7 +106,7 @@ impl State {
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
         let moved = self.moved.iter().find(|node| address::of_moved(**node) == address);
         let to = moved.map(|node| Destination::Node(*node));
-        // Nobody is at an address that was left.
+        // An address that was left is nobody's.
         to.or_else(|| address::to(FlowId(0), address, nodes)).filter(|to| match to {
             Destination::Node(node) => self.address(*node) == address,
             Destination::Group(_) => true,

@@ -63,7 +63,7 @@ pub struct RecvArgs {
     #[arg(long, value_name = "NAME")]
     pub object: Option<String>,
     /// End after one object, which is all that one `faircast send` sends, and after others that were
-    /// begun before it ended; --to-device and --to-command always do
+    /// begun before it ended, unless their sender is silent for 30 s; --to-device and --to-command always do
     #[arg(long, default_value_ifs([
         ("to_device", ArgPredicate::IsPresent, "true"),
         ("to_command", ArgPredicate::IsPresent, "true"),

@@ -1,7 +1,7 @@
 //! Single faults whose course must be told exactly: who goes on meanwhile, who says what, and that
 //! nobody lacks a byte in the end. The soak has all of them at random.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use nix::sys::signal::Signal;
 
@@ -148,4 +148,40 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
         assert!(place(other, "done") < place("slow", "done"), "{}", sender.out);
     }
     assert!(place("slow", "deferred") < place("slow", "ready"), "{}", sender.out);
+}
+
+#[test]
+fn what_changed_while_it_was_sent_is_given_up_and_nobody_waits_for_it() {
+    for scheme in ["pgmcc", "tram-pgmcc"] {
+        let site = Site::new();
+        let file = site.put("file", noise(30_000_000));
+        let receiver = site.start(&recv("a"));
+        let sender = site.start(&format!("send file --rate-max 40Mbit/s --scheme {scheme}"));
+        receiver.until_has(1);
+        std::fs::OpenOptions::new().append(true).open(file).unwrap().write_all(b"more").unwrap();
+        let reason = sender.end_with(1).summary()["reason"].to_string();
+        assert!(reason.contains("changed while it was being sent"), "{reason}");
+        receiver.until("gone", |event| event["kept"] == false);
+        assert!(!site.path("a/.faircast").exists(), "nothing of it is kept");
+        // The receiver has got nothing yet, and stays for the next object.
+        let again = site.start(&format!("send file --scheme {scheme}"));
+        assert_received(&site, receiver, "a");
+        again.end_with(0);
+    }
+}
+
+#[test]
+fn who_has_an_object_says_what_else_it_waits_for_and_ends_without_a_sender_that_was_killed() {
+    let site = Site::new();
+    site.put("file", noise(6_000_000));
+    site.put("other", noise(1_000));
+    let receiver = site.start(&recv("a"));
+    let killed = site.start("send other file --rate-max 8Mbit/s");
+    receiver.until_has(1);
+    killed.kill();
+    let sender = site.start("send file");
+    receiver.until("waiting", |event| event["objects"][0]["name"] == "other");
+    sender.end_with(0);
+    assert_received(&site, receiver, "a");
+    assert!(site.path("a/.faircast").exists(), "what the killed one sent is kept for another time");
 }

@@ -48,7 +48,7 @@ fn alone(fault: &str, figure: &str) {
 
 /// Every fault, and a figure that is zero where it does not happen, or happens when there is nothing
 /// to send any more.
-const FAULTS: [(&str, &str); 23] = [
+const FAULTS: [(&str, &str); 25] = [
     ("loss", "lost_packets"),
     ("burst-loss", "lost_packets"),
     ("reorder", "delayed_packets"),
@@ -72,6 +72,8 @@ const FAULTS: [(&str, &str); 23] = [
     ("kill-head", "kills"),
     ("kill-heads", "kills"),
     ("stop-head", "stops"),
+    ("stop-sender", "stops"),
+    ("black-hole", "too_long_packets"),
 ];
 
 #[test]
@@ -85,10 +87,39 @@ fn a_short_soak_loses_nothing_sealed_or_not() {
 }
 
 #[test]
+fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
+    if !is_root() {
+        return;
+    }
+    // An even seed sends to the group, an odd one to each receiver by its address.
+    let rounds = [(2, ["kill-sender", "reorder"]), (3, ["full-disk", "stop-receiver"])].map(
+        |(seed, faults)| {
+            std::thread::spawn(move || {
+                let only = faults.map(|fault| format!("--only {fault}")).join(" ");
+                let round = format!("--one-by-one --seed {seed} --rounds 1 --receivers 2 {only}");
+                (faults, soak(&round))
+            })
+        },
+    );
+    for round in rounds {
+        let (faults, rounds) = round.join().unwrap();
+        let recoveries = rounds[0]["recoveries"].as_array().unwrap();
+        let mut judged: Vec<&str> =
+            recoveries.iter().map(|recovery| recovery["fault"].as_str().unwrap()).collect();
+        judged.sort_unstable();
+        assert_eq!(judged, faults);
+        // A session that is at its rate fills the links of 8 Mbit/s.
+        let before = recoveries[0]["before_bits_per_s"].as_f64().unwrap();
+        assert!(before > 4e6, "{before}: {:#}", rounds[0]);
+    }
+}
+
+#[test]
 fn mistakes_say_what_is_allowed() {
     for (words, want) in [
         ("soak --only fire", "kill-receiver"),
         ("soak --only kill-head", "--scheme tram"),
+        ("soak --one-by-one --only read-only", "kill-receiver"),
         ("soak --duration 10", "has no unit"),
         ("soak --receivers 0", "1..=32"),
         ("soak --rounds 0", "1.."),

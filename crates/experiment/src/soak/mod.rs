@@ -70,7 +70,7 @@ faults! {
 }
 
 /// Faults that happen only where they are asked for.
-const NOT_DRAWN: &[Fault] = &[Fault::Address, Fault::BlackHole];
+const NOT_DRAWN: &[Fault] = &[Fault::Address];
 
 /// The scheme whose receivers repair for each other.
 const WITH_HEADS: &str = "tram";

@@ -153,7 +153,7 @@ impl Plan {
     }
 }
 
-/// How long a sender waits for a silent receiver: longer than an interface is down, so that
+/// Longest silence of a receiver for which a sender waits: longer than an interface is down, so that
 /// it seldom gives up on one, and shorter than the peace.
 const GIVE_UP: WallDuration = WallDuration::from_secs(20);
 
@@ -163,7 +163,7 @@ fn heads_of(receivers: u32) -> u32 {
 }
 
 impl Plan {
-    /// Whom a sender rightly ends without, once each: who leaves, or is stopped for about as long as the sender waits
+    /// Receivers without which a sender rightly ends, once each: those that leave, or are stopped for about as long as the sender waits
     /// or longer.
     pub(super) fn departures(&self) -> Vec<Who> {
         let give_up = self.give_up;

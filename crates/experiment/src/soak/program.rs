@@ -125,7 +125,7 @@ impl Program {
         said(&self.log)
     }
 
-    /// What it has said since it was `heard` up to that byte, in whole lines.
+    /// Words since the program was `heard` up to that byte, in whole lines.
     pub(super) fn news(&self, heard: &mut u64) -> String {
         let mut text = Vec::new();
         let read = std::fs::File::open(&self.log).and_then(|mut file| {

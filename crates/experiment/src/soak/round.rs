@@ -38,7 +38,7 @@ const AGAIN: WallDuration = WallDuration::from_millis(500);
 const TICK: WallDuration = WallDuration::from_millis(50);
 /// The most memory that a program may have had, in bytes.
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
-/// What a disk that is filled later has beyond what is sent.
+/// Room of a disk that is filled later, beyond what is sent.
 const ROOM_BYTES: u64 = 4 << 20;
 /// The disk of a receiver without room, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
@@ -84,7 +84,7 @@ pub(super) struct RoundResult {
     /// Hosts that got another address, and disks that were filled.
     pub(super) moves: u32,
     pub(super) fills: u32,
-    /// What came of each fault of a sequence.
+    /// Recovery from each fault of a sequence.
     pub(super) recoveries: Vec<Recovery>,
 }
 
@@ -224,7 +224,7 @@ impl<'a> Round<'a> {
                 self.verdict.problems.push(problem);
                 break;
             }
-            // What the round itself did, such as waiting for a program's end, is not the machine's lateness.
+            // Waiting for a program's end is the round's own time, and not the machine's lateness.
             woke = begin.elapsed();
             std::thread::sleep(TICK);
         }

@@ -28,7 +28,7 @@ pub(super) const SINGLE: [Fault; 14] = [
     Fault::BlackHole,
 ];
 
-/// One fault of a sequence.
+/// Fault of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
@@ -154,7 +154,7 @@ fn scenario(trials: &[Trial], receivers: u32, rng: &mut Rng) -> String {
     text
 }
 
-/// What goes wrong on the links of one host, both ways.
+/// Faults of the links of one host, both ways.
 fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
     let (mut changes, mut outages) = (Vec::new(), Vec::new());
     for Trial { fault, from, to, .. } in trials {
@@ -222,13 +222,13 @@ fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDura
 /// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// What the sender said once a second: when, and what it sent since it was last asked, in bits per second.
+    /// Rates that the sender told once a second, in bits per second, and when.
     samples: Vec<(WallDuration, f64)>,
     /// By how much the soak's own thread woke up too late.
     late: Vec<(WallDuration, WallDuration)>,
 }
 
-/// What came of one fault.
+/// Recovery of the rate after one fault.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Recovery {
     fault: &'static str,
@@ -237,20 +237,20 @@ pub(super) struct Recovery {
     /// The session's rate before the first fault of the round, and before this one.
     first_bits_per_s: f64,
     before_bits_per_s: f64,
-    /// How long after the fault the rate was back; null where it never was before the next fault.
+    /// Time from the end of the fault until the rate was back; null where it never was before the next fault.
     back_s: Option<f64>,
-    /// How long the machine stood still in the time in which the rate had to come back.
+    /// Time for which the machine stood still while the rate had to come back.
     machine_late_s: f64,
 }
 
 impl Recovery {
-    /// What is wrong; `None` where nothing is.
+    /// Returns the problem, where there is one.
     pub(super) fn problem(&self) -> Option<String> {
         let allowed = BACK_WITHIN.as_secs_f64() + self.machine_late_s;
         if self.back_s.is_some_and(|back| back <= allowed) {
             return None;
         }
-        // Nothing can be said of what the machine had no time for.
+        // A rate for which the machine had no time says nothing.
         if self.back_s.is_none() && self.machine_late_s > CALM.as_secs_f64() {
             return None;
         }
@@ -262,7 +262,7 @@ impl Recovery {
         ))
     }
 
-    /// The same as a remark.
+    /// Returns a line for people.
     pub(super) fn note(&self) -> String {
         let Self { fault, host, fault_s, before_bits_per_s, machine_late_s, .. } = self;
         let back = match self.back_s {
@@ -303,7 +303,7 @@ impl Rates {
         median(within.map(|(_, rate)| *rate).collect())
     }
 
-    /// What came of each fault.
+    /// Returns the recovery after each fault.
     pub(super) fn judge(&self, trials: &[Trial]) -> Vec<Recovery> {
         let before = |trial: &Trial| self.median(trial.from.saturating_sub(CALM), trial.from);
         let first = trials.first().map_or(0.0, before);

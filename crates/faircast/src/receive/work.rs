@@ -239,7 +239,8 @@ impl Work {
     }
 
     /// Takes objects from sessions that have fallen silent, or that get no further, where others
-    /// wait for them; and ends the silent ones whose object has come from elsewhere, or is superseded. A session that
+    /// wait for them; and ends the silent ones whose object has come from elsewhere, or is superseded, or is all that a
+    /// receiver stays for. A session that
     /// waits has been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
     /// taken from a session that goes on.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
@@ -248,16 +249,17 @@ impl Work {
         let mut over = Vec::new();
         for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
             let heard = live.machine(id).and_then(|machine| machine.status().heard);
-            let silent = now.since(heard.unwrap_or(session.since)) >= SILENT_AFTER;
+            let silence = now.since(heard.unwrap_or(session.since));
+            let silent = silence >= SILENT_AFTER;
+            // The receiver lacks nothing else: a sender that does not come back in this time may never come back.
+            let abandoned = self.ending && silence >= ABANDONED_AFTER;
             // Looking what is there, and comparing, take as long as they take.
             let stalled = session.progress.0 == Stage::Sending
                 && now.since(session.progressed) >= STALLED_AFTER;
             let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
             let superseded = silent && !here && self.is_superseded(session);
-            if wanted.contains(&session.number) && (silent || stalled)
-                || here && silent
-                || superseded
-            {
+            let taken = wanted.contains(&session.number) && (silent || stalled) || here && silent;
+            if taken || superseded || abandoned {
                 over.push((id, session.notes.object.get().copied(), superseded));
             }
         }
@@ -468,6 +470,8 @@ impl Worker<Receiving> for Work {
 
 /// Time without a new SPM after which a sender loses its object to another session: it sends one each second.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Longest silence of a sender whose object was begun, for a receiver that has what it was asked for.
+const ABANDONED_AFTER: Duration = Duration::from_secs(30);
 /// Time without progress after which it loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Sessions that are over and that are not begun again.

@@ -23,7 +23,7 @@ pub(super) struct Restarts<'a> {
 /// The latest member of one identity or name.
 struct Latest<'a> {
     member: &'a MemberStatus,
-    /// Whoever was heard last of all, at home.
+    /// Member that was heard last of all, at home.
     heard: &'a MemberStatus,
     /// Two that both spoke at one time.
     both: Option<(u64, u64)>,
@@ -101,7 +101,7 @@ impl<'a> Restarts<'a> {
             {
                 return Some((old.id, member.id));
             }
-            // Of a name that several have at one time nobody knows whose place another one takes.
+            // A name that several have at one time does not say whose place another one takes.
             let Latest { member: new, both: None, .. } = self.by_name.get(&*old.name)? else {
                 return None;
             };
@@ -132,7 +132,7 @@ fn is_gone(member: &MemberStatus) -> bool {
 const SILENCE_EACH: Duration = Duration::from_millis(60);
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
-/// The same where a name alone says that a member elsewhere has taken the place of one that may only be paused: without
+/// Silence where a name alone says that a member elsewhere has taken the place of one that may only be paused: without
 /// a key anybody can claim a name.
 const SILENCE_ELSEWHERE: Duration = Duration::from_secs(15);
 
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The same member, of this identity.
+    /// Returns the member with this identity.
     fn of(identity: u64, member: MemberStatus) -> MemberStatus {
         MemberStatus { identity: Some(identity), ..member }
     }
@@ -261,7 +261,7 @@ mod tests {
         let restarts = Restarts::new(&members, at(30), 9);
         assert_eq!(restarts.clones(), [(1, 7)]);
         assert!(restarts.pairs(&BTreeSet::new(), host).is_empty());
-        // One of them dies: the other has not taken its place.
+        // The first dies: the second has not taken its place.
         let members = [of(4, member(1, "a", 0, 9, Lost)), of(4, member(7, "b", 3, 30, Done))];
         assert!(Restarts::new(&members, at(30), 9).pairs(&BTreeSet::new(), host).is_empty());
     }

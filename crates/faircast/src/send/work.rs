@@ -222,7 +222,7 @@ impl Work {
             Restarts::new(&status.members, live.now(), status.bytes_total.unwrap_or_default());
         self.clones = restarts.clones();
         let pairs = restarts.pairs(&self.setup.names, |node| Some(live.address(node)?.ip()));
-        // One that speaks again was only silent: it is waited for as before.
+        // A receiver that speaks again was only silent, and is waited for as before.
         let again = status.members.iter().map(|it| it.id).filter(|id| self.replaced.remove(id));
         self.expected.extend(again);
         for &(old, new) in &pairs {

@@ -200,6 +200,13 @@ impl Medium for DeviceWork {
             format!("does not keep what is written to it, after {times} times; try another device");
         FilesError::refused(&self.device.path, what)
     }
+
+    fn abandon(options: &DeviceOptions, _device: &Device, discarded: bool) {
+        if let Some(path) = options.journal.as_ref().filter(|_| discarded) {
+            // Nobody is left to be told.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl DeviceWork {
@@ -218,13 +225,6 @@ impl DeviceWork {
             offset += piece;
         }
         Ok(())
-    }
-
-    fn abandon(options: &DeviceOptions, _device: &Device, discarded: bool) {
-        if let Some(path) = options.journal.as_ref().filter(|_| discarded) {
-            // Nobody is left to be told.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

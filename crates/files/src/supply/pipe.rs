@@ -224,7 +224,7 @@ impl Supply for PipeSupply {
         self.object
     }
 
-    /// What came from a pipe is not kept beyond the end.
+    /// Returns false: content of a pipe is not kept beyond the end.
     fn is_repeatable(&self) -> bool {
         false
     }

@@ -396,6 +396,7 @@ fn a_file_that_changes_is_an_error_that_names_it() {
         }
         let error = error.unwrap_or_else(|| panic!("{case}: nothing noticed"));
         assert!(error.contains("/t/file: "), "{case}: {error}");
+        assert!(!supply.is_repeatable(), "{case}: nobody can send the same again");
         // Hashing notices too.
         for _ in 0..1000 {
             if supply.digests().is_err() {

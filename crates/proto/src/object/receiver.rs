@@ -111,7 +111,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Nothing comes of the source any more.
+    /// Fails for want of a source, where something is lacking.
     fn lose_source(&mut self, cx: &mut Cx<'_>, reason: &str) {
         let heard = self.session.heard();
         if self.assembly.lose_source(cx, reason, heard) {
@@ -289,7 +289,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Nothing is kept of what came: another object has taken its place. To be said of one that is let go then.
+    /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.
     pub fn discard(&mut self) {
         self.assembly.store.discard();
     }

@@ -61,6 +61,80 @@ fn who_falls_silent_is_given_up_and_the_others_have_it_all() {
     assert!(seconds >= 3.0, "3 MB at 8 Mbit/s in {seconds} s: --rate-max");
 }
 
+/// `recv` on a host, under a name, that goes on with what a folder has.
+fn resume(site: &Site, lan: &Lan, host: usize, name: &str, folder: &str) -> Running {
+    on(site, lan, host, &format!("recv --into {folder} --name {name} --once {GROUP}"))
+}
+
+/// Kills a receiver that has a part, and says where: its folder knows whose it is.
+fn kill(site: &Site, receiver: Running, folder: &str) {
+    receiver.until_has(1);
+    until("the folder keeps the receiver's identity", || {
+        let kept = std::fs::read_dir(site.path(folder).join(".faircast"));
+        kept.into_iter().flatten().flatten().any(|object| object.path().join("receiver").exists())
+    });
+    receiver.kill();
+}
+
+#[test]
+fn who_is_started_again_at_another_address_is_the_same() {
+    let Some(lan) = Lan::new(4) else { return };
+    // Known by what its folder keeps, whatever it is called; and where names are waited for by these, though its folder
+    // is another.
+    for (more, name, folder) in
+        [("--wait-for 2", "other", "r1"), ("--receivers names", "r1", "empty")]
+    {
+        let site = with_a_tree(3_000_000);
+        site.put("names", "r1\nr2\n");
+        let [killed, stays] = [1, 2].map(|host| recv(&site, &lan, host));
+        let sender = send(&site, &lan, &format!("{more} --rate-max 8Mbit/s --give-up 4s"));
+        kill(&site, killed, "r1");
+        assert_received(&site, resume(&site, &lan, 3, name, folder), folder);
+        assert_received(&site, stays, "r2");
+        let summary = sender.end_with(0).summary();
+        let mut want = [(name, "done"), ("r2", "done")];
+        want.sort_unstable();
+        assert_eq!(states(&summary), want, "{more}");
+    }
+}
+
+#[test]
+fn two_of_one_name_are_two_though_one_of_them_is_started_again() {
+    let Some(lan) = Lan::new(4) else { return };
+    let site = with_a_tree(3_000_000);
+    let [lost, killed] = [1, 2].map(|host| resume(&site, &lan, host, "web", &format!("r{host}")));
+    let sender = send(&site, &lan, "--wait-for 2 --rate-max 8Mbit/s --give-up 3s");
+    kill(&site, lost, "r1");
+    kill(&site, killed, "r2");
+    assert_received(&site, resume(&site, &lan, 3, "web", "r2"), "r2");
+    let summary = sender.end_with(1).summary();
+    assert_eq!(states(&summary), [("web", "done"), ("web", "lost")]);
+}
+
+#[test]
+fn a_copied_folder_is_called_one() {
+    let Some(lan) = Lan::new(3) else { return };
+    let site = with_a_tree(3_000_000);
+    let killed = recv(&site, &lan, 1);
+    let sender = send(&site, &lan, "--rate-max 8Mbit/s");
+    kill(&site, killed, "r1");
+    sender.kill();
+    let copy = Command::new("cp").arg("-a").args([site.path("r1"), site.path("r2")]).status();
+    assert!(copy.unwrap().success());
+    let [one, other] = [1, 2].map(|host| {
+        let name = format!("r{host}");
+        resume(&site, &lan, host, &name, &name)
+    });
+    let sent = send(&site, &lan, "--wait-for 2 --rate-max 4Mbit/s").end_with(0);
+    let warned = sent.event("warning")["text"].as_str().unwrap().to_string();
+    for words in ["r1 (", "r2 (", "one identity", "Remove .faircast"] {
+        assert!(warned.contains(words), "{warned}");
+    }
+    assert_received(&site, one, "r1");
+    assert_received(&site, other, "r2");
+    assert_eq!(states(&sent.summary()), [("r1", "done"), ("r2", "done")]);
+}
+
 #[test]
 fn who_cannot_take_it_keeps_nobody_waiting() {
     let Some(lan) = Lan::new(3) else { return };

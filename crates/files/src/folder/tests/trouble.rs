@@ -386,3 +386,30 @@ fn what_is_left_over_is_cleaned_unless_it_is_in_use_or_young() {
     drop(store);
     assert!(!case.to.join(".faircast").exists());
 }
+
+#[test]
+fn a_folder_keeps_the_identity_of_its_receiver_until_the_object_is_done_or_discarded() {
+    let case = Case::new(&[("a", 2 * MIB)]);
+    let open = || {
+        let mut store = case.store();
+        let found = case.object.open(&mut store).unwrap();
+        let identity = store.identity().expect("it is open");
+        (store, found, identity)
+    };
+    let (mut store, _, first) = open();
+    case.object.give(&mut store, &case.object.missing(&[0..SYMBOL])).unwrap();
+    store.kill();
+    let (store, _, again) = open();
+    assert_eq!(again, first, "after a kill");
+    drop(store);
+    let (mut store, ..) = open();
+    store.discard();
+    assert!(!case.to.join(".faircast").exists(), "discarded while the store is still there");
+    drop(store);
+    let (mut store, found, other) = open();
+    assert!(found.is_empty() && other != first, "{found:?}");
+    case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+    assert_eq!(case.object.verify(&mut store), Ok(0));
+    assert!(!case.to.join(".faircast").exists(), "done");
+    case.assert_same();
+}

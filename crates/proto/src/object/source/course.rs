@@ -114,7 +114,7 @@ impl ObjectSource {
     }
 }
 
-/// How often who lacks something of a given-up object is told so.
+/// Time between two words to members that lack something of a given-up object.
 pub(in crate::object) const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the members, the digests and the pace are looked at.

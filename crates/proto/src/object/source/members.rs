@@ -153,7 +153,7 @@ impl Members {
         let done: BTreeSet<&str> =
             named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
         named(&SERVED).any(|member| {
-            // Another of the name that has it all may be this one, started again: which shows once this one is
+            // A member of the same name that has it all may be this one, started again: that shows once this one is
             // silent. It may also be somebody else.
             let lately = || lately(member.progressed.unwrap_or(member.status.since));
             !done.contains(&*member.status.name) || lately()

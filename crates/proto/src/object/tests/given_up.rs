@@ -13,16 +13,16 @@ use crate::AppEvent;
 use crate::Machine;
 use crate::object::wire::{Answer, Status};
 use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
-use crate::pgm::wire::{Body, Nla, OptionType, Spm};
+use crate::pgm::wire::{Body, NO_WINDOW_LEAD, Nla, OptionType, Spm};
 use crate::world::forge;
 
-/// What has become of the content.
+/// State of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Sound,
-    /// It cannot be read at the moment.
+    /// Unreadable at the moment.
     Unreadable,
-    /// It is not what was announced.
+    /// Changed since it was announced.
     Changed,
 }
 
@@ -64,9 +64,9 @@ impl Supply for Breaking {
 }
 
 /// Two receivers of which each has a part, and what is said of the content.
-fn under_way(seed: u64) -> (World, Arc<Mutex<Content>>) {
+fn under_way(bytes: usize, seed: u64) -> (World, Arc<Mutex<Content>>) {
     let choices = Choices { wait_for: 2, ..Choices::default() };
-    let mut world = World::new(2_000_000, 2, &choices, seed);
+    let mut world = World::new(bytes, 2, &choices, seed);
     let (supply, content) = breaking(&world.object);
     world.source = Host::new(SOURCE, source_of(supply, &choices, Time::ZERO), seed);
     (world, content)
@@ -83,7 +83,7 @@ fn what_has_changed_is_given_up_and_what_may_come_again_is_kept() {
         (Content::Changed, 0.2, true),
         (Content::Unreadable, 0.0, false),
     ] {
-        let (world, content) = under_way(5);
+        let (world, content) = under_way(2_000_000, 5);
         let mut world = world.with_network(losing(share));
         world.run_until(s(2));
         *content.lock().unwrap() = what;
@@ -102,7 +102,7 @@ fn what_has_changed_is_given_up_and_what_may_come_again_is_kept() {
 #[test]
 fn a_source_that_is_told_to_end_or_killed_gives_nothing_up() {
     for killed in [false, true] {
-        let (mut world, _) = under_way(6);
+        let (mut world, _) = under_way(2_000_000, 6);
         world.run_until(s(2));
         if killed {
             world.network = Box::new(|hop, _| match hop.from == SOURCE {
@@ -121,33 +121,46 @@ fn a_source_that_is_told_to_end_or_killed_gives_nothing_up() {
 
 #[test]
 fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
-    let object = Arc::new(Mutex::new(None::<Vec<u8>>));
-    let heard = object.clone();
-    let (world, _) = under_way(7);
-    let mut world = world.with_network(move |hop, _| {
-        if let Some(option) = hop.packet.options.find(OptionType::OBJECT) {
-            heard.lock().unwrap().get_or_insert(option.value.to_vec());
+    for breaks in [false, true] {
+        let object = Arc::new(Mutex::new(None::<Vec<u8>>));
+        let heard = object.clone();
+        let (world, content) = under_way(4_000_000, 7);
+        let mut world = world.with_network(move |hop, _| {
+            if let Some(option) = hop.packet.options.find(OptionType::OBJECT) {
+                heard.lock().unwrap().get_or_insert(option.value.to_vec());
+            }
+            Fate::pass()
+        });
+        world.run_until(s(1));
+        let announced = object.lock().unwrap().clone().expect("it was announced");
+        // In the source's name, by somebody who has read the receiver's id, and with an end beside it.
+        let (node, id) = (world.receivers[0].node, world.receivers[0].id());
+        let answer = Answer { status: Status::GivenUp, number: 0, id }.encode();
+        let (sequence, path) = (Seq::new(900), Nla::V4([0; 4]));
+        let spm = Spm { sequence, trail: Seq::new(0), lead: NO_WINDOW_LEAD, path };
+        let options = [
+            (OptionType::OBJECT, &announced[..]),
+            (OptionType::MEMBER, &answer[..]),
+            (OptionType::FIN, &[][..]),
+        ];
+        let forged = forge(&Body::Spm(spm), &options, &[]);
+        for _ in 0..5 {
+            world.unicast(SOURCE, node, &forged);
+            world.run_for(ms(100));
         }
-        Fate::pass()
-    });
-    world.run_until(s(1));
-    let announced = object.lock().unwrap().clone().expect("it was announced");
-    let (node, id) = (world.receivers[0].node, world.receivers[0].id());
-    // In the source's name, by somebody who has read the receiver's id, and with an end beside it.
-    let answer = Answer { status: Status::GivenUp, number: 0, id }.encode();
-    let path = Nla::V4([0; 4]);
-    let spm =
-        Spm { sequence: Seq::new(900), trail: Seq::new(0), lead: Seq::new(0x8000_0000), path };
-    let options = [
-        (OptionType::OBJECT, &announced[..]),
-        (OptionType::MEMBER, &answer[..]),
-        (OptionType::FIN, &[][..]),
-    ];
-    let forged = forge(&Body::Spm(spm), &options, &[]);
-    for _ in 0..5 {
-        world.unicast(SOURCE, node, &forged);
-        world.run_for(ms(100));
+        if breaks {
+            // An old word does not count where the source ends for another reason.
+            world.run_until(s(6));
+            assert!(
+                world.receivers.iter().all(|host| host.app.is_empty()),
+                "it was not over before"
+            );
+            *content.lock().unwrap() = Content::Unreadable;
+            world.run_until(s(60));
+            assert!(world.receivers.iter().all(|host| host.said(&AppEvent::Gone)));
+        } else {
+            world.complete_by(s(120));
+        }
+        assert_eq!(discarded(&world), [false; 2]);
     }
-    world.complete_by(s(120));
-    assert_eq!(discarded(&world), [false; 2]);
 }

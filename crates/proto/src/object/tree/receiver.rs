@@ -240,7 +240,7 @@ impl TramObjectReceiver {
         }
     }
 
-    /// Nothing more is taken.
+    /// Takes nothing more.
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.waits = false;
         self.tram.handle_close(cx);
@@ -406,7 +406,7 @@ impl TramObjectReceiver {
         self.tram.has_members()
     }
 
-    /// Nothing is kept of what came: another object has taken its place. To be said of one that is let go then.
+    /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.
     pub fn discard(&mut self) {
         self.assembly.store.discard();
     }
