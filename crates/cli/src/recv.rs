@@ -199,12 +199,18 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
 }
 
+/// Silence of the address of `--from` that is told.
+const FROM_SILENT: Duration = Duration::from_secs(10);
+
 /// Turns one status after the other into events.
 struct Show {
     output: Output,
     /// Objects that are being received, and whether their length was told.
     known: BTreeMap<u64, bool>,
     mismatch: bool,
+    /// The one address that is listened to, and whether it was said that it is silent.
+    from: Option<IpAddr>,
+    is_silent: bool,
     /// What was said of the packets that arrive, by the numbers of objects.
     paths: BTreeMap<u64, PathLimit>,
     once: bool,
@@ -231,6 +237,8 @@ impl Show {
             output,
             known: BTreeMap::new(),
             mismatch: false,
+            from: args.from,
+            is_silent: false,
             paths: BTreeMap::new(),
             once: args.once,
             list: args.list,
@@ -271,6 +279,7 @@ impl Show {
             self.mismatch = true;
             self.output.warn(&format!("a sender cannot be heard: {mismatch}"))?;
         }
+        self.silence(status)?;
         for incoming in &status.incoming {
             self.begun(incoming)?;
             let path = incoming.object.path;
@@ -279,6 +288,20 @@ impl Show {
             }
         }
         self.progress(status)
+    }
+
+    /// Says once that nothing comes any more from the one address that is listened to.
+    fn silence(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+        let Some((from, heard)) = self.from.zip(status.heard) else { return Ok(()) };
+        let silent = status.elapsed.saturating_sub(heard);
+        let is_silent = silent >= FROM_SILENT && !status.incoming.is_empty();
+        if std::mem::replace(&mut self.is_silent, is_silent) || !is_silent {
+            return Ok(());
+        }
+        self.output.warn(&format!(
+            "nothing has come from {from} for {FROM_SILENT}: if the sender has another address now, end this and \
+             start it again with --from and the new address; what is here is kept"
+        ))
     }
 
     /// Says that long packets do not arrive, or do so again.

@@ -186,3 +186,22 @@ fn names_cannot_play_with_terminals() {
     bytes[at] = 0xff;
     assert_eq!(MemberMessage::decode(&bytes), None, "not UTF-8");
 }
+
+#[test]
+fn words_of_lengths_come_as_they_were_told_and_nothing_else_is_one() {
+    let limit = PathLimit { arrives: 1252, sent: 1472 };
+    for word in [PathWord::Ask { low: 0, high: 0 }, PathWord::Limit(limit)] {
+        let bytes = word.encode();
+        assert_eq!(PathWord::decode(&bytes), Some(word));
+        for at in [0, 1, 2, 4, 8] {
+            let mut wrong = bytes.clone();
+            wrong[at] = 0xff;
+            assert_eq!(PathWord::decode(&wrong), None, "{at}");
+        }
+        assert_eq!(PathWord::decode(&bytes[1..]), None);
+    }
+    let mut probe = encode_probe(1280, 1472);
+    assert_eq!(decode_probe(&probe), Some((1280, 1472)));
+    probe[4] = 1;
+    assert_eq!(decode_probe(&probe), None, "longer than any packet");
+}

@@ -4,14 +4,14 @@ use super::*;
 
 /// Sends the tree from host 0 to two others, at a rate at which it takes some seconds, and has `change` happen when
 /// both have begun to get it.
-fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan)) {
+fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan, &Running)) {
     let Some(lan) = Lan::new(3) else { return };
     let site = with_a_tree(5_000_000);
     site.key("group.key");
     let receivers = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), at));
     let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --rate-max 8Mbit/s {to}"));
     receivers.iter().for_each(|receiver| receiver.until_has(1));
-    change(&lan);
+    change(&lan, &sender);
     let summary = sender.end_with(0).summary();
     assert_eq!(summary["receivers"].as_array().unwrap().len(), 2, "{summary}");
     for (receiver, name) in receivers.into_iter().zip(["r1", "r2"]) {
@@ -30,14 +30,15 @@ fn replace(lan: &Lan, host: usize) {
 #[test]
 fn receivers_follow_a_sender_to_its_new_address() {
     let group = "--group 239.192.7.31:7500";
-    with_change(group, group, |lan| replace(lan, 0));
+    with_change(group, group, |lan, _| replace(lan, 0));
 }
 
 #[test]
 fn a_sender_with_a_key_takes_an_address_that_was_added_before_over_tram() {
     let group = "--group 239.192.7.32:7500 --key group.key";
-    with_change(group, &format!("{group} --scheme tram --interface e0"), |lan| {
-        lan::run(lan.host(0), "addr add 10.77.0.101/24 dev e0");
+    with_change(group, &format!("{group} --scheme tram --interface e0"), |lan, _| {
+        // The kernel takes addresses of one subnet together.
+        lan::run(lan.host(0), "addr add 10.77.0.101/23 dev e0");
         lan::run(lan.host(0), "addr del 10.77.0.1/24 dev e0");
     });
 }
@@ -45,13 +46,13 @@ fn a_sender_with_a_key_takes_an_address_that_was_added_before_over_tram() {
 #[test]
 fn receivers_over_tram_follow_a_sender_without_a_key() {
     let group = "--group 239.192.7.33:7500";
-    with_change(group, &format!("{group} --scheme tram"), |lan| replace(lan, 0));
+    with_change(group, &format!("{group} --scheme tram"), |lan, _| replace(lan, 0));
 }
 
 #[test]
 fn a_temporary_address_that_expires_is_replaced() {
     let group = "--group [ff15::7:34]:7500";
-    with_change(group, &format!("{group} --interface fd77::1"), |lan| {
+    with_change(group, &format!("{group} --interface fd77::1"), |lan, _| {
         lan::run(lan.host(0), "addr add fd77::101/64 dev e0 nodad");
         lan::run(lan.host(0), "addr del fd77::1/64 dev e0");
     });
@@ -60,16 +61,39 @@ fn a_temporary_address_that_expires_is_replaced() {
 #[test]
 fn a_sender_follows_receivers_to_their_new_addresses() {
     let group = "--group 239.192.7.35:7500";
-    with_change(group, group, |lan| replace(lan, 1));
+    with_change(group, group, |lan, _| replace(lan, 1));
 }
 
 #[test]
 fn a_list_follows_its_sender_and_its_receivers() {
     let list = "--to 10.77.0.2:7500,10.77.0.3:7500";
-    with_change("--listen 0.0.0.0:7500", list, |lan| {
-        replace(lan, 0);
+    with_change("--listen 0.0.0.0:7500", list, |lan, sender| {
+        // One after the other: where both move at once neither finds the other.
         replace(lan, 2);
+        sender.until_complained("is at 10.77.0.103:7500 now");
+        replace(lan, 0);
     });
+}
+
+#[test]
+fn a_receiver_that_names_the_old_address_says_what_to_do() {
+    let Some(lan) = Lan::new(2) else { return };
+    let site = with_a_tree(5_000_000);
+    let group = "--group 232.1.2.37:7500";
+    let receiver = recv(&site, &lan, 1, "r1", &format!("{group} --from 10.77.0.1"));
+    let sender =
+        on(&site, &lan, 0, &format!("send tree {group} --rate-max 8Mbit/s --interface e0"));
+    receiver.until_has(1);
+    replace(&lan, 0);
+    sender.until_complained("started again with --from 10.77.0.101");
+    receiver.until("warning", |event| event["text"].as_str().unwrap().contains("--from"));
+    receiver.kill();
+    // What it had got is kept.
+    let again =
+        on(&site, &lan, 1, &format!("recv --into r1 --name r1 --once {group} --from 10.77.0.101"));
+    again.end_with(0);
+    assert_arrived(&site, "r1");
+    sender.kill();
 }
 
 #[test]

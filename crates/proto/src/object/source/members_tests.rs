@@ -200,3 +200,59 @@ fn a_flood_of_joins_is_refused_when_the_table_is_full() {
     assert_eq!(members.len(), MEMBERS_MAX);
     assert_eq!(members.counts.iter().sum::<usize>(), MEMBERS_MAX);
 }
+
+#[test]
+fn an_authentic_message_says_at_once_where_a_member_is() {
+    let mut members = Members::default();
+    let numbered = |number| MemberMessage { number, ..message(1, Claim::Receiving) };
+    members.take(at(0), NodeId(1), true, numbered(3)).unwrap();
+    let old = members.take(at(1), NodeId(7), true, numbered(2));
+    assert_eq!(old, Err(BadInput::Foreign), "an old one that was held back");
+    members.take(at(1), NodeId(7), true, numbered(4)).unwrap();
+    assert!(members.is_at(NodeId(7)) && !members.is_at(NodeId(1)));
+}
+
+#[test]
+fn who_gets_no_further_is_given_up_with_the_reason() {
+    let limit = Duration::from_secs(30);
+    let got = |id, bytes| MemberMessage { bytes, ..message(id, Claim::Receiving) };
+    let short = Some(PathLimit { arrives: 1252, sent: 1472 });
+    let disk = MemberLoad {
+        span: Duration::from_secs(10),
+        disk: Duration::from_secs(9),
+        ..MemberLoad::default()
+    };
+    // Whether another one gets further, what the member says of itself, and why it fails.
+    for (moving, path, load, bytes, want) in [
+        (true, short, MemberLoad::default(), 0, Some("--mtu 1280")),
+        (false, short, MemberLoad::default(), 0, Some("--mtu 1280")),
+        (true, None, MemberLoad::default(), 0, None),
+        (false, None, MemberLoad::default(), 0, Some("does not arrive")),
+        (false, None, disk, 0, Some("its disk")),
+        (false, None, MemberLoad::default(), 1000, None),
+    ] {
+        let mut members = Members::default();
+        members.take(at(0), NodeId(1), false, got(1, 0)).unwrap();
+        members.take(at(0), NodeId(1), false, got(1, bytes)).unwrap();
+        members.take(at(0), NodeId(2), false, got(2, 0)).unwrap();
+        members.note(1, load, None);
+        members.note_path(1, path);
+        for s in 1..60 {
+            if moving {
+                members.take(at(s), NodeId(2), false, got(2, s)).unwrap();
+            }
+            members.stall(at(s), Duration::from_secs(1), limit, 1000, 28);
+        }
+        let all = members.statuses();
+        let reason = all.iter().find(|it| it.id == 1 && it.state == MemberState::Failed);
+        let reason = reason.map(|it| it.reason.as_str());
+        assert_eq!(reason.is_some(), want.is_some(), "{want:?}: {all:?}");
+        assert!(want.is_none_or(|want| reason.unwrap().contains(want)), "{reason:?}");
+        if want.is_some() {
+            // It is told so whenever it speaks, and its own reason counts when it has noticed.
+            while members.poll_answer().is_some() {}
+            members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
+            assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);
+        }
+    }
+}
