@@ -178,7 +178,8 @@ Examples:
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
   sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time
 
-Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
+Exit status: 0 every row that is judged or fitted holds, 1 one misses, explained or not, 2 the arguments
+are wrong.")]
 pub struct BenchArgs {
     /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire, attack,
     /// matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
@@ -237,8 +238,9 @@ pub struct BenchArgs {
     /// Compare in the cases of this file instead of the matrix's own
     #[arg(long, value_name = "FILE")]
     pub cases: Option<PathBuf>,
-    /// Write the matrix as a page of the documentation, such as docs/comparison.md; with --scheme the
-    /// columns of the others stay as they are there
+    /// Write a page of the documentation: the matrix into docs/comparison.md, where with --scheme the
+    /// columns of other schemes stay as they are; the verdicts of suites into docs/verdicts.md, where
+    /// sections of other suites stay as they are
     #[arg(long, value_name = "FILE")]
     pub docs: Option<PathBuf>,
     /// Run one case of the suite speed in this process and print its figures

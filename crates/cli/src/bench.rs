@@ -69,14 +69,34 @@ fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
     let given = [
         ("--quick", "matrix", args.quick),
         ("--cases", "matrix", args.cases.is_some()),
-        ("--docs", "matrix", args.docs.is_some()),
         ("--program", "attack", args.program.is_some()),
     ];
     let elsewhere = |suite: &str| !matches!(&args.suites[..], [one] if one == suite);
-    match given.iter().find(|(_, suite, is_given)| *is_given && elsewhere(suite)) {
-        Some((option, suite, _)) => {
-            Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")))
-        }
+    if let Some((option, suite, _)) =
+        given.iter().find(|(_, suite, is_given)| *is_given && elsewhere(suite))
+    {
+        return Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")));
+    }
+    only_whole_suites_in_documents(args)
+}
+
+/// Refuses a page of the documentation of something that has no verdicts, or of a part of a suite.
+fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
+    let is_matrix = args.suites.iter().any(|suite| suite == "matrix");
+    if args.docs.is_none() || (is_matrix && args.suites.len() == 1) {
+        return Ok(());
+    }
+    let timings = ["speed", "wire", "attack", "matrix"];
+    if let Some(suite) = args.suites.iter().find(|suite| timings.contains(&suite.as_str())) {
+        return Err(Failure::Usage(format!(
+            "--docs: {suite} has no verdicts for one page with others"
+        )));
+    }
+    let parts = [("--only", args.only.is_some()), ("--scheme", args.scheme.is_some())];
+    match parts.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Failure::Usage(format!(
+            "--docs with {option}: the page has all rows of a suite; leave {option} out"
+        ))),
         None => Ok(()),
     }
 }

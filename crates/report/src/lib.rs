@@ -4,6 +4,7 @@
 //! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
+mod class;
 mod figure;
 mod incomplete;
 mod interval;
@@ -20,7 +21,9 @@ mod summary;
 mod sweep;
 mod table;
 mod text;
+mod verdicts;
 
+pub use class::{Class, Counts};
 pub use figure::Figure;
 pub use interval::{Interval, median_interval};
 pub use judge::judge;
@@ -41,3 +44,4 @@ pub use summary::{
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};
 pub use text::{csv_field, spread, wrap};
+pub use verdicts::{RowVerdict, Verdicts};

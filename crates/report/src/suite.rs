@@ -5,18 +5,16 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::Series;
+use crate::class::{Class, Counts};
 use crate::interval::{Interval, median_interval};
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
 
-/// Experiments that answer for the figures of a paper. Serialises to the `--json` of `faircast
-/// bench`.
-#[derive(Clone, Debug, Serialize)]
+/// Suite of experiments that answer for the figures of a paper.
+#[derive(Clone, Debug)]
 pub struct Suite {
-    /// Its name, as `faircast bench NAME` takes it.
-    #[serde(rename = "suite")]
+    /// Name, as `faircast bench NAME` takes it.
     pub name: String,
-    /// What it is about, in a sentence, for the page.
-    #[serde(skip)]
+    /// Subject of the suite in a sentence, for the page.
     pub about: String,
     /// One row per published figure.
     #[serde(serialize_with = "with_intervals")]
@@ -68,8 +66,14 @@ pub struct Row {
     pub holds: bool,
     /// Whether it is measured and not judged, since nothing is expected of it.
     pub measured_only: bool,
-    /// Why it does not hold, in a sentence, where that is understood.
+    /// Cause of the miss; a conjecture where `proved_by` is empty.
     pub explained: Option<String>,
+    /// Rows of the same run, all of which hold, that prove the cause of the miss.
+    pub proved_by: Vec<String>,
+    /// Setting that was chosen by this figure, where there is one: the row then proves nothing.
+    pub fitted: Option<String>,
+    /// True if the row tests the network and its TCP, and not the scheme.
+    pub baseline: bool,
     /// How far ours may lie from the paper's in the row's unit, where that is how it is given.
     #[serde(skip)]
     pub absolute: Option<f64>,
@@ -159,6 +163,21 @@ impl Row {
         median_interval(self.per_seed.iter().map(|(_, value)| *value))
     }
 
+    /// Remark below the table: the cause of a miss with its proof, or the setting that was fitted.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let why = self.explained.as_deref();
+        match Class::of(self) {
+            Class::Explained => Some(format!(
+                "{} (proved by {})",
+                why.unwrap_or_default(),
+                self.proved_by.join(", ")
+            )),
+            Class::NotReproduced => why.map(|why| format!("Not reproduced, cause unknown. {why}")),
+            Class::Fitted => self.fitted.as_ref().map(|fitted| format!("Fitted: {fitted}")),
+            Class::Holds | Class::Baseline | Class::Measured => self.explained.clone(),
+        }
+    }
+
     /// Which values hold, in as few words as do: `± 15 %`, `≥ 0.5`, `fairer than fig-4`.
     pub(crate) fn accepts(&self) -> String {
         match &self.fairer_than {
@@ -207,22 +226,28 @@ impl Suite {
         self.rows.iter().any(|row| row.beside().is_some())
     }
 
-    /// How many of the judged rows hold, in a sentence.
-    pub(crate) fn held(&self) -> String {
-        let judged = || self.rows.iter().filter(|row| !row.measured_only);
-        let (held, all) = (judged().filter(|row| row.holds).count(), judged().count());
-        match self.rows.len() - all {
-            0 => format!("{held} of {all} rows hold."),
-            rest if all == 0 => {
-                format!("{rest} rows are measured only; nothing is expected of them.")
-            }
-            rest => format!("{held} of {all} rows hold; {rest} more are measured only."),
-        }
+    /// Rows of each class.
+    pub fn counts(&self) -> Counts {
+        Counts::of(&self.rows)
     }
 
     /// The suite as `faircast bench --json` prints it.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a suite has no map with keys that JSON lacks")
+        #[derive(Serialize)]
+        struct Document<'a> {
+            suite: &'a str,
+            counts: Counts,
+            rows: Vec<Classed<'a>>,
+        }
+        #[derive(Serialize)]
+        struct Classed<'a> {
+            #[serde(flatten)]
+            row: &'a Row,
+            class: Class,
+        }
+        let rows = self.rows.iter().map(|row| Classed { row, class: Class::of(row) }).collect();
+        let document = Document { suite: &self.name, counts: self.counts(), rows };
+        serde_json::to_string_pretty(&document).expect("every key of a suite is a string")
     }
 
     /// The suite as text, at most 100 columns wide.
@@ -232,7 +257,7 @@ impl Suite {
         let has_beside = self.has_beside();
         let mut head = vec!["Row", "Title", "Unit", theirs];
         head.extend(has_beside.then_some("Simulator"));
-        head.extend([ours, "Spread", "Accepted", "Holds"]);
+        head.extend([ours, "Spread", "Accepted", "Verdict"]);
         let mut table = Table::new(2, &head);
         for row in &self.rows {
             let mut cells = vec![
@@ -247,11 +272,7 @@ impl Suite {
                 row.spread().unwrap_or_else(|| "–".into()),
                 // Numbers alone: the name of another row would take the room of the titles.
                 row.accepted_range(),
-                match (row.measured_only, row.holds) {
-                    (true, _) => "–".into(),
-                    (false, true) => "yes".into(),
-                    (false, false) => "NO".into(),
-                },
+                Class::of(row).word().into(),
             ]);
             table.push(cells);
         }
@@ -263,16 +284,13 @@ impl Suite {
         table.write(&mut out);
         out.push('\n');
         for row in &self.rows {
-            let why = match (&row.explained, row.holds) {
-                (Some(why), _) => why.as_str(),
-                (None, false) => "not explained",
-                (None, true) => continue,
-            };
-            let lines = wrap(&format!("{}: {why}", row.id), COLUMNS_MAX - 2);
+            let Some(remark) = row.remark() else { continue };
+            let lines = wrap(&format!("{}: {remark}", row.id), COLUMNS_MAX - 2);
             lines.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
         }
-        out.push_str(&self.held());
-        out.push('\n');
+        wrap(&self.counts().sentence(), COLUMNS_MAX).iter().for_each(|line| {
+            out.push_str(&format!("{line}\n"));
+        });
         out
     }
 }
@@ -329,10 +347,13 @@ mod tests {
             "id": "fig-4", "title": "pgmcc beside TCP Reno, 3000 s", "unit": "ratio",
             "paper": 0.74, "simulated": null, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
             "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
+            "proved_by": [], "fitted": null, "baseline": false, "class": "holds",
             "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
             "per_seed": [{ "seed": 1, "value": 0.77 }]
         }] });
         assert_eq!(json["suite"], want["suite"]);
+        let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["counts", "rows", "suite"]);
         assert_eq!(json["rows"][0], want["rows"][0]);
     }
 
@@ -369,8 +390,22 @@ mod tests {
     fn a_suite_as_text_fits_and_explains_what_does_not_hold() {
         let text = suite().table();
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
-        assert!(text.contains("fig-5: The paper leaves") && text.contains("-241,000"), "{text}");
-        assert!(text.ends_with("1 of 2 rows hold.\n"), "{text}");
+        assert!(text.contains("fig-5: Not reproduced, cause unknown. The paper leaves"), "{text}");
+        assert!(text.contains("-241,000"), "{text}");
+        let end = "2 rows: 1 judged, hold; 1 not reproduced, cause unknown.\n";
+        assert!(text.ends_with(end), "{text}");
+        let mut proved = suite();
+        proved.rows[1].proved_by = vec!["fig-4".into()];
+        assert!(proved.table().contains("(proved by fig-4)"), "{}", proved.table());
+        let mut fitted = suite();
+        fitted.rows[0].fitted = Some("The delay.".into());
+        assert!(fitted.table().contains("fig-4: Fitted: The delay."), "{}", fitted.table());
+        // The same words in the table, in JSON and in the sentence.
+        let json: serde_json::Value = serde_json::from_str(&fitted.to_json()).unwrap();
+        assert_eq!(
+            (&json["counts"]["fitted"], &json["rows"][0]["class"]),
+            (&1.into(), &"fitted".into())
+        );
     }
 
     #[test]
@@ -378,15 +413,11 @@ mod tests {
         let mut suite = suite();
         suite.rows[0].measured_only = true;
         let text = suite.table();
-        assert!(text.ends_with("0 of 1 rows hold; 1 more are measured only.\n"), "{text}");
-        assert!(
-            text.lines().any(|line| line.starts_with("fig-4") && line.ends_with('–')),
-            "{text}"
-        );
+        assert!(text.ends_with("1 not reproduced, cause unknown; 1 measured only.\n"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("fig-4"));
+        assert!(row.is_some_and(|line| line.trim_end().ends_with("measured")), "{text}");
         suite.rows.truncate(1);
-        assert!(
-            suite.table().ends_with("1 rows are measured only; nothing is expected of them.\n")
-        );
+        assert!(suite.table().ends_with("1 row: 1 measured only.\n"));
         assert!(suite.holds());
     }
 

@@ -63,11 +63,31 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     let page = site.read("out/mine.html");
     assert!(page.ends_with("</html>\n") && page.contains("share.sum"));
 
-    let missed = SUITE.replace("paper = 960.0", "paper = 500.0\nexplained = \"Wrong by design.\"");
+    assert_eq!((&rows[0]["class"], &document["counts"]["holds"]), (&"holds".into(), &2.into()));
+
+    // A miss is a conjecture, or is proved by a row that holds in the same run.
+    let wrong = |keys: &str| SUITE.replace("paper = 960.0", &format!("paper = 500.0\n{keys}"));
+    let missed = wrong("conjecture = \"Wrong by design.\"");
     let ended = suite(&missed).start("bench my-suite.toml").end_with(1);
     assert_eq!(ended.err, "");
-    assert!(ended.out.contains("Wrong by design.") && ended.out.contains("NO"), "{}", ended.out);
-    assert!(ended.out.ends_with("1 of 2 rows hold.\n"), "{}", ended.out);
+    assert!(ended.out.contains("cause unknown. Wrong by design."), "{}", ended.out);
+    let end = "2 rows: 1 judged, hold; 1 not reproduced, cause unknown.\n";
+    assert!(ended.out.contains("UNKNOWN") && ended.out.ends_with(end), "{}", ended.out);
+    let proved = "explained = \"Wrong by design.\"\nproved_by = [\"share.used\"]";
+    let site = suite(&wrong(proved));
+    let ended = site.start("bench my-suite.toml").end_with(1);
+    assert!(ended.out.contains("(proved by share.used)"), "{}", ended.out);
+    assert!(ended.out.ends_with("1 judged, miss, mechanism proved.\n"), "{}", ended.out);
+    // The page of the documentation has the same words.
+    let ended = site.start("bench my-suite.toml --docs verdicts.md").end_with(1);
+    assert!(ended.out.ends_with("mechanism proved.\n"), "{}", ended.out);
+    let page = site.read("verdicts.md");
+    assert!(page.contains("| `mine` | 2 | 1 | 1 | 0 | 0 | 0 | 0 |"), "{page}");
+    // A proof that fails proves nothing.
+    let unproved = wrong(proved).replace("at_least = 0.9", "at_least = 1.1");
+    let ended = suite(&unproved).start("bench my-suite.toml").end_with(1);
+    assert!(ended.out.contains("Unproved, since share.used misses itself"), "{}", ended.out);
+    assert!(ended.out.ends_with("2 rows: 2 not reproduced, cause unknown.\n"), "{}", ended.out);
     // Only what was asked for.
     assert!(site.succeed("bench my-suite.toml --list").contains("share"));
     let seeds = site.json("bench my-suite.toml --json --seeds 3 --jobs 1");

@@ -160,9 +160,18 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
         let line = site.start(&format!("{bench} {more}")).refuse();
         assert!(line.contains(want), "{more}: {line}");
     }
-    for option in ["--quick", "--cases x.toml", "--docs x.md"] {
+    for option in ["--quick", "--cases x.toml"] {
         let line = refuse(&format!("bench fec {option}"));
         assert!(line.contains("belongs to the suite matrix alone"), "{line}");
+    }
+    for (words, want) in [
+        ("bench fec matrix", "matrix has no verdicts for one page with others"),
+        ("bench speed", "speed has no verdicts"),
+        ("bench fec --only 10-", "--docs with --only"),
+        ("bench fairness --scheme pgmcc", "--docs with --scheme"),
+    ] {
+        let line = refuse(&format!("{words} --docs x.md"));
+        assert!(line.contains(want), "{words}: {line}");
     }
 }
 

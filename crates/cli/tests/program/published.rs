@@ -61,6 +61,7 @@ fn compare(suite: &str, recorded: &str) {
     }
     assert!(
         lines == recorded,
-        "the figures of {suite} are not those recorded; now they are\n{lines}"
+        "the figures of {suite} are not those recorded (docs/verdicts.md quotes some of them, and \
+         HACKING.md has the command that makes it again); now they are\n{lines}"
     );
 }

@@ -7,7 +7,8 @@ use faircast_report::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
 ///
 /// `{median CASES SCHEME FIGURE}` is a median, `{least ...}` and `{most ...}` are the least and the
 /// greatest median of several cases, whose names have commas between or a `*` that stands for
-/// anything; `%` at the end shows percent.
+/// anything; `{mean ...}` is the geometric mean of these medians, `{below ...}` how many of them are below 1 and
+/// `{cases ...}` how many there are; `%` at the end shows percent.
 const TEMPLATE: &str = include_str!("comparison.md.in");
 
 /// Between these is what a person concluded, from the whole matrix and nothing else.
@@ -153,6 +154,14 @@ fn number(place: &str, matrix: &Matrix) -> Option<String> {
         ("median", [value]) => *value,
         ("least", _) => medians.iter().copied().reduce(f64::min)?,
         ("most", _) => medians.iter().copied().reduce(f64::max)?,
+        ("mean", _) => {
+            let logs = medians.iter().map(|median| faircast_base::math::ln(*median)).sum::<f64>();
+            faircast_base::math::exp(logs / medians.len() as f64)
+        }
+        ("below", _) => {
+            return Some(medians.iter().filter(|median| **median < 1.0).count().to_string());
+        }
+        ("cases", _) => return Some(medians.len().to_string()),
         _ => return None,
     };
     Some(if percent { format!("{:.0} %", 100.0 * value) } else { figure.shown(value) })
@@ -194,6 +203,8 @@ mod tests {
             ("as {median a-1 mine repairs} is", Ok("as 0.25 is")),
             ("{least a-* mine repairs} to {most a-* mine repairs}", Ok("0.25 to 0.50")),
             ("{most a-1,a-2 mine repairs %}", Ok("50 %")),
+            ("{mean a-* mine repairs}", Ok("0.35")),
+            ("{below a-* mine repairs} of {cases a-* mine repairs}", Ok("2 of 2")),
             ("{median a-* mine repairs}", Err("no number for {median a-* mine repairs}")),
             ("{median a-3 mine repairs}", Err("no number")),
             ("{least a-1,b mine repairs}", Err("no number")),
@@ -258,6 +269,31 @@ mod tests {
         assert!(matrix.cases.len() > 20 && matrix.schemes.len() >= 3);
         let said = filled(&TEMPLATE[from..to], &matrix).unwrap();
         assert!(page.contains(&said), "{said}");
+    }
+
+    /// README.md says how much TCP keeps beside the schemes, with the numbers of the tables.
+    #[test]
+    fn the_readme_says_what_tcp_keeps() {
+        let matrix = tables(include_str!("../../../../docs/comparison.md")).unwrap();
+        let readme = include_str!("../../../../README.md");
+        let said = "TCP sends {mean set*-object pgmcc fairness} of what a session of the default scheme, pgmcc, sends";
+        let said = filled(said, &matrix).unwrap();
+        assert!(readme.replace('\n', " ").contains(&said), "README.md must say: {said}");
+        let closest = "{mean set*-object tram-tfmcc fairness}";
+        let said =
+            filled(&format!("TFMCC over TRAM's tree comes closest, with {closest}"), &matrix)
+                .unwrap();
+        assert!(readme.replace('\n', " ").contains(&said), "README.md must say: {said}");
+        let of = |scheme: &str| {
+            number(&format!("mean set*-object {scheme} fairness"), &matrix)
+                .unwrap()
+                .parse::<f64>()
+                .unwrap()
+        };
+        let off = |scheme| of(scheme).max(1.0 / of(scheme));
+        for scheme in matrix.schemes.iter().filter(|scheme| *scheme != "credit") {
+            assert!(off("tram-tfmcc") <= off(scheme), "{scheme} comes closest");
+        }
     }
 
     /// What the words of the conclusions claim. Whoever makes the tables again and fails here writes

@@ -31,6 +31,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::measure::Measure;
+use super::worth;
 
 /// A suite as its file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -121,6 +122,8 @@ impl Experiment {
             row.id = Some(format!("{id}-{name}"));
             row.fairer_than = row.fairer_than.as_ref().map(|other| format!("{other}-{name}"));
         }
+        // A row over other rows is of the whole suite, and is there once.
+        twin.rows.retain(|row| row.measure.rows().is_none());
         twin
     }
 
@@ -178,10 +181,26 @@ pub(crate) struct RowFile {
     /// Why the tolerance is what it is; needed where the row can fail.
     #[serde(default)]
     pub(crate) reason: String,
-    /// Why the row does not hold, where that is understood.
+    /// Value that the figure would have without the effect that the row shows. The row must not accept it.
+    pub(crate) no_effect: Option<f64>,
+    /// Accept the published figure where it lies within the spread of the seeds, from the tenth part to the
+    /// ninth, too: for a figure of one run where runs differ. No use where these are more than a factor of 2 apart.
+    #[serde(default)]
+    pub(crate) within_seeds: bool,
+    /// Mechanism of the miss, which the rows `proved_by` prove.
     pub(crate) explained: Option<String>,
-    /// Why it does not hold in the lab, where that is another reason.
-    pub(crate) explained_in_lab: Option<String>,
+    /// Rows of the suite that prove the mechanism by holding.
+    #[serde(default)]
+    pub(crate) proved_by: Vec<String>,
+    /// What is known of a miss whose cause is unknown.
+    pub(crate) conjecture: Option<String>,
+    /// What is known of a miss in the lab, where that is something else.
+    pub(crate) conjecture_in_lab: Option<String>,
+    /// Setting that was chosen so that this figure comes out, and where it comes from.
+    pub(crate) fitted: Option<String>,
+    /// True if the row tests the network and its TCP, and not the suite's session.
+    #[serde(default)]
+    pub(crate) baseline: bool,
     /// Whether it is the fairness figure of its experiment in a score table.
     #[serde(default)]
     pub(crate) fairness: bool,
@@ -302,7 +321,11 @@ impl SuiteFile {
             let mut there = experiment.twin("lab", "In the lab, with the kernel's TCP.");
             there.seeds = Some(seeds);
             for row in &mut there.rows {
-                row.explained = row.explained_in_lab.take().or(row.explained.take());
+                // What rows of the simulator prove is a conjecture here.
+                let known =
+                    [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
+                row.conjecture = known.into_iter().flatten().next();
+                (row.proved_by, row.fitted) = (Vec::new(), None);
             }
             Some(there)
         };
@@ -310,9 +333,12 @@ impl SuiteFile {
         Self { experiments, ..self.clone() }
     }
 
+    /// Checks what a file alone can have wrong: names, ids, rows without a verdict, and
+    /// [verdicts that are worth nothing](super::worth).
     fn check(&self) -> Result<(), String> {
         plain("name", &self.name)?;
-        let (mut experiments, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        let mut experiments = BTreeSet::new();
+        let mut rows: BTreeMap<&str, &RowFile> = BTreeMap::new();
         for experiment in &self.experiments {
             let id = &experiment.id;
             if !experiments.insert(id) {
@@ -326,40 +352,17 @@ impl SuiteFile {
             }
             for row in &experiment.rows {
                 let id = row.id.as_ref().unwrap_or(id);
-                if !rows.insert(id) {
+                if rows.insert(id, row).is_some() {
                     return Err(format!(
                         "row \"{id}\": the id is there twice; several rows of one experiment need \
                          ids of their own"
                     ));
                 }
-                let (low, high) = row.range();
-                let unbounded = low == f64::NEG_INFINITY && high == f64::INFINITY;
-                let compared = row.tolerance.or(row.absolute).is_some() && self.against_sim;
-                if row.is_measured_only() {
-                    continue;
-                }
-                if unbounded && row.fairer_than.is_none() && !compared {
-                    return Err(format!(
-                        "row \"{id}\": no value could fail it; give paper with tolerance or \
-                         absolute, or at_least, at_most or fairer_than, or nothing of all that to \
-                         measure only"
-                    ));
-                }
-                if row.reason.is_empty() {
-                    return Err(format!("row \"{id}\": has no reason; say why it must lie there"));
-                }
-                if low.is_nan() || high.is_nan() || low > high {
-                    return Err(format!(
-                        "row \"{id}\": no value could hold; it must lie from {low} to {high}"
-                    ));
-                }
             }
         }
-        let others = self.experiments.iter().flat_map(|experiment| &experiment.rows);
-        for other in others.filter_map(|row| row.fairer_than.as_ref()) {
-            if !rows.contains(other) {
-                return Err(format!("fairer_than = \"{other}\": there is no such row"));
-            }
+        for (id, row) in &rows {
+            worth::check(id, row, &rows, self.against_sim)
+                .map_err(|problem| format!("row \"{id}\": {problem}"))?;
         }
         Ok(())
     }
@@ -445,7 +448,7 @@ mod tests {
     #[test]
     fn an_experiment_has_twins_for_its_variants_and_for_the_lab() {
         let keys = "variants = ['reno']\nlab = 3\nset = ['x=1']\n[[experiment.row]]\nid = 'b'\n";
-        let more = "paper = 2.0\ntolerance = 0.1\nexplained = 'e'\nexplained_in_lab = 'l'\n\
+        let more = "paper = 2.0\ntolerance = 0.1\nconjecture = 'e'\nconjecture_in_lab = 'l'\n\
             [[experiment.row]]\ntitle = 't'\nmeasure = 'timeouts a'\nunit = 'n'\nreason = 'r'\n\
             fairer_than = 'b'\n[variant.reno]\nquestion = 'And?'\nset = ['y=2']\n";
         let text = ROW.replace("[[experiment.row]]\n", keys) + more;
@@ -455,7 +458,7 @@ mod tests {
                 let row = |row: &RowFile| row.id.clone().unwrap_or("–".into());
                 let rows: Vec<String> = it.rows.iter().map(row).collect();
                 let (last, first) = (&it.rows[1], &it.rows[0]);
-                let why = first.explained.clone().unwrap();
+                let why = first.conjecture.clone().unwrap();
                 let fairer = last.fairer_than.clone().unwrap();
                 let seeds = it.seeds.unwrap_or(0);
                 format!("{} {} {} {why} {fairer} {seeds}", it.id, it.set.join(","), rows.join(","))

@@ -2,10 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use faircast_report::Row;
+use faircast_report::{Row, median_interval};
 
 use super::file::{RowFile, SuiteFile};
+use super::measure::is_target;
 use super::runner::{Measured, Run};
+use super::worth;
 use crate::execute::TRIES_MAX;
 use crate::monitor::Monitor;
 
@@ -32,7 +34,8 @@ pub(super) fn rows(
             series = Some(plot.series);
         }
         for file in &experiment.rows {
-            let mut row = judge(file, &runs);
+            let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
+            let mut row = judge(file, runs.iter().map(value).collect());
             if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
                 row.holds = false;
                 row.explained = Some(format!("not judged, since no run was valid: {why}"));
@@ -51,8 +54,95 @@ pub(super) fn rows(
             rows.push(row);
         }
     }
+    judge_rows_of_rows(suite, &mut rows);
     compare_cures(suite, &mut rows);
+    prove(&mut rows);
     rows
+}
+
+/// Values and verdicts of rows whose measure is of other rows, for each seed that all of these have.
+fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
+    for experiment in &suite.experiments {
+        for file in &experiment.rows {
+            let Some(targets) = file.measure.rows() else { continue };
+            let id = file.id.as_ref().unwrap_or(&experiment.id);
+            let Some(place) = rows.iter().position(|row| row.id == *id) else { continue };
+            let all = suite
+                .experiments
+                .iter()
+                .flat_map(|of| of.rows.iter().map(|row| row.id.as_ref().unwrap_or(&of.id)));
+            let wanted: Vec<&str> = all
+                .filter(|id| targets.iter().any(|target| is_target(id, target)))
+                .map(|id| &**id)
+                .collect();
+            let ran = |id: &&str| rows.iter().any(|row| row.id == **id && !row.per_seed.is_empty());
+            let missing: Vec<&str> = wanted.iter().copied().filter(|id| !ran(id)).collect();
+            let values = match missing.is_empty() {
+                true => seed_by_seed(file, &wanted, rows),
+                false => Vec::new(),
+            };
+            // All but the words about its experiment is new.
+            let words = std::mem::take(&mut rows[place]);
+            let row = &mut rows[place];
+            *row = Row {
+                id: words.id,
+                group: words.group,
+                experiment: words.experiment,
+                file: words.file,
+                set: words.set,
+                question: words.question,
+                paper_says: words.paper_says,
+                scenario: words.scenario,
+                series: words.series,
+                plots: words.plots,
+                ..judge(file, values)
+            };
+            if !missing.is_empty() {
+                row.holds = false;
+                row.explained = Some(format!(
+                    "not judged, since these rows were not run: {}",
+                    missing.join(", ")
+                ));
+                row.proved_by.clear();
+            }
+        }
+    }
+}
+
+/// The value of a measure of rows for each seed that all `wanted` rows have.
+fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)> {
+    let of: Vec<&Row> = rows.iter().filter(|row| wanted.contains(&&*row.id)).collect();
+    let Some(first) = of.first() else { return Vec::new() };
+    let mut seeds = Vec::new();
+    for (seed, _) in &first.per_seed {
+        let mut values: Vec<(&str, f64)> = Vec::new();
+        for row in &of {
+            let found = row.per_seed.iter().find(|(other, _)| other == seed);
+            values.extend(found.map(|(_, value)| (&*row.id, *value)));
+        }
+        if values.len() == of.len() {
+            seeds.push((*seed, file.measure.of_rows(&values)));
+        }
+    }
+    seeds
+}
+
+/// Leaves those mechanisms proved of which every proof holds. All others are conjectures.
+fn prove(rows: &mut [Row]) {
+    let held: Vec<(String, bool)> = rows.iter().map(|row| (row.id.clone(), row.holds)).collect();
+    for row in rows.iter_mut().filter(|row| !row.proved_by.is_empty()) {
+        let state =
+            |id: &String| held.iter().find(|(other, _)| other == id).map(|(_, holds)| *holds);
+        let open = row.proved_by.iter().find(|id| state(id) != Some(true));
+        if row.holds {
+            row.proved_by.clear();
+        } else if let Some(open) = open {
+            let why = if state(open).is_some() { "misses itself" } else { "was not run" };
+            let explained = row.explained.take().unwrap_or_default();
+            row.explained = Some(format!("Unproved, since {open} {why}: {explained}"));
+            row.proved_by.clear();
+        }
+    }
 }
 
 /// The verdicts of rows that must be fairer than another one. Where that one was not run they
@@ -65,9 +155,16 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
             let id = file.id.as_ref().unwrap_or(&experiment.id);
             let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.ours);
             let Some(row) = rows.iter_mut().find(|row| row.id == *id) else { continue };
-            let fairer = other_ours.is_some_and(|o| unfairness(row.ours) < unfairness(o));
+            // Chance makes one of two medians the fairer: the interval in which the row's lies decides.
+            let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
+            let ends = interval.map_or([row.ours; 2], |interval| [interval.low, interval.high]);
+            let is_fairer =
+                |other: f64| ends.iter().all(|end| unfairness(*end) < unfairness(other));
+            let fairer = other_ours.is_some_and(is_fairer);
             row.holds &= fairer;
-            row.explained = file.explained.clone().filter(|_| !row.holds);
+            let known = file.explained.clone().or(file.conjecture.clone());
+            row.explained = known.filter(|_| !row.holds);
+            row.proved_by = if row.holds { Vec::new() } else { file.proved_by.clone() };
             match other_ours {
                 Some(ours) => accept_fairer(row, ours),
                 None => row.tolerance_reason = format!("{other} was not run: {}", file.reason),
@@ -90,12 +187,17 @@ fn finite(bound: f64) -> Option<f64> {
 
 /// A row with the values of all seeds and the verdict. Its id and words about its experiment are
 /// left empty.
-fn judge(file: &RowFile, runs: &[Run]) -> Row {
-    let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
-    let per_seed: Vec<(u64, f64)> = runs.iter().map(value).collect();
+fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);
-    let (low, high) = file.range();
+    let (mut low, mut high) = file.range();
+    if let Some((from, to)) = file
+        .paper
+        .filter(|_| file.within_seeds)
+        .and_then(|paper| within_seeds(paper, ours, &values))
+    {
+        (low, high) = worth::without_no_effect(file, (low.min(from), high.max(to)));
+    }
     let paper_size = file.paper.map_or(0.0, f64::abs);
     let distance = file.absolute.map(|distance| distance / paper_size);
     // A value that is not a number holds nothing.
@@ -119,12 +221,30 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
         measure: file.measure.text().to_string(),
         absolute: file.absolute,
         fairer_than: file.fairer_than.clone(),
-        explained: file.explained.clone().filter(|_| !holds),
+        explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
+        proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
+        fitted: file.fitted.clone(),
+        baseline: file.baseline,
         tolerance_reason: file.reason.clone(),
         per_seed,
         ..Row::default()
     }
 }
+
+/// Range of medians with which a published figure of one run lies within the spread of our seeds, from their tenth part
+/// to their ninth; `None` where these are so far apart that nearly every figure would.
+fn within_seeds(paper: f64, median: f64, values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at =
+        |share: f64| sorted.get((share * (sorted.len() as f64 - 1.0)).round() as usize).copied();
+    let (low, high) = (at(0.1)?, at(0.9)?);
+    let is_usable = low > 0.0 && high.is_finite() && high / low <= SEEDS_APART_MAX && median > 0.0;
+    is_usable.then(|| (paper * median / high, paper * median / low))
+}
+
+/// Greatest factor between the seeds' tenth part and their ninth with which the spread says anything.
+const SEEDS_APART_MAX: f64 = 2.0;
 
 /// A row of a single value that nothing random decides. One that is not a number holds nothing.
 pub(super) fn one_value(
@@ -163,6 +283,21 @@ mod tests {
             let row = one_value(String::new(), String::new(), "ratio", ours, 0.0..=0.5, "");
             assert_eq!(row.holds, holds, "{ours}");
         }
+    }
+
+    #[test]
+    fn a_figure_of_one_run_is_accepted_within_the_spread_of_seeds_that_says_something() {
+        let values: Vec<f64> = (0..11).map(|i| 10.0 + f64::from(i) / 2.0).collect();
+        // From 10.5 to 14.5, with the median 12.5: a figure of 14 lies within, and so does one of 11.
+        let range = |paper| within_seeds(paper, 12.5, &values).unwrap();
+        for (paper, holds) in [(14.0, true), (11.0, true), (15.0, false), (10.0, false)] {
+            let (low, high) = range(paper);
+            assert_eq!((low..=high).contains(&12.5), holds, "{paper}: {low} to {high}");
+        }
+        // A session in one of two states, and one that stands still: nothing can be said.
+        assert_eq!(within_seeds(1.0, 1.0, &[0.1, 0.1, 0.1, 3.0, 3.0]), None);
+        assert_eq!(within_seeds(1.0, 0.0, &[0.0, 0.0, 0.0]), None);
+        assert_eq!(within_seeds(1.0, f64::NAN, &[]), None);
     }
 
     #[test]

@@ -7,12 +7,15 @@ use serde::Deserialize;
 
 use super::probe::{BIN_S, FlowProbe, Probe};
 
-/// `TERM`, or `TERM / TERM`. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
+/// `TERM`, or `TERM / TERM`, and `< NUMBER` behind either: 1 where the value is below, else 0, so that the
+/// mean over seeds is the share of seeds that are below. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
 /// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
 /// these with commas between (their mean where nothing else is said); that of a link's is
 /// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds, and so
 /// do `switches@` and `first_switch_s@`.
 /// `docs/research.md` says what each quantity means.
+///
+/// The quantity `rows` stands for the values of other rows of the suite, seed by seed; its target is their ids.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -20,12 +23,16 @@ pub(crate) struct Measure {
     text: String,
     numerator: Term,
     denominator: Option<Term>,
+    /// Limit of `< NUMBER`.
+    below: Option<f64>,
 }
 
 #[derive(Clone, Debug)]
 struct Term {
     fold: Fold,
     quantity: Quantity,
+    /// The quantity as it was written.
+    word: String,
     target: String,
 }
 
@@ -35,6 +42,9 @@ enum Fold {
     Mean,
     Min,
     Max,
+    GeometricMean,
+    /// Two-sided sign test: probability that values which fall on either side of 1 as coins do are so one-sided.
+    SignTest,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +58,8 @@ enum Quantity {
     Link(LinkQuantity),
     /// Jain's index over the flows that match.
     Jain,
+    /// Values of other rows.
+    Rows,
 }
 
 /// A flow of a run that was counted for so many seconds.
@@ -139,13 +151,25 @@ impl TryFrom<String> for Measure {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let mut terms = text.split(" / ");
+        let (value, below) = match text.split_once(" < ") {
+            Some((value, limit)) => (value, Some(limit)),
+            None => (&*text, None),
+        };
+        let below = below.map(|limit| match limit.trim().parse::<f64>() {
+            Ok(limit) if limit.is_finite() => Ok(limit),
+            _ => Err(format!("measure \"{text}\": expected a number behind \" < \"")),
+        });
+        let below = below.transpose()?;
+        let mut terms = value.split(" / ");
         let numerator = Term::parse(terms.next().unwrap_or_default())?;
         let denominator = terms.next().map(Term::parse).transpose()?;
-        match terms.next() {
-            Some(_) => Err(format!("measure \"{text}\" has more than one \" / \"")),
-            None => Ok(Self { numerator, denominator, text }),
+        if terms.next().is_some() {
+            return Err(format!("measure \"{text}\" has more than one \" / \""));
         }
+        if denominator.as_ref().is_some_and(|of| of.is_of_rows() != numerator.is_of_rows()) {
+            return Err(format!("measure \"{text}\" mixes rows with what a run gave"));
+        }
+        Ok(Self { numerator, denominator, below, text })
     }
 }
 
@@ -172,31 +196,40 @@ impl Term {
             ["mean", ref rest @ ..] => (Fold::Mean, rest),
             ["min", ref rest @ ..] => (Fold::Min, rest),
             ["max", ref rest @ ..] => (Fold::Max, rest),
+            ["geometric_mean", ref rest @ ..] => (Fold::GeometricMean, rest),
+            ["sign_test", ref rest @ ..] => (Fold::SignTest, rest),
             ref rest => (Fold::Mean, rest),
         };
         let [quantity, target] = rest[..] else {
-            return Err(format!("measure \"{text}\" is not [sum|mean|min|max] QUANTITY TARGET"));
+            return Err(format!("measure \"{text}\" is not [{FOLDS}] QUANTITY TARGET"));
         };
         let known = FLOW_QUANTITIES
             .iter()
             .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
             .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
-            .chain([("jain", Quantity::Jain)]);
+            .chain([("jain", Quantity::Jain), ("rows", Quantity::Rows)]);
         let between = SPANNED
             .iter()
             .find_map(|(name, what)| quantity.strip_prefix(name).map(|span| (*what, span)))
             .and_then(|(what, span)| between(what, span));
         let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
+        let word = quantity.to_string();
         let Some(quantity) = found.or(between) else {
             return Err(unknown(quantity, known.map(|(name, _)| name)));
         };
-        Ok(Self { fold, quantity, target: target.to_string() })
+        Ok(Self { fold, quantity, word, target: target.to_string() })
+    }
+
+    fn is_of_rows(&self) -> bool {
+        matches!(self.quantity, Quantity::Rows)
     }
 
     /// Checks that a scenario has all that the term speaks of.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let (what, names): (_, Vec<String>) = match self.quantity {
             Quantity::Link(_) => ("link", link_names(scenario)),
+            // The suite checks that there are such rows.
+            Quantity::Rows => return Ok(()),
             _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
         };
         for target in self.target.split(',') {
@@ -237,6 +270,8 @@ impl Term {
                 let links = summary.links.iter().filter(|link| self.matches(&name(link)));
                 self.fold.of(links.map(quantity))
             }
+            // A run has no rows.
+            Quantity::Rows => f64::NAN,
             Quantity::Jain => {
                 faircast_report::jain_index(flows.map(|flow| flow.summary.throughput_bps))
             }
@@ -245,7 +280,7 @@ impl Term {
 }
 
 /// Whether a flow's or link's name is meant by one part of a target.
-fn is_target(name: &str, target: &str) -> bool {
+pub(super) fn is_target(name: &str, target: &str) -> bool {
     match target.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == target,
@@ -280,8 +315,34 @@ impl Fold {
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
             Self::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
             Self::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Self::GeometricMean => {
+                let logs = values.iter().map(|value| faircast_base::math::ln(*value)).sum::<f64>();
+                faircast_base::math::exp(logs / values.len() as f64)
+            }
+            _ if values.iter().any(|value| value.is_nan()) => f64::NAN,
+            Self::SignTest => {
+                let below = values.iter().filter(|value| **value < 1.0).count();
+                let above = values.iter().filter(|value| **value > 1.0).count();
+                sign_test(below, above)
+            }
         }
     }
+}
+
+/// Words before a quantity that make one value of several.
+const FOLDS: &str = "sum|mean|min|max|geometric_mean|sign_test";
+
+/// Two-sided sign test: probability that of `below + above` fair coins at most the smaller number, or at least the
+/// greater one, show heads. Values that are equal to the middle count on neither side.
+fn sign_test(below: usize, above: usize) -> f64 {
+    let (n, least) = (below + above, below.min(above));
+    let mut exactly = 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
+    let mut tail = 0.0;
+    for k in 0..=least {
+        tail += exactly;
+        exactly *= (n - k) as f64 / (k + 1) as f64;
+    }
+    (2.0 * tail).min(1.0)
 }
 
 impl Measure {
@@ -301,10 +362,54 @@ impl Measure {
 
     /// Its value for one run; NaN where the run has no such flow or link.
     pub(crate) fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
-        let numerator = self.numerator.of(summary, probe);
-        match &self.denominator {
-            Some(denominator) => numerator / denominator.of(summary, probe),
-            None => numerator,
+        self.value(|term| term.of(summary, probe))
+    }
+
+    /// Value for one seed, of what other rows gave for the seed: `rows` are their ids and values.
+    pub(crate) fn of_rows(&self, rows: &[(&str, f64)]) -> f64 {
+        self.value(|term| {
+            let matching = rows.iter().filter(|(id, _)| term.matches(id));
+            term.fold.of(matching.map(|(_, value)| *value))
+        })
+    }
+
+    fn value(&self, of: impl Fn(&Term) -> f64) -> f64 {
+        let value = match &self.denominator {
+            Some(denominator) => of(&self.numerator) / of(denominator),
+            None => of(&self.numerator),
+        };
+        match self.below {
+            Some(limit) if !value.is_nan() => f64::from(u8::from(value < limit)),
+            _ => value,
+        }
+    }
+
+    /// Targets of a measure of other rows: ids, or prefixes with `*`. `None` of a measure of a run.
+    pub(crate) fn rows(&self) -> Option<Vec<&str>> {
+        if !self.numerator.is_of_rows() {
+            return None;
+        }
+        let terms = [Some(&self.numerator), self.denominator.as_ref()];
+        Some(terms.into_iter().flatten().flat_map(|term| term.target.split(',')).collect())
+    }
+
+    /// Value of the measure where everybody has as much: 1 of a ratio between flows, 1/n of a share of n flows.
+    /// `None` where the measure compares nothing with its like.
+    pub(crate) fn even(&self) -> Option<f64> {
+        if self.below.is_some() {
+            return None;
+        }
+        let Some(denominator) = &self.denominator else {
+            let is_one_ratio = self.numerator.is_of_rows() && self.numerator.fold != Fold::SignTest;
+            return is_one_ratio.then_some(1.0);
+        };
+        if denominator.word != self.numerator.word {
+            return None;
+        }
+        let parts: Vec<&str> = denominator.target.split(',').collect();
+        match denominator.fold {
+            Fold::Sum if parts.contains(&&*self.numerator.target) => Some(1.0 / parts.len() as f64),
+            _ => Some(1.0),
         }
     }
 }
@@ -327,7 +432,9 @@ mod tests {
             ("speed tcp", "no quantity \"speed\""),
             ("throughput tcp", "no quantity \"throughput\" (did you mean \"throughput_bps\"?)"),
             ("throughput_kbps@60..100 tcp", "there are throughput_bps@60..100, switches@60..100, "),
-            ("cuts", "is not [sum|mean|min|max] QUANTITY TARGET"),
+            ("cuts", "is not [sum|mean|min|max|geometric_mean|sign_test] QUANTITY TARGET"),
+            ("rows a / cuts b", "mixes rows with what a run gave"),
+            ("cuts a < b", "expected a number behind"),
             ("cuts a / cuts b / cuts c", "more than one"),
         ] {
             let error = parse(text).unwrap_err();
@@ -349,9 +456,50 @@ mod tests {
             assert!(documented.iter().any(|row| row.starts_with(name)), "{name}");
         }
         documented.retain(|name| !name.contains('@') && name != "jain");
+        assert_eq!(rows("row"), ["rows"]);
         assert_eq!(documented, flows);
         let links: Vec<_> = LINK_QUANTITIES.iter().map(|(name, _)| *name).collect();
         assert_eq!(rows("link"), links);
+    }
+
+    #[test]
+    fn rows_are_folded_and_compared_seed_by_seed() {
+        let of = |text: &str| {
+            let rows = [("a-1", 0.5), ("a-2", 2.0), ("a-3", 0.125), ("b", 0.25)];
+            Measure::try_from(text.to_string()).unwrap().of_rows(&rows)
+        };
+        assert_eq!(of("geometric_mean rows a-*"), 0.5);
+        assert_eq!(of("min rows a-1,a-2"), 0.5);
+        assert_eq!(of("rows a-1 / rows b"), 2.0);
+        assert_eq!((of("rows a-1 < 0.6"), of("rows a-1 < 0.5")), (1.0, 0.0));
+        assert_eq!(of("sign_test rows a-*"), 1.0);
+        assert!(of("rows c").is_nan() && of("rows c < 1").is_nan());
+    }
+
+    #[test]
+    fn a_sign_test_is_that_of_the_tables() {
+        // 17 of 18 on one side: 2 (1 + 18) / 2^18.
+        assert!((sign_test(17, 1) - 38.0 / 262_144.0).abs() < 1e-12);
+        assert_eq!((sign_test(9, 0), sign_test(0, 9)), (2.0 / 512.0, 2.0 / 512.0));
+        assert_eq!((sign_test(2, 2), sign_test(0, 0)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_measure_knows_where_shares_are_even() {
+        let even = |text: &str| Measure::try_from(text.to_string()).unwrap().even();
+        assert_eq!(even("throughput_bps tcp / throughput_bps mcc"), Some(1.0));
+        assert_eq!(even("throughput_bps tcp / mean throughput_bps a,b"), Some(1.0));
+        assert_eq!(even("throughput_bps a / sum throughput_bps a,b"), Some(0.5));
+        assert_eq!(even("rows a / rows b"), Some(1.0));
+        assert_eq!(even("geometric_mean rows a*"), Some(1.0));
+        for none in [
+            "throughput_bps a",
+            "repairs a / packets a",
+            "sign_test rows a*",
+            "cuts a / cuts b < 1",
+        ] {
+            assert_eq!(even(none), None, "{none}");
+        }
     }
 
     #[test]

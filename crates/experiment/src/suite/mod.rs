@@ -6,16 +6,19 @@ mod bundled;
 mod file;
 mod judge;
 pub(crate) mod measure;
+#[cfg(test)]
+mod named;
 mod oracle;
 pub(crate) mod probe;
 pub(crate) mod runner;
 pub(crate) mod score;
 mod tcp;
 mod worked;
+mod worth;
 
 use std::path::PathBuf;
 
-use faircast_report::{Row, Suite, bench_page};
+use faircast_report::{Row, Suite, Verdicts, bench_page};
 use faircast_trace::On;
 
 pub(crate) use bundled::{BUNDLED, bundled};
@@ -23,7 +26,7 @@ pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 
 use crate::Error;
 use crate::bench::{Request, Results, listing};
-use crate::monitor::Monitor;
+use crate::{files as texts, monitor::Monitor};
 use runner::{Files, Ran, Runner, Scheme};
 
 /// A suite with the files beside it.
@@ -226,14 +229,19 @@ impl LoadedSuite {
                  fewer seeds"
             )
         });
+        let document = request.document.as_ref().map(|path| {
+            let mut page = Verdicts::parse(&texts::read(path).unwrap_or_default());
+            page.put(&result);
+            page.to_markdown()
+        });
         Ok(Results {
+            document: document.filter(|_| stopped.is_none()),
             table: result.table(),
             json: result.to_json() + "\n",
             files,
             page: Some(page),
             stopped,
             holds: result.holds(),
-            ..Results::default()
         })
     }
 }

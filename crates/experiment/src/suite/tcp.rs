@@ -316,8 +316,14 @@ fn mean_row(id: String, measure: &str, unit: &str, reason: &str) -> RowFile {
         at_most: None,
         fairer_than: None,
         reason: reason.into(),
+        no_effect: None,
+        within_seeds: false,
         explained: None,
-        explained_in_lab: None,
+        proved_by: Vec::new(),
+        conjecture: None,
+        conjecture_in_lab: None,
+        fitted: None,
+        baseline: false,
         fairness: false,
     }
 }

@@ -5,6 +5,7 @@ use faircast_base::Time;
 use super::Page;
 use super::data::data;
 use super::html::{HtmlTable, escape, facts, heading};
+use crate::class::Class;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
 
@@ -98,33 +99,40 @@ pub(super) fn anchor(kind: &str, name: &str) -> String {
 }
 
 fn intro(suite: &Suite) -> String {
-    let judged = || suite.rows.iter().filter(|row| !row.measured_only);
-    let (total, held) = (judged().count(), judged().filter(|row| row.holds).count());
-    let explained = suite.rows.iter().filter(|row| !row.holds && row.explained.is_some()).count();
-    let open = total - held - explained;
-    let seeds: u64 = suite.rows.iter().map(|row| u64::from(row.seeds)).sum();
-    let of = |term: &str, class, value: String, small: &str| {
-        (term.to_string(), class, value, small.to_string())
-    };
-    let (good, bad) = (if held == total { "good" } else { "" }, if open > 0 { "bad" } else { "" });
-    let held = format!("{held} of {total}");
-    let facts = facts(&[
-        of("Figures that hold", Some(good), held, "within their tolerance"),
-        of("Miss, explained", None, explained.to_string(), "the reason is understood"),
-        of("Miss, open", Some(bad), open.to_string(), "no explanation yet"),
-        of("Runs", None, seeds.to_string(), "one per figure and seed"),
-    ]);
-    heading(title(suite), &format!("Suite {}", escape(&suite.name))) + &facts
+    let counts = suite.counts();
+    let facts_of = Class::ALL.map(|class| {
+        let rows = counts.get(class);
+        let tone = match class {
+            Class::Holds if rows > 0 => Some("good"),
+            Class::NotReproduced if rows > 0 => Some("bad"),
+            _ => None,
+        };
+        let [term, small] = explain(class);
+        (term.to_string(), tone, rows.to_string(), small.to_string())
+    });
+    heading(title(suite), &format!("Suite {}", escape(&suite.name))) + &facts(&facts_of)
+}
+
+/// Name of a class in the overview, and its meaning.
+fn explain(class: Class) -> [&'static str; 2] {
+    match class {
+        Class::Holds => ["Judged and hold", "within their tolerance"],
+        Class::Explained => ["Miss, explained", "another row of this run proves the mechanism"],
+        Class::NotReproduced => ["Not reproduced", "the cause is unknown"],
+        Class::Fitted => ["Fitted", "a setting was chosen by the figure"],
+        Class::Baseline => ["Baseline", "tests the network and its TCP, not the scheme"],
+        Class::Measured => ["Measured only", "nothing is expected"],
+    }
 }
 
 fn verdict(row: &Row) -> &'static str {
-    if row.measured_only {
-        return "<span class=\"verdict none\">measured</span>";
-    }
-    match (row.holds, row.explained.is_some()) {
-        (true, _) => "<span class=\"verdict\">✓ holds</span>",
-        (false, true) => "<span class=\"verdict known\">✗ explained</span>",
-        (false, false) => "<span class=\"verdict no\">✗ open</span>",
+    match Class::of(row) {
+        Class::Holds => "<span class=\"verdict\">✓ holds</span>",
+        Class::Explained => "<span class=\"verdict known\">✗ explained</span>",
+        Class::NotReproduced => "<span class=\"verdict no\">✗ cause unknown</span>",
+        Class::Fitted => "<span class=\"verdict none\">fitted</span>",
+        Class::Baseline => "<span class=\"verdict none\">✓ baseline</span>",
+        Class::Measured => "<span class=\"verdict none\">measured</span>",
     }
 }
 
@@ -273,10 +281,11 @@ fn side(row: &Row, level: usize) -> String {
     });
     let interval = interval.unwrap_or_default();
     paragraph("Spread:", &format!("{} to {}.{interval}", number(row.low), number(row.high)));
-    paragraph("Why it misses:", row.explained.as_deref().unwrap_or_default());
-    if !row.holds && row.explained.is_none() {
-        html.push_str("<p><strong class=\"bad\">Why it misses is not known yet.</strong></p>\n");
-    }
+    let label = match Class::of(row) {
+        Class::Explained => "Why it misses:",
+        _ => "Remark:",
+    };
+    paragraph(label, row.remark().as_deref().unwrap_or_default());
     if !row.per_seed.is_empty() {
         let mut table = HtmlTable::new("Result of each seed", 1, &["Seed", &row.unit]);
         for (seed, value) in &row.per_seed {

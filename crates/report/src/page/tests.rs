@@ -106,6 +106,8 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
         paper_says: EVIL.into(),
         tolerance_reason: EVIL.into(),
         explained: Some(EVIL.into()),
+        proved_by: vec![EVIL.into()],
+        fitted: Some(EVIL.into()),
         scenario: Some((EVIL.into(), EVIL.into())),
         per_seed: vec![(1, f64::NAN)],
         paper: Some(f64::INFINITY),

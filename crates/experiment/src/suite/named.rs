@@ -1,0 +1,201 @@
+//! Settings that texts name: suites and documents speak of `nak_backoff = 1 ms` as of something that anybody can set,
+//! so the program must accept it. And verdicts that documents quote are those of the suites.
+
+use std::path::{Path, PathBuf};
+
+use faircast_proto::options::{OptionSpec, OptionValue, Options};
+use faircast_report::{Class, Verdicts};
+use faircast_scenario::Catalog;
+
+use super::file::SuiteFile;
+use super::load;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn suites() -> Vec<SuiteFile> {
+    let names = super::BUNDLED.iter().copied().chain(["tram-scale", "sim-vs-lab"]);
+    names.map(|name| load(name).unwrap_or_else(|error| panic!("{name}: {error:?}")).0).collect()
+}
+
+/// All settings that a protocol of flows or a program of routers has under this name.
+fn specs<'a>(catalog: &'a Catalog, name: &'a str) -> impl Iterator<Item = &'a [OptionSpec]> {
+    let protocols = catalog.protocols.iter().map(|entry| entry.options);
+    let programs = catalog.programs.iter().map(|entry| entry.options);
+    protocols.chain(programs).filter(move |specs| specs.iter().any(|spec| spec.name == name))
+}
+
+/// A value as a reader would write it behind the key.
+fn value(text: &str) -> OptionValue {
+    let text = text.trim_matches(['"', '\'']);
+    match text {
+        "true" | "false" => OptionValue::Bool(text == "true"),
+        _ => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(number), _) => OptionValue::Integer(number),
+            (_, Ok(number)) => OptionValue::Float(number),
+            _ => OptionValue::Text(text.into()),
+        },
+    }
+}
+
+/// Units with which a value may go on behind a number.
+const UNITS: &[&str] =
+    &["ns", "us", "ms", "s", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB"];
+
+/// Settings that a text names: `key = value`, `key=value`, and `one and other = value`.
+fn named(text: &str) -> Vec<(String, String)> {
+    let spaced = text.replace('=', " = ");
+    let strip =
+        |word: &str| word.trim_matches(['`', ',', '.', ';', ':', '(', ')', '?']).to_string();
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut found = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        let (true, Some(key), Some(first)) = (*word == "=", i.checked_sub(1), words.get(i + 1))
+        else {
+            continue;
+        };
+        let mut value = strip(first);
+        if value.parse::<f64>().is_ok() && !first.ends_with(['`', ',', ';', ')']) {
+            let unit =
+                words.get(i + 2).map(|unit| strip(unit)).filter(|unit| UNITS.contains(&&**unit));
+            value += &unit.map_or_else(String::new, |unit| format!(" {unit}"));
+        }
+        let mut keys = vec![words[key]];
+        if key >= 2 && words[key - 1] == "and" && words[key - 2].contains('_') {
+            keys.push(words[key - 2]);
+        }
+        // A path names the setting last: flow.mcc.options.nak_backoff.
+        let last = |key: &str| strip(key).rsplit('.').next().unwrap_or_default().to_string();
+        found.extend(keys.into_iter().map(|key| (last(key), value.clone())));
+    }
+    found
+}
+
+/// Why no protocol or program takes the setting; `None` where one does, or none has such a setting. Placeholders such as
+/// `NAME` are no values, and `program` is a key of the language too.
+fn refused(catalog: &Catalog, key: &str, text: &str) -> Option<String> {
+    let is_placeholder = text.len() > 1 && text.chars().all(|c| c.is_ascii_uppercase());
+    if is_placeholder || key == "program" {
+        return None;
+    }
+    let raw = || [(key.to_string(), value(text))];
+    let mut errors =
+        specs(catalog, key).map(|specs| Options::checked(raw(), specs).err()).peekable();
+    errors.peek()?;
+    let errors: Option<Vec<_>> = errors.collect();
+    errors.and_then(|errors| errors.first().map(ToString::to_string))
+}
+
+#[test]
+fn settings_are_found_in_texts() {
+    let found = named(
+        "none (with spm_interval and heartbeat_min = 3000 s and nak_backoff = 0 s this row is 0).",
+    );
+    let found: Vec<String> = found.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(found, ["heartbeat_min=3000 s", "spm_interval=3000 s", "nak_backoff=0 s"]);
+    let catalog = faircast_sim::catalog();
+    assert_eq!(refused(&catalog, "spm_interval", "3000 s"), None);
+    assert!(
+        refused(&catalog, "nak_backoff", "0 s")
+            .is_some_and(|why| why.contains("0.001 s to 3600 s"))
+    );
+    assert_eq!(named("`late_join = \"full\"`, and"), [("late_join".into(), "\"full\"".into())]);
+    assert_eq!(named("flow.mcc.options.nak_backoff=1 ms"), [("nak_backoff".into(), "1 ms".into())]);
+}
+
+#[test]
+fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
+    let catalog = faircast_sim::catalog();
+    let (mut count, mut wrong) = (0, Vec::new());
+    let mut check = |place: &str, text: &str| {
+        for (key, value) in named(text) {
+            count += usize::from(specs(&catalog, &key).next().is_some());
+            if let Some(why) = refused(&catalog, &key, &value) {
+                wrong.push(format!("{place}: {key} = {value}: {why}"));
+            }
+        }
+    };
+    for suite in suites() {
+        for experiment in &suite.experiments {
+            for text in [&experiment.question, &experiment.paper_says] {
+                check(&format!("{} {}", suite.name, experiment.id), text);
+            }
+            for row in &experiment.rows {
+                let place = format!("{} {}", suite.name, row.id.as_ref().unwrap_or(&experiment.id));
+                let more = [&row.explained, &row.conjecture, &row.conjecture_in_lab, &row.fitted];
+                let texts = [&row.title, &row.reason].into_iter().chain(more.into_iter().flatten());
+                texts.for_each(|text| check(&place, text));
+            }
+        }
+    }
+    for folder in ["docs", "docs/schemes"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("the folder is there").flatten()
+        {
+            let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+            // In prose, settings stand between backquotes; outside of blocks there is nothing else to set.
+            let prose = text.split("```").step_by(2).collect::<String>();
+            let quoted = prose.split('`').skip(1).step_by(2);
+            quoted.for_each(|text| check(&entry.path().display().to_string(), text));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "the program refuses settings that texts name:\n{}",
+        wrong.join("\n")
+    );
+    assert!(count > 20, "only {count} settings found");
+}
+
+/// Where the verdicts of the suites are quoted, and how both are made again.
+const AGAIN: &str = "make it again with faircast bench fairness credit tram --docs docs/verdicts.md, and copy its first \
+                     table into README.md";
+
+#[test]
+fn the_page_of_verdicts_has_the_rows_of_the_suites() {
+    let page = Verdicts::parse(&read("docs/verdicts.md"));
+    for name in ["fairness", "credit", "tram"] {
+        let suite = load(name).unwrap_or_else(|error| panic!("{name}: {error:?}")).0;
+        let lines =
+            page.rows(name).unwrap_or_else(|| panic!("docs/verdicts.md has no {name}; {AGAIN}"));
+        let files = suite.experiments.iter().flat_map(|experiment| {
+            experiment.rows.iter().map(|row| (row.id.as_ref().unwrap_or(&experiment.id), row))
+        });
+        let files: Vec<_> = files.collect();
+        let ids: Vec<&String> = lines.iter().map(|line| &line.id).collect();
+        assert!(
+            files.iter().map(|(id, _)| *id).eq(ids),
+            "docs/verdicts.md: other rows of {name}; {AGAIN}"
+        );
+        for ((id, file), line) in files.iter().zip(lines) {
+            let missed = matches!(line.class, Class::Explained | Class::NotReproduced);
+            let want = match file {
+                file if file.is_measured_only() => Class::Measured,
+                _ if missed => line.class,
+                file if file.fitted.is_some() => Class::Fitted,
+                file if file.baseline => Class::Baseline,
+                _ => Class::Holds,
+            };
+            assert_eq!(line.class, want, "docs/verdicts.md: {name}: {id}; {AGAIN}");
+            assert_eq!(line.paper() != "–", file.paper.is_some(), "{name}: {id}; {AGAIN}");
+        }
+    }
+}
+
+#[test]
+fn the_readme_quotes_the_counts_of_the_page_of_verdicts() {
+    let (page, readme) = (Verdicts::parse(&read("docs/verdicts.md")), read("README.md"));
+    let counts = page.counts();
+    assert!(readme.contains(&counts), "README.md lacks this table; {AGAIN}:\n{counts}");
+    let ours = |id: &str| {
+        let row = page.rows("fairness").unwrap_or_default().iter().find(|row| row.id == id);
+        row.unwrap_or_else(|| panic!("docs/verdicts.md has no row {id}")).ours()
+    };
+    let (streams, objects) = (ours("improved-mean"), ours("object-mean"));
+    let said = format!("it is {streams} with streams and {objects} with objects");
+    assert!(readme.replace('\n', " ").contains(&said), "README.md must say: {said}");
+}

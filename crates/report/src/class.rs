@@ -1,0 +1,159 @@
+//! Classes of a suite's rows, and how many rows of each there are.
+
+use serde::Serialize;
+
+use crate::Row;
+
+/// Class of a row: a verdict, and how much the verdict is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Judged, and holds.
+    Holds,
+    /// Judged, and misses; another row of the same run, which holds, proves the mechanism.
+    Explained,
+    /// Judged, and misses for an unknown cause.
+    NotReproduced,
+    /// Holds, and proves nothing: a setting was chosen by this figure.
+    Fitted,
+    /// Holds, and tests the network and the TCP beside which a scheme is judged, not the scheme.
+    Baseline,
+    /// Measured only: nothing is expected.
+    Measured,
+}
+
+impl Class {
+    /// All classes, in the order in which tables count them.
+    pub const ALL: [Self; 6] = [
+        Self::Holds,
+        Self::Explained,
+        Self::NotReproduced,
+        Self::Fitted,
+        Self::Baseline,
+        Self::Measured,
+    ];
+
+    /// Class of a row that has its verdict.
+    pub fn of(row: &Row) -> Self {
+        match row {
+            Row { measured_only: true, .. } => Self::Measured,
+            Row { holds: false, proved_by, .. } if proved_by.is_empty() => Self::NotReproduced,
+            Row { holds: false, .. } => Self::Explained,
+            Row { fitted: Some(_), .. } => Self::Fitted,
+            Row { baseline: true, .. } => Self::Baseline,
+            _ => Self::Holds,
+        }
+    }
+
+    /// Word for the class in tables. Capitals mark an open miss.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Explained => "explained",
+            Self::NotReproduced => "UNKNOWN",
+            Self::Fitted => "fitted",
+            Self::Baseline => "baseline",
+            Self::Measured => "measured",
+        }
+    }
+
+    /// Meaning of the class in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Holds => "judged, hold",
+            Self::Explained => "judged, miss, mechanism proved",
+            Self::NotReproduced => "not reproduced, cause unknown",
+            Self::Fitted => "fitted",
+            Self::Baseline => "baseline",
+            Self::Measured => "measured only",
+        }
+    }
+}
+
+/// Rows of each class, in the order of [`Class::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts([usize; 6]);
+
+impl Counts {
+    /// Counts the classes of `rows`.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let mut counts = Self::default();
+        for row in rows {
+            counts.add(Class::of(row));
+        }
+        counts
+    }
+
+    /// Counts one row more.
+    pub fn add(&mut self, class: Class) {
+        self.0[class as usize] += 1;
+    }
+
+    /// Rows of one class.
+    pub fn get(self, class: Class) -> usize {
+        self.0[class as usize]
+    }
+
+    /// Rows of all classes.
+    pub fn total(self) -> usize {
+        self.0.iter().sum()
+    }
+
+    /// One sentence with every class that has rows.
+    pub fn sentence(self) -> String {
+        let total = self.total();
+        let rows = if total == 1 { "row" } else { "rows" };
+        let parts = Class::ALL.into_iter().filter(|class| self.get(*class) > 0);
+        let parts: Vec<String> =
+            parts.map(|class| format!("{} {}", self.get(class), class.meaning())).collect();
+        format!("{total} {rows}: {}.", parts.join("; "))
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(Class::ALL.map(|class| (class, self.get(class))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_class_that_claims_least() {
+        let row = || Row { holds: true, ..Row::default() };
+        let missed = || Row { explained: Some("since".into()), ..Row::default() };
+        let proved = vec!["other".to_string()];
+        let fitted = Some("the delay".to_string());
+        for (row, want) in [
+            (row(), Class::Holds),
+            (Row { baseline: true, ..row() }, Class::Baseline),
+            (Row { fitted: fitted.clone(), ..row() }, Class::Fitted),
+            (Row { fitted: fitted.clone(), baseline: true, ..row() }, Class::Fitted),
+            // Words alone prove nothing.
+            (missed(), Class::NotReproduced),
+            (Row { proved_by: proved.clone(), ..missed() }, Class::Explained),
+            // A fit that fails is a miss, and so is a baseline.
+            (Row { fitted, baseline: true, ..missed() }, Class::NotReproduced),
+            (Row { measured_only: true, ..row() }, Class::Measured),
+        ] {
+            assert_eq!(Class::of(&row), want, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn counts_are_told_apart_and_add_up() {
+        let mut counts = Counts::default();
+        for class in [Class::Holds, Class::Holds, Class::Explained, Class::Measured] {
+            counts.add(class);
+        }
+        assert_eq!(
+            counts.sentence(),
+            "4 rows: 2 judged, hold; 1 judged, miss, mechanism proved; 1 measured only."
+        );
+        assert_eq!(counts.total(), 4);
+        let json = serde_json::to_value(counts).unwrap();
+        assert_eq!((&json["holds"], &json["not_reproduced"]), (&2.into(), &0.into()));
+    }
+}

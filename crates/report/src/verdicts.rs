@@ -1,0 +1,148 @@
+//! The page of the documentation with the verdict of each row of some suites, and how many rows have which.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::class::{Class, Counts};
+use crate::suite::{Row, Suite, number};
+
+/// Page of verdicts: one section for each suite. Sections of suites that were not run stay as they were.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdicts {
+    /// Lines of the table of each suite, by the suite's name.
+    suites: BTreeMap<String, Vec<RowVerdict>>,
+}
+
+/// A row of a suite as the page has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowVerdict {
+    /// The row's id.
+    pub id: String,
+    /// The published figure, the measured one, the number of seeds and what is accepted, as they are printed.
+    cells: [String; 4],
+    /// The row's class.
+    pub class: Class,
+}
+
+impl RowVerdict {
+    fn of(row: &Row) -> Self {
+        let paper = row.paper.map_or_else(|| "–".into(), number);
+        let cells = [paper, number(row.ours), row.seeds.to_string(), row.accepts()];
+        Self { id: row.id.clone(), cells, class: Class::of(row) }
+    }
+
+    /// The published figure as it is printed.
+    pub fn paper(&self) -> &str {
+        &self.cells[0]
+    }
+
+    /// The measured figure as it is printed.
+    pub fn ours(&self) -> &str {
+        &self.cells[1]
+    }
+
+    /// Reads a line of a table; `None` of other lines.
+    fn parse(line: &str) -> Option<Self> {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let [id, paper, ours, seeds, accepted, word] = cells[..] else { return None };
+        let class = Class::ALL.into_iter().find(|class| class.word() == word)?;
+        let id = id.strip_prefix('`')?.strip_suffix('`')?.to_string();
+        Some(Self { id, cells: [paper, ours, seeds, accepted].map(String::from), class })
+    }
+}
+
+impl Verdicts {
+    /// Reads a page that [`to_markdown`](Self::to_markdown) has made. Text that it has not made is left out.
+    pub fn parse(page: &str) -> Self {
+        let mut suites = BTreeMap::new();
+        for section in page.split("\n## ").skip(1) {
+            let name = section.lines().next().unwrap_or_default().trim().to_string();
+            suites.insert(name, section.lines().filter_map(RowVerdict::parse).collect());
+        }
+        Self { suites }
+    }
+
+    /// Puts the rows of a suite in the place of those that the page had.
+    pub fn put(&mut self, suite: &Suite) {
+        self.suites.insert(suite.name.clone(), suite.rows.iter().map(RowVerdict::of).collect());
+    }
+
+    /// Rows of a suite, where the page has it.
+    pub fn rows(&self, suite: &str) -> Option<&[RowVerdict]> {
+        self.suites.get(suite).map(Vec::as_slice)
+    }
+
+    /// Table of how many rows each suite has of each class.
+    pub fn counts(&self) -> String {
+        let words = Class::ALL.map(Class::meaning).join(" | ");
+        let mut text =
+            format!("| suite | rows | {words} |\n|{}\n", " --- |".repeat(2 + Class::ALL.len()));
+        for (name, rows) in &self.suites {
+            let mut counts = Counts::default();
+            rows.iter().for_each(|row| counts.add(row.class));
+            let of = Class::ALL.map(|class| counts.get(class).to_string()).join(" | ");
+            let _ = writeln!(text, "| `{name}` | {} | {of} |", counts.total());
+        }
+        text
+    }
+
+    /// The page.
+    pub fn to_markdown(&self) -> String {
+        let names: Vec<&str> = self.suites.keys().map(String::as_str).collect();
+        let mut text = format!(
+            "# Verdicts of the suites\n\nMade by `faircast bench {} --docs docs/verdicts.md`; what was published, and what\n\
+             was measured, row by row. [research.md](research.md#suites) says what each verdict means.\n\n{}",
+            names.join(" "),
+            self.counts()
+        );
+        for (name, rows) in &self.suites {
+            let _ = write!(
+                text,
+                "\n## {name}\n\n| row | published | ours | seeds | accepted | verdict |\n| --- | --- | --- | --- | --- | --- |\n"
+            );
+            for RowVerdict { id, cells: [paper, ours, seeds, accepted], class } in rows {
+                let word = class.word();
+                let _ =
+                    writeln!(text, "| `{id}` | {paper} | {ours} | {seeds} | {accepted} | {word} |");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suite(name: &str, rows: Vec<Row>) -> Suite {
+        Suite { name: name.into(), about: String::new(), rows }
+    }
+
+    fn row(id: &str, ours: f64) -> Row {
+        let holds = ours < 2.0;
+        Row {
+            id: id.into(),
+            ours,
+            holds,
+            seeds: 3,
+            paper: Some(1.0),
+            accept_high: Some(2.0),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_page_is_read_as_it_was_written_and_other_suites_stay() {
+        let mut page = Verdicts::default();
+        page.put(&suite("a", vec![row("one", 1.0), row("two", 3.0)]));
+        page.put(&suite("b", vec![row("x", 1.0)]));
+        let text = page.to_markdown();
+        assert_eq!(Verdicts::parse(&text), page);
+        let mut again = Verdicts::parse(&text);
+        again.put(&suite("b", vec![row("x", 5.0)]));
+        assert_eq!(again.rows("a"), page.rows("a"));
+        assert_eq!(again.rows("b").map(|rows| rows[0].class), Some(Class::NotReproduced));
+        assert!(text.contains("| `a` | 2 | 1 | 0 | 1 | 0 | 0 | 0 |\n"), "{text}");
+        assert!(text.contains("| `two` | 1.000 | 3.000 | 3 | ≤ 2 | UNKNOWN |\n"), "{text}");
+    }
+}
