@@ -3,6 +3,8 @@
 
 #[path = "../../crates/sim/tests/fuzz/background.rs"]
 mod background;
+#[path = "../../crates/proto/tests/fuzz/credits.rs"]
+mod credits;
 #[path = "../../crates/proto/tests/fuzz/element.rs"]
 mod element;
 #[path = "../../crates/proto/tests/fuzz/endpoints.rs"]
@@ -11,6 +13,9 @@ mod endpoints;
 mod manifest;
 #[path = "../../crates/proto/tests/fuzz/packet.rs"]
 mod packet;
+#[cfg(feature = "programs")]
+#[path = "../../crates/programs/tests/fuzz/programs.rs"]
+mod programs;
 #[path = "../../crates/seal/tests/fuzz/sealed.rs"]
 mod sealed;
 #[path = "../../crates/sim/tests/fuzz/texts.rs"]
@@ -20,6 +25,14 @@ mod texts;
 const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("pgm_packet", |data| {
         let _ = packet::packet(data);
+    }),
+    ("tram_packet", |data| {
+        let _ = packet::tram_packet(data);
+    }),
+    ("credits", credits::credits),
+    #[cfg(feature = "programs")]
+    ("programs", |data| {
+        let _ = programs::program(data);
     }),
     ("streams", endpoints::streams),
     ("objects", endpoints::objects),

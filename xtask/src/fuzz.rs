@@ -59,7 +59,11 @@ fn run(options: &Options) -> Result<usize, String> {
         shell::run("cargo", &["install", "--locked", "cargo-afl"], &[])?;
     }
     let fuzz = shell::root().join("fuzz");
-    shell::run_in(&fuzz, "cargo", &["afl", "build", "--release"])?;
+    let mut build = vec!["afl", "build", "--release"];
+    if options.target == PROGRAMS {
+        build.extend(["--features", PROGRAMS]);
+    }
+    shell::run_in(&fuzz, "cargo", &build)?;
     let program = fuzz.join("target/release/faircast-fuzz");
     let out = fuzz.join("target/afl").join(&options.target);
     let (corpus, program, out) = (corpus(&options.target), path(&program), path(&out));
@@ -178,6 +182,8 @@ fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// The target that has a compiler of WebAssembly in it, and the feature of the package that brings it.
+const PROGRAMS: &str = "programs";
 /// An input for which a target takes longer hangs.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most files of a corpus that the repository keeps of what was found, and their bytes.

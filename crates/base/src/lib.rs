@@ -17,6 +17,7 @@ pub mod math;
 mod quantity;
 mod rng;
 mod seq;
+mod text;
 mod time;
 mod tree;
 
@@ -28,5 +29,6 @@ pub use ids::{FlowId, GroupId, LinkId, NodeId};
 pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};
 pub use rng::{Purpose, Rng};
 pub use seq::Seq;
+pub use text::{escaped, escaped_lines, is_format};
 pub use time::{Duration, Time};
 pub use tree::{TREE_LEVELS_MAX, TreeFault, check_heads};

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use faircast_base::escaped_lines;
 use faircast_scenario::ScenarioError;
 
 /// Why a command did not succeed. The message is one line that says what to do.
@@ -85,17 +86,18 @@ pub(crate) fn this_program() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
 }
 
-/// Says something on standard error.
+/// Says something on standard error, with characters of format escaped.
 pub(crate) fn note(text: &str) {
     use io::Write as _;
     // Nobody may be listening; there is nowhere else to say so.
-    let _ = writeln!(io::stderr(), "faircast: {text}");
+    let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));
 }
 
-/// Writes to standard output. A reader that went away, such as `head`, is no failure.
+/// Writes to standard output, with characters of format escaped: names in a text or in JSON may come from a network or a file.
+/// A reader that went away, such as `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     use io::Write as _;
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    match io::stdout().lock().write_all(escaped_lines(text).as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Work(format!("standard output: {error}")))
         }

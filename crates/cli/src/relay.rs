@@ -9,6 +9,7 @@ use faircast::{
     Attachment, HopSettings, HopStatus, Multicast, ProgramHost, RUNS_PROGRAMS, Refusals,
     RelayServer, RelayStatus, SocketSettings, program_host,
 };
+use faircast_base::escaped;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -151,10 +152,7 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         // Written anew: nothing in it moves a terminal's cursor.
         return print(&format!("{status}\n"));
     }
-    let word = |value: &Value| {
-        let text = value.as_str().unwrap_or_default();
-        text.chars().filter(|c| !c.is_control()).collect::<String>()
-    };
+    let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
     let above = match &status["parent"] {
         Value::Null => "the uppermost relay".to_string(),
         parent if parent["attached"] == true => format!("below {}", word(&parent["relay"])),

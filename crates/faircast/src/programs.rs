@@ -54,7 +54,9 @@ pub fn new_signing_key() -> Result<(String, String), Error> {
 
 #[cfg(feature = "programs")]
 mod inner {
-    use faircast_programs::{Limits, ProgramError, Signers, SigningKey, WasmHost, sign as signed};
+    use faircast_programs::{
+        Limits, LiveHost, ProgramError, Signers, SigningKey, WasmHost, sign as signed,
+    };
 
     use super::*;
 
@@ -65,7 +67,7 @@ mod inner {
     pub(super) fn host(signers: Option<&[String]>) -> Result<Arc<dyn ProgramHost>, Error> {
         let keys = signers.map(|all| all.iter().map(|key| key.parse()).collect::<Result<_, _>>());
         let signers = keys.transpose().map_err(refused)?.map_or(Signers::Any, Signers::Only);
-        Ok(Arc::new(WasmHost::new(Limits::default(), signers).map_err(refused)?))
+        Ok(Arc::new(LiveHost::new(Limits::default(), signers).map_err(refused)?))
     }
 
     pub(super) fn check(code: &[u8]) -> Result<ProgramFacts, Error> {

@@ -326,7 +326,7 @@ impl View for Two {
 
 fn asked(name: &str) -> Box<dyn RunningProgram> {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
-    let program = host.load(&built::program(name)).expect("it is sound");
+    let program = host.load_now(&built::program(name)).expect("it is sound");
     program.start(50).expect("it starts")
 }
 
@@ -341,7 +341,7 @@ fn verdict(bencher: Bencher<'_, '_>, name: &str) {
 fn load(bencher: Bencher<'_, '_>, large: bool) {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
     let code = if large { large_program() } else { built::program("worst_path") };
-    bencher.bench_local(|| host.load(&code).map(|_| ()).expect("it is sound"));
+    bencher.bench_local(|| host.load_now(&code).map(|_| ()).expect("it is sound"));
 }
 
 /// One function of many branches.

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use faircast_proto::credit::{
-    PROGRAM_BYTES_MAX, ProgramFault, ProgramHost, RunningProgram, SessionProgram,
+    Loaded, PROGRAM_BYTES_MAX, PendingLoad, ProgramFault, ProgramHost, RunningProgram,
+    SessionProgram,
 };
 use faircast_relay_sdk::View;
 use wasmtime::{
     Config, Engine, ExternType, Instance, Linker, Module, Store, StoreLimits, StoreLimitsBuilder,
-    TypedFunc, ValType,
+    TypedFunc, UpdateDeadline, ValType, WasmFeatures,
 };
 
+use crate::bounds;
+use crate::clock::{Asked, Clock, Spent};
 use crate::signature::{ProgramError, Signers, VerifyingKey, signer};
 
 /// The module of which programs import what they ask of the relay.
@@ -43,18 +46,23 @@ pub struct ProgramInfo {
     pub signer: Option<VerifyingKey>,
 }
 
-/// Runs programs. See the crate's documentation.
+/// Host that compiles each program at once, and bounds questions by instructions alone: for the simulator, in which a run
+/// gives the same everywhere, and for checks. See [`LiveHost`](crate::LiveHost) for relays on real networks.
 pub struct WasmHost {
-    engine: Engine,
+    pub(crate) engine: Engine,
     linker: Arc<Linker<Relay>>,
     limits: Limits,
     signers: Signers,
+    /// Bounds questions by processor time, too.
+    pub(crate) clock: Option<Arc<Clock>>,
 }
 
 /// What a program is told of the session at the relay, and what it may take.
 struct Relay {
     seen: Seen,
     memory: StoreLimits,
+    /// Processor time that the question has taken.
+    spent: Spent,
 }
 
 /// The session as it was when the program was asked.
@@ -81,13 +89,13 @@ impl WasmHost {
     /// This machine cannot run any.
     pub fn new(limits: Limits, signers: Signers) -> Result<Self, ProgramError> {
         let mut config = Config::new();
-        config.consume_fuel(true).max_wasm_stack(64 << 10).cranelift_nan_canonicalization(true);
-        // What gives other results on other machines, or takes memory that is not counted.
-        config.wasm_relaxed_simd(false).wasm_simd(false).wasm_multi_memory(false);
+        config.consume_fuel(true).epoch_interruption(true);
+        config.max_wasm_stack(64 << 10).cranelift_nan_canonicalization(true);
+        config.wasm_features(WasmFeatures::all(), false).wasm_features(bounds::FEATURES, true);
         config.memory_reservation(limits.memory_bytes as u64).memory_guard_size(64 << 10);
         let engine = Engine::new(&config).map_err(ProgramError::host)?;
         let linker = linker(&engine).map_err(ProgramError::host)?;
-        Ok(Self { engine, linker: Arc::new(linker), limits, signers })
+        Ok(Self { engine, linker: Arc::new(linker), limits, signers, clock: None })
     }
 
     /// Reads and checks a program, and starts it once to see that it can be.
@@ -100,11 +108,21 @@ impl WasmHost {
         Ok(ProgramInfo { bytes: code.len(), signer: signer(code)? })
     }
 
+    /// Checks and compiles a program.
+    ///
+    /// # Errors
+    /// The host refuses the program, for the reason given in words.
+    pub fn load_now(&self, code: &[u8]) -> Loaded {
+        let program = self.compile(code).map_err(|error| error.to_string())?;
+        Ok(Arc::new(program))
+    }
+
     fn compile(&self, code: &[u8]) -> Result<WasmProgram, ProgramError> {
         if code.len() > PROGRAM_BYTES_MAX as usize {
             return Err(ProgramError::TooLarge { bytes: code.len() });
         }
         self.signers.allow(code)?;
+        let calls_runtime = bounds::check(code)?;
         let module = Module::new(&self.engine, code)
             .map_err(|error| ProgramError::Malformed(error.to_string()))?;
         for import in module.imports() {
@@ -129,9 +147,14 @@ impl WasmHost {
         let ready = linker
             .instantiate_pre(&module)
             .map_err(|error| ProgramError::Malformed(error.to_string()))?;
-        Ok(WasmProgram { engine, ready, limits: self.limits })
+        let (limits, clock) = (self.limits, self.clock.clone());
+        Ok(WasmProgram { engine, ready, limits, calls_runtime, clock })
     }
 }
+
+/// Instructions that take as long as one that calls the compiler's runtime: `memory.grow`, `memory.copy`, `memory.fill`. All
+/// count as one, so a program that has such instructions may take as many fewer for each question. Measured: 10 to 15.
+const RUNTIME_CALL: u64 = 16;
 
 /// The functions that a program exports, how many numbers they take, and how many they give.
 const EXPORTS: &[(&str, usize, usize)] = &[
@@ -144,9 +167,9 @@ const EXPORTS: &[(&str, usize, usize)] = &[
 ];
 
 impl ProgramHost for WasmHost {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
-        let program = self.compile(code).map_err(|error| error.to_string())?;
-        Ok(Arc::new(program))
+    fn load(&self, code: &[u8]) -> PendingLoad {
+        let mut loaded = Some(self.load_now(code));
+        Box::new(move |_| loaded.take())
     }
 }
 
@@ -184,6 +207,8 @@ struct WasmProgram {
     engine: Engine,
     ready: wasmtime::InstancePre<Relay>,
     limits: Limits,
+    calls_runtime: bool,
+    clock: Option<Arc<Clock>>,
 }
 
 impl WasmProgram {
@@ -191,25 +216,36 @@ impl WasmProgram {
         let limits = self.limits;
         let memory = StoreLimitsBuilder::new()
             .memory_size(limits.memory_bytes)
-            .table_elements(1024)
+            .table_elements(bounds::ELEMENTS_MAX as usize)
             .instances(1)
             .memories(1)
-            .tables(4)
+            .tables(1)
             .trap_on_grow_failure(true)
             .build();
-        let mut store = Store::new(&self.engine, Relay { seen: Seen::default(), memory });
+        let relay = Relay { seen: Seen::default(), memory, spent: Spent::default() };
+        let mut store = Store::new(&self.engine, relay);
         store.limiter(|relay| &mut relay.memory);
-        store.set_fuel(limits.fuel).map_err(fault)?;
-        let instance = self.ready.instantiate(&mut store).map_err(fault)?;
-        let start: TypedFunc<u32, ()> = function(&mut store, &instance, "faircast_policy_1")?;
-        let credit = function(&mut store, &instance, "credit")?;
-        let accepts = function(&mut store, &instance, "accepts")?;
-        let discards = function(&mut store, &instance, "discards")?;
-        let interval = function(&mut store, &instance, "interval_ms")?;
-        let drops = function(&mut store, &instance, "drops")?;
-        let mut running = Running { store, limits, credit, accepts, discards, interval, drops };
-        start.call(&mut running.store, parameter).map_err(fault)?;
-        Ok(running)
+        store.epoch_deadline_callback(|mut store| {
+            let runs_on = store.data_mut().spent.has_time_left();
+            Ok(if runs_on { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
+        });
+        let asked = self.clock.as_ref().map(Clock::asked);
+        let mut asks = Asks { store, limits, _asked: asked };
+        asks.begin(0)?;
+        let store = &mut asks.store;
+        let instance = self.ready.instantiate(&mut *store).map_err(fault)?;
+        let start: TypedFunc<u32, ()> = function(store, &instance, "faircast_policy_1")?;
+        let credit = function(store, &instance, "credit")?;
+        let accepts = function(store, &instance, "accepts")?;
+        let discards = function(store, &instance, "discards")?;
+        let interval = function(store, &instance, "interval_ms")?;
+        let drops = function(store, &instance, "drops")?;
+        start.call(store, parameter).map_err(fault)?;
+        if self.calls_runtime {
+            asks.limits.fuel /= RUNTIME_CALL;
+            asks.limits.fuel_per_branch /= RUNTIME_CALL;
+        }
+        Ok(Running { asks, credit, accepts, discards, interval, drops })
     }
 }
 
@@ -231,19 +267,25 @@ impl SessionProgram for WasmProgram {
     }
 }
 
-/// A program at work for one session.
-struct Running {
+/// State of a program at work, and bounds of each question to it.
+struct Asks {
     store: Store<Relay>,
     limits: Limits,
-    credit: TypedFunc<(), i32>,
-    accepts: TypedFunc<(u32, u32), i32>,
-    discards: TypedFunc<u32, u32>,
-    interval: TypedFunc<(), u32>,
-    drops: TypedFunc<(), u32>,
+    _asked: Option<Asked>,
 }
 
-impl Running {
-    /// The program is asked what it makes of what is seen.
+impl Asks {
+    /// Begins a question about so many branches.
+    fn begin(&mut self, branches: u64) -> Result<(), ProgramFault> {
+        let Limits { fuel, fuel_per_branch, .. } = self.limits;
+        let fuel = fuel_per_branch.saturating_mul(branches).saturating_add(fuel);
+        self.store.set_fuel(fuel).map_err(fault)?;
+        self.store.set_epoch_deadline(1);
+        self.store.data_mut().spent = Spent::default();
+        Ok(())
+    }
+
+    /// Begins a question about what is seen.
     fn look(&mut self, view: &dyn View) -> Result<(), ProgramFault> {
         let seen = &mut self.store.data_mut().seen;
         (seen.reported, seen.buffer, seen.unit) = (view.reported(), view.buffer(), view.unit());
@@ -255,42 +297,48 @@ impl Running {
             waited_ms: view.waited_ms(it),
         }));
         let branches = seen.branches.len() as u64;
-        self.refuel(branches)
+        self.begin(branches)
     }
+}
 
-    fn refuel(&mut self, branches: u64) -> Result<(), ProgramFault> {
-        let Limits { fuel, fuel_per_branch, .. } = self.limits;
-        self.store.set_fuel(fuel + fuel_per_branch * branches).map_err(fault)
-    }
+/// A program at work for one session.
+struct Running {
+    asks: Asks,
+    credit: TypedFunc<(), i32>,
+    accepts: TypedFunc<(u32, u32), i32>,
+    discards: TypedFunc<u32, u32>,
+    interval: TypedFunc<(), u32>,
+    drops: TypedFunc<(), u32>,
 }
 
 impl RunningProgram for Running {
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault> {
-        self.look(view)?;
-        let chosen = self.credit.call(&mut self.store, ()).map_err(fault)?;
+        self.asks.look(view)?;
+        let chosen = self.credit.call(&mut self.asks.store, ()).map_err(fault)?;
         Ok(u32::try_from(chosen).ok())
     }
 
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault> {
-        self.look(view)?;
-        let accepts = self.accepts.call(&mut self.store, (branch, layer.into())).map_err(fault)?;
+        self.asks.look(view)?;
+        let question = (branch, layer.into());
+        let accepts = self.accepts.call(&mut self.asks.store, question).map_err(fault)?;
         Ok(accepts != 0)
     }
 
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault> {
-        self.look(view)?;
-        self.discards.call(&mut self.store, branch).map_err(fault)
+        self.asks.look(view)?;
+        self.discards.call(&mut self.asks.store, branch).map_err(fault)
     }
 
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
-        self.refuel(0)?;
-        let ms = self.interval.call(&mut self.store, ()).map_err(fault)?;
+        self.asks.begin(0)?;
+        let ms = self.interval.call(&mut self.asks.store, ()).map_err(fault)?;
         Ok((ms > 0).then_some(ms))
     }
 
     fn drops(&mut self) -> Result<bool, ProgramFault> {
-        self.refuel(0)?;
-        let drops = self.drops.call(&mut self.store, ()).map_err(fault)?;
+        self.asks.begin(0)?;
+        let drops = self.drops.call(&mut self.asks.store, ()).map_err(fault)?;
         Ok(drops != 0)
     }
 }

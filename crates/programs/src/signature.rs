@@ -29,6 +29,25 @@ pub enum ProgramError {
     /// It is no WebAssembly, or asks for what no program is given.
     #[error("not a program: {0}")]
     Malformed(String),
+    /// It has more of something than the compiler is given.
+    #[error("the program has {found} {what}; it may have {max}")]
+    Bound {
+        /// Part of the program.
+        what: &'static str,
+        /// Number of these parts.
+        found: u64,
+        /// Most of these parts.
+        max: u64,
+    },
+    /// It moves memory in one instruction.
+    #[error(
+        "the program has memory.copy or memory.fill of a length that is no constant from 0 to {max}; \
+         build it with RUSTFLAGS=\"-C target-feature=-bulk-memory\""
+    )]
+    Moves {
+        /// Most bytes that one instruction may move.
+        max: i32,
+    },
     /// It imports something.
     #[error(
         "the program imports \"{0}\"; it may import what faircast_relay_sdk::program! does and nothing else"

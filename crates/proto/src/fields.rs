@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use faircast_base::Duration;
+use faircast_base::{Duration, is_format};
 
 /// The fields of what came, one after the other. What is too short gives `None`.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
@@ -28,13 +28,13 @@ impl<'a> Fields<'a> {
         self.u32().map(|ms| Duration::from_millis(u64::from(ms)))
     }
 
-    /// A text with its length before it; what would move a terminal's cursor becomes a question mark.
+    /// A text with its length before it; [characters of format](is_format) become question marks.
     pub(crate) fn text(&mut self, max: usize) -> Option<String> {
         let [len] = self.array()?;
         let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
         let text = core::str::from_utf8(text).ok()?;
         // A question mark is never longer than what it stands for.
-        let printable = |c: char| if c.is_control() || is_direction(c) { '?' } else { c };
+        let printable = |c: char| if is_format(c) { '?' } else { c };
         Some(text.chars().map(printable).collect())
     }
 
@@ -47,9 +47,4 @@ impl<'a> Fields<'a> {
     pub(crate) fn end(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
-}
-
-/// Marks that reorder the text around them.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

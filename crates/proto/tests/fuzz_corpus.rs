@@ -1,6 +1,8 @@
 //! Replays the committed corpora of the fuzz targets, so that what fuzzing once found stays found
 //! without a fuzzer at hand.
 
+#[path = "fuzz/credits.rs"]
+mod credits;
 #[path = "fuzz/element.rs"]
 mod element;
 #[path = "fuzz/endpoints.rs"]
@@ -36,6 +38,18 @@ fn every_packet_of_the_corpus_is_read_or_refused_and_survives_being_written() {
     let read = corpus.iter().filter(|(_, bytes)| packet::packet(bytes)).count();
     // The corpus holds valid packets of every type and broken ones.
     assert!(read >= 10 && read < corpus.len(), "{read} of {} are packets", corpus.len());
+}
+
+#[test]
+fn every_packet_of_a_tree_in_the_corpus_is_read_or_refused_and_survives_being_written() {
+    let corpus = corpus("tram_packet");
+    let read = corpus.iter().filter(|(_, bytes)| packet::tram_packet(bytes)).count();
+    assert!(read >= 10 && read < corpus.len(), "{read} of {} are packets", corpus.len());
+}
+
+#[test]
+fn every_session_of_the_corpus_under_credits_comes_to_rest() {
+    corpus("credits").iter().for_each(|(_, steps)| credits::credits(steps));
 }
 
 #[test]
@@ -93,6 +107,11 @@ proptest! {
     #[test]
     fn no_damage_keeps_a_tree_from_coming_to_rest(steps in damaged("tree")) {
         endpoints::tree(&steps);
+    }
+
+    #[test]
+    fn no_damage_keeps_a_session_under_credits_from_coming_to_rest(steps in damaged("credits")) {
+        credits::credits(&steps);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Numbers and names as people read them, and tables of text.
 
+use faircast_base::{escaped, escaped_lines};
+
 /// Widest line of a table, in characters.
 pub(crate) const COLUMNS_MAX: usize = 100;
 
@@ -82,7 +84,7 @@ impl Table {
     }
 
     pub(crate) fn push(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+        self.rows.push(row.iter().map(|cell| escaped(cell).into_owned()).collect());
     }
 
     /// Appends the table. Names in the left columns are shortened until it fits.
@@ -144,10 +146,10 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The text with everything escaped that means something in HTML and SVG, in content and in attributes.
+/// The text with everything escaped that means something in HTML and SVG, in content and in attributes, or is no sign.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in escaped_lines(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -160,13 +162,20 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A field of comma-separated values, with quotes around it where it needs them (RFC 4180).
+/// A text as a field of comma-separated values, with quotes around it where it needs them (RFC 4180). A text that a
+/// spreadsheet would take for a formula has an apostrophe before it; a number stays a number.
 pub fn csv_field(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.into(),
+    let field = escaped_lines(field);
+    let is_formula = field.starts_with(FORMULA) && field.parse::<f64>().is_err();
+    match (is_formula, field.contains([',', '"', '\n', '\r'])) {
+        (true, _) => format!("\"'{}\"", field.replace('"', "\"\"")),
+        (false, true) => format!("\"{}\"", field.replace('"', "\"\"")),
+        (false, false) => field.into_owned(),
     }
 }
+
+/// Characters with which formulas of spreadsheets begin (src: OWASP, CSV injection).
+const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
 /// Least, median and greatest of the values; `None` where there are none.
 pub fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
@@ -225,6 +234,32 @@ mod tests {
             escape("<b onclick=\"x('&')\">ü</b>"),
             "&lt;b onclick=&quot;x(&#39;&amp;&#39;)&quot;&gt;ü&lt;/b&gt;"
         );
+    }
+
+    #[test]
+    fn fields_of_tables_are_no_formulas_and_names_move_no_cursor() {
+        for (field, want) in [
+            ("flow", "flow"),
+            ("a,\"b\"", "\"a,\"\"b\"\"\""),
+            ("=1+1", "\"'=1+1\""),
+            ("+cmd|' /C calc'!A0", "\"'+cmd|' /C calc'!A0\""),
+            ("@SUM(1,\"2\")", "\"'@SUM(1,\"\"2\"\")\""),
+            ("-x", "\"'-x\""),
+            ("\t=1", "\"'\t=1\""),
+            ("＝1", "\"'＝1\""),
+            ("-1.5", "-1.5"),
+            ("+3e9", "+3e9"),
+            ("x=1", "x=1"),
+            ("\u{202e}x\u{1b}", "\\u202ex\\u001b"),
+        ] {
+            assert_eq!(csv_field(field), want, "{field:?}");
+        }
+        let mut table = Table::new(1, &["Name", "Number"]);
+        table.push(vec!["\u{1b}[2J\n\u{202e}".into(), "1".into()]);
+        let mut text = String::new();
+        table.write(&mut text);
+        assert_eq!(text, "Name                 Number\n\\u001b[2J\\n\\u202e       1\n");
+        assert_eq!(escape("<\u{202e}>"), "&lt;\\u202e&gt;");
     }
 
     #[test]

@@ -100,9 +100,7 @@ fn shortened(text: &str) -> String {
 
 /// A message must stay one line whatever the file holds.
 fn on_one_line(text: &str) -> String {
-    let printable =
-        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    text.chars().map(printable).collect()
+    faircast_base::escaped(text).into_owned()
 }
 
 /// Characters of a value that a message shows.

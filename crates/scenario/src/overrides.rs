@@ -48,7 +48,7 @@ impl Overrides {
             if i == 0 {
                 noted.push_str("\n# Changed on the command line:\n");
             }
-            noted.push_str(&format!("# {}\n", change.replace(char::is_control, " ")));
+            noted.push_str(&format!("# {}\n", change.replace(faircast_base::is_format, " ")));
         }
         noted
     }

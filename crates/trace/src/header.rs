@@ -1,6 +1,8 @@
 //! The header of a trace, and the outcome that the driver knows only at its end.
 
-use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
+use std::borrow::Cow;
+
+use faircast_base::{Duration, FlowId, LinkId, NodeId, Time, escaped, escaped_lines};
 use serde::{Deserialize, Serialize};
 
 use crate::Lateness;
@@ -164,6 +166,21 @@ impl Header {
         Ok(())
     }
 
+    /// Escapes characters of format in all texts, as a trace of unknown origin needs before anything of it is shown.
+    pub(crate) fn escape(&mut self) {
+        let Self { faircast, scenario, title, text, nodes, links, flows, .. } = self;
+        for it in flows.iter_mut() {
+            let FlowHeader { name, protocol, speaks, .. } = it;
+            [name, protocol].into_iter().for_each(escape);
+            speaks.iter_mut().for_each(|speaks| escape(&mut speaks.protocol));
+        }
+        links.iter_mut().for_each(|link| escape(&mut link.queue));
+        nodes.iter_mut().chain([faircast, scenario, title]).for_each(escape);
+        if let Cow::Owned(escaped) = escaped_lines(text) {
+            *text = escaped;
+        }
+    }
+
     pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
         flow.index() < self.flows.len()
     }
@@ -174,6 +191,12 @@ impl Header {
 
     pub(crate) fn has_node(&self, node: NodeId) -> bool {
         node.index() < self.nodes.len()
+    }
+}
+
+fn escape(text: &mut String) {
+    if let Cow::Owned(escaped) = escaped(text) {
+        *text = escaped;
     }
 }
 

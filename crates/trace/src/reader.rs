@@ -182,8 +182,9 @@ fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
     if version.schema == 0 {
         return Err(lines.broken("there is no schema version 0"));
     }
-    let header: Header = serde_json::from_slice(&lines.line).map_err(not_a_trace)?;
+    let mut header: Header = serde_json::from_slice(&lines.line).map_err(not_a_trace)?;
     header.check().map_err(|e| lines.broken(e))?;
+    header.escape();
     Ok(header)
 }
 

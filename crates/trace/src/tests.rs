@@ -121,6 +121,20 @@ fn error_of(lines: &str) -> String {
     reader.replay(&mut ()).unwrap_err().to_string()
 }
 
+#[test]
+fn texts_of_a_header_are_escaped_when_they_are_read() {
+    let mut foreign = header();
+    foreign.title = "\u{1b}[2J\u{202e}".into();
+    foreign.text = "a\nb\u{2028}".into();
+    foreign.nodes[0].push('\n');
+    foreign.flows[0].name.push('\u{200b}');
+    let text = serde_json::to_string(&foreign).unwrap() + "\n";
+    let reader = Reader::new(text.as_bytes(), "t.jsonl").unwrap();
+    let read = reader.header();
+    assert_eq!((&*read.title, &*read.text), ("\\u001b[2J\\u202e", "a\nb\\u2028"));
+    assert!(read.nodes[0].ends_with("\\n") && read.flows[0].name.ends_with("\\u200b"));
+}
+
 /// Reads all that is there, and on: where it was broken nothing more comes.
 fn read_on(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::new(bytes, "x") {

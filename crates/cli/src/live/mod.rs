@@ -9,11 +9,12 @@ pub(crate) mod words;
 pub(crate) use above::Above;
 pub(crate) use output::Output;
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use faircast::{Error, GroupKey, Interface, NetError, OptionValue};
+use faircast_base::escaped_lines;
 use faircast_proto::credit;
 use faircast_proto::options::OptionKind;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -31,13 +32,37 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}")))?;
     let log = tracing_subscriber::registry().with(filter);
     let colours = io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
+    let stderr = move || Escaping { colours };
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(stderr);
     // Where there is a log already it goes on.
     let _ = match watch.log_json {
         true => log.with(lines.json()).try_init(),
         false => log.with(lines).try_init(),
     };
     Ok(())
+}
+
+/// Standard error for lines of the log, with characters of format escaped, but for the subscriber's own colours. The
+/// subscriber escapes colours in what is logged.
+struct Escaping {
+    colours: bool,
+}
+
+impl io::Write for Escaping {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        for (place, part) in text.split('\u{1b}').enumerate() {
+            if place > 0 {
+                io::stderr().write_all(if self.colours { b"\x1b" } else { b"\\u001b" })?;
+            }
+            io::stderr().write_all(escaped_lines(part).as_bytes())?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// What is logged: a level for all, and levels for parts, with commas between.

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use faircast_base::escaped;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -53,7 +54,7 @@ impl Output {
     /// What is waited for, where there is a place for it.
     pub(crate) fn waiting(&self, text: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text());
+            bar.set_message(escaped(&text()).into_owned());
         }
     }
 
@@ -78,7 +79,7 @@ impl Output {
         json: impl FnOnce() -> Value,
     ) -> Result<(), Failure> {
         if let Some(bar) = &self.bar {
-            let text = text();
+            let text = escaped(&text()).into_owned();
             let (_, columns) = console::Term::stderr().size();
             bar.set_style(style(columns.into(), &text));
             bar.set_position((share * 1000.0) as u64);

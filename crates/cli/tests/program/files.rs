@@ -85,3 +85,35 @@ fn a_failure_that_nobody_hears_is_still_a_failure() {
     drop(reader);
     assert_eq!(program("run none.toml").stderr(writer).status().unwrap().code(), Some(2));
 }
+
+#[test]
+fn names_of_a_trace_move_no_cursor_and_are_no_formulas() {
+    let site = Site::with("");
+    let header = serde_json::json!({
+        "schema": 2, "faircast": "0.1.0\u{1b}[1m", "scenario": "\u{1b}]0;x\u{7}.toml", "title": "\u{202e}title\u{2028}",
+        "text": "", "on": "sim", "seed": 1, "duration_s": 10.0, "warmup_s": 0.0, "nodes": ["a\u{1b}[2J", "b\nc"],
+        "links": [{ "from": 0, "to": 1, "rate_bps": 1000, "delay_s": 0.1, "queue": "\u{200b}" }],
+        "flows": [
+            { "name": "=1+1", "protocol": "@x\u{202e}", "from": 0, "to": [1], "packet_bytes": 10, "start_s": 0.0, "stop_s": null },
+            { "name": "-3", "protocol": "tcp", "from": 1, "to": [0], "packet_bytes": 10, "start_s": 0.0, "stop_s": null },
+        ],
+    });
+    site.put("t.jsonl", format!("{header}\n"));
+    let out = site.start("report t.jsonl --csv --svg --out out").end_with(0).out;
+    let is_shown = |text: &str| !text.contains(|c| c != '\n' && faircast_base::is_format(c));
+    assert!(is_shown(&out) && out.contains("\\u202etitle"), "{out:?}");
+    let mut cells = Vec::new();
+    for folder in ["out", "out/csv", "out/svg"] {
+        for entry in std::fs::read_dir(site.path(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            assert!(is_shown(&text), "{path:?}");
+            if path.extension().is_some_and(|it| it == "csv") {
+                cells.extend(text.split([',', '\n']).map(str::to_string));
+            }
+        }
+    }
+    assert!(!cells.iter().any(|cell| cell.starts_with(['=', '@'])), "{cells:?}");
+    let wrong = site.start("report t\u{1b}[2J.jsonl").end_with(2).err;
+    assert!(is_shown(&wrong) && wrong.contains("\\u001b[2J"), "{wrong:?}");
+}

@@ -106,6 +106,13 @@ pub enum ManifestError {
     /// Entries are not in order.
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
+    /// The object's name has characters of format.
+    #[error(
+        "the object cannot be called {name}: the name has a character that is not printed or that changes the text around it; \
+         send it with --name and another name",
+        name = faircast_base::escaped(.0)
+    )]
+    Title(Box<str>),
     /// A path's directory is no entry before it, or is a file.
     #[error("the directory of `{0}` is not in the list of files")]
     NoDirectory(Box<str>),

@@ -5,14 +5,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faircast_base::{BadInput, Event};
 use faircast_programs::{Limits, ProgramError, Signers, WasmHost};
-use faircast_proto::credit::{ProgramHost, SessionProgram};
+use faircast_proto::credit::{PendingLoad, ProgramHost};
 use faircast_trace::{Record, Sink};
 
 use crate::built::program;
 use crate::world::{BESIDE, World};
 
 /// A program of these functions, with those that are not given as they are in one that waits for nobody.
-fn with(functions: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn with(functions: &[(&str, &str)]) -> Vec<u8> {
+    with_more(functions, "")
+}
+
+/// A program of these functions and further parts of a module.
+pub(crate) fn with_more(functions: &[(&str, &str)], more: &str) -> Vec<u8> {
     let usual = [
         ("faircast_policy_1", "(param i32)"),
         ("credit", "(result i32) i32.const 0"),
@@ -30,10 +35,10 @@ fn with(functions: &[(&str, &str)]) -> Vec<u8> {
         let body = given.map_or(usual, |(_, body)| body);
         text += &format!("(func (export \"{name}\") {body})\n");
     }
-    wat::parse_str(text + ")").unwrap()
+    wat::parse_str(text + more + ")").unwrap()
 }
 
-fn host() -> Arc<WasmHost> {
+pub(crate) fn host() -> Arc<WasmHost> {
     Arc::new(WasmHost::new(Limits::default(), Signers::Any).unwrap())
 }
 
@@ -49,7 +54,11 @@ impl Sink for Failures {
 }
 
 /// Both sessions have everything in the end. Returns when the other had it, in seconds, and how many relays had failures.
-fn delivered(case: &str, code: &[u8], host: Option<Arc<dyn ProgramHost>>) -> (f64, usize) {
+pub(crate) fn delivered(
+    case: &str,
+    code: &[u8],
+    host: Option<Arc<dyn ProgramHost>>,
+) -> (f64, usize) {
     let mut failures = Failures::default();
     let world = World { more: BESIDE, ..World::with(code) };
     let outcome = world.run(host, &mut failures);
@@ -169,7 +178,7 @@ struct Counting {
 }
 
 impl ProgramHost for Counting {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
+    fn load(&self, code: &[u8]) -> PendingLoad {
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.host.load(code)
     }

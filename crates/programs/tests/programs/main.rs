@@ -4,6 +4,7 @@
 
 mod built;
 mod faults;
+mod hostile;
 mod same;
 mod signatures;
 mod world;

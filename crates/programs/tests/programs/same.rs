@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use faircast_programs::{Limits, Signers, WasmHost};
-use faircast_proto::credit::{ProgramFault, ProgramHost, RunningProgram, SessionProgram};
+use faircast_proto::credit::{
+    PendingLoad, ProgramFault, ProgramHost, RunningProgram, SessionProgram,
+};
 use faircast_relay_sdk::{
     BestPath, BoundedLag, Deadline, LayeredDrop, Policy, Quantile, View, WeightedUtility, WorstPath,
 };
@@ -91,9 +93,10 @@ fn wasm() -> WasmHost {
 struct NativeHost;
 
 impl ProgramHost for NativeHost {
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
+    fn load(&self, code: &[u8]) -> PendingLoad {
         let name = ALL.iter().find(|name| program(name) == code);
-        name.map(|name| native(name)).ok_or_else(|| "none of the seven".to_string())
+        let mut loaded = Some(name.map(|name| native(name)).ok_or("none of the seven".to_string()));
+        Box::new(move |_| loaded.take())
     }
 }
 
@@ -166,7 +169,7 @@ proptest! {
         parameter in 0..120u32,
     ) {
         static LOADED: OnceLock<Vec<Arc<dyn SessionProgram>>> = OnceLock::new();
-        let loaded = || ALL.iter().map(|name| wasm().load(&program(name)).unwrap()).collect();
+        let loaded = || ALL.iter().map(|name| wasm().load_now(&program(name)).unwrap()).collect();
         for (name, loaded) in ALL.iter().zip(LOADED.get_or_init(loaded)) {
             let mut one = native(name).start(parameter).unwrap();
             let mut other = loaded.start(parameter).unwrap();

@@ -1,7 +1,6 @@
 //! Signatures of programs: who may run which.
 
 use faircast_programs::{Limits, ProgramError, Signers, SigningKey, WasmHost, sign, signer};
-use faircast_proto::credit::ProgramHost;
 use proptest::prelude::*;
 
 use crate::built::program;
@@ -13,7 +12,7 @@ fn a_relay_runs_what_its_signers_have_signed() {
     let host = WasmHost::new(Limits::default(), only).unwrap();
     let code = program("worst_path");
     let signed = sign(&code, &ours).unwrap();
-    assert!(host.load(&signed).is_ok());
+    assert!(host.load_now(&signed).is_ok());
     let again = sign(&sign(&code, &theirs).unwrap(), &ours).unwrap();
     assert!(again == signed, "a signature takes the place of another");
     for (case, code) in [("none", code.clone()), ("another's", sign(&code, &theirs).unwrap())] {
@@ -40,7 +39,7 @@ proptest! {
         let mut signed = sign(&program("quantile"), &key).unwrap();
         let at = at.index(signed.len());
         signed[at] ^= 1 << bit;
-        prop_assert!(host.load(&signed).is_err(), "byte {at}");
+        prop_assert!(host.load_now(&signed).is_err(), "byte {at}");
     }
 
     #[test]

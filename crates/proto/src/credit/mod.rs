@@ -24,6 +24,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use faircast_base::{NodeId, Time};
 
@@ -34,7 +35,10 @@ use crate::options::{OptionSpec, Options};
 use crate::relay::Relay;
 use crate::transport::PacketFacts;
 
-pub use programs::{PROGRAM_BYTES_MAX, ProgramFault, ProgramHost, RunningProgram, SessionProgram};
+pub use programs::{
+    Loaded, PROGRAM_BYTES_MAX, PendingLoad, ProgramFault, ProgramHost, RunningProgram,
+    SessionProgram,
+};
 pub use receiver::CreditReceiver;
 use relay::CreditRelay;
 pub(crate) use settings::PolicyId;
@@ -66,6 +70,18 @@ pub(crate) fn facts(packet: &[u8], inner: fn(&[u8]) -> PacketFacts) -> PacketFac
         Ok(wire::Packet::Capsule(capsule)) if !capsule.probe => inner(&packet[CAPSULE_BYTES..]),
         _ => PacketFacts::default(),
     }
+}
+
+/// Writes a packet of credits again, as it was read. `None` if it is refused. For tests of the wire format.
+pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    match wire::decode(packet).ok().filter(|_| wire::is_ours(packet))? {
+        wire::Packet::Capsule(it) => it.encode(&mut out),
+        wire::Packet::Credit(it) => it.encode(&mut out),
+        wire::Packet::Pull(it) => it.encode(&mut out),
+        wire::Packet::Part(it) => it.encode(&mut out),
+    }
+    Some(out)
 }
 
 /// Bytes of a capsule before what it carries.

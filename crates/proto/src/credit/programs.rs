@@ -28,19 +28,27 @@ const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
 /// A fetch is given up after so long without a word, and after so long in all.
 const SILENCE: Duration = Duration::from_secs(3);
 const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
-/// Programs that are loaded, and requests that are answered, in a second: others come later, or not.
+/// Loads that begin in a second; further programs wait.
 const LOADS_PER_S: u32 = 8;
+/// Interval at which a load is asked for its result, and questions before it is given up: 2 s. The limit counts questions,
+/// so that a relay that was stopped for a while gives up nothing.
+const LOAD_ASKED: Duration = Duration::from_millis(10);
+const LOAD_QUESTIONS_MAX: u32 = 200;
+/// Requests for programs that are answered in a second; others are discarded.
 const ANSWERS_PER_S: u32 = 128;
 /// What a program that was refused counts, which is remembered so that it is not fetched again and again.
 const REFUSED_BYTES: usize = 64;
 
+/// Result of loading a program; the error says in words why the host refuses it.
+pub type Loaded = Result<Arc<dyn SessionProgram>, String>;
+
+/// A load that was begun. Asked again and again, it gives the result once, when there is one; dropped, it is given up.
+pub type PendingLoad = Box<dyn FnMut(Time) -> Option<Loaded> + Send>;
+
 /// Makes programs of their code: of WebAssembly, on hosts that can run it.
 pub trait ProgramHost: Send + Sync {
-    /// Reads and checks a program.
-    ///
-    /// # Errors
-    /// It is no program for this host, asks for more than its limits, or is of nobody who may have one here; in words.
-    fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String>;
+    /// Begins to check and compile a program. Returns without delay, whatever the code is.
+    fn load(&self, code: &[u8]) -> PendingLoad;
 }
 
 /// A program that was checked.
@@ -188,6 +196,15 @@ struct Fetch {
     ask_again: Duration,
 }
 
+/// A program that has arrived and is not loaded yet.
+struct Load {
+    code: Vec<u8>,
+    /// `None` before it begins.
+    pending: Option<PendingLoad>,
+    ask_at: Time,
+    questions: u32,
+}
+
 /// How many things have happened in this second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -218,6 +235,7 @@ pub(super) struct Programs {
     host: Option<Arc<dyn ProgramHost>>,
     kept: BTreeMap<PolicyId, Kept>,
     fetches: BTreeMap<PolicyId, Fetch>,
+    loading: BTreeMap<PolicyId, Load>,
     loads: Rate,
     answers: Rate,
 }
@@ -259,10 +277,11 @@ impl Programs {
         if self.kept.contains_key(&capsule.policy) {
             return self.start(now, capsule);
         }
-        if self.fetches.contains_key(&capsule.policy) {
+        let Self { fetches, loading, .. } = self;
+        if fetches.contains_key(&capsule.policy) || loading.contains_key(&capsule.policy) {
             return Found::Later;
         }
-        if self.fetches.len() >= FETCHES_MAX {
+        if fetches.len() + loading.len() >= FETCHES_MAX {
             return Found::Never;
         }
         let fetch = Fetch {
@@ -281,14 +300,14 @@ impl Programs {
         Found::Later
     }
 
-    /// A part has come from a node. Returns the program's name where it was the last.
+    /// Takes a part from a node. Returns the names of the programs that are no longer waited for.
     pub(super) fn on_part(
         &mut self,
         now: Time,
         from: NodeId,
         part: &Part<'_>,
         limits: KeepLimits,
-    ) -> Result<Option<PolicyId>, BadInput> {
+    ) -> Result<Vec<PolicyId>, BadInput> {
         let fetch = self.fetches.get_mut(&part.policy).filter(|fetch| fetch.node == from);
         let fetch = fetch.ok_or(BadInput::Foreign)?;
         if part.total > PROGRAM_BYTES_MAX || fetch.total.is_some_and(|total| total != part.total) {
@@ -297,7 +316,7 @@ impl Programs {
         fetch.total = Some(part.total);
         if part.offset as usize != fetch.code.len() {
             // It has come before, or one before it was lost, which is asked for again.
-            return Ok(None);
+            return Ok(Vec::new());
         }
         fetch.code.extend_from_slice(part.bytes);
         (fetch.heard_at, fetch.ask_again) = (now, ASK_AGAIN);
@@ -305,23 +324,58 @@ impl Programs {
         if len < part.total {
             let is_last = len.is_multiple_of(PARTS_AT_ONCE * PART_BYTES_MAX as u32);
             fetch.ask_at = if is_last { now } else { now + ASK_AGAIN };
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let policy = part.policy;
-        let Some(fetch) = self.fetches.remove(&policy) else { return Ok(None) };
-        if PolicyId::of(&fetch.code) == policy {
-            self.keep(now, policy, fetch.code, limits);
+        let Some(Fetch { code, .. }) = self.fetches.remove(&policy) else { return Ok(Vec::new()) };
+        if PolicyId::of(&code) != policy {
+            return Ok(Vec::from([policy]));
         }
-        Ok(Some(policy))
+        self.loading.insert(policy, Load { code, pending: None, ask_at: now, questions: 0 });
+        Ok(self.load(now, limits))
     }
 
-    fn keep(&mut self, now: Time, policy: PolicyId, code: Vec<u8>, limits: KeepLimits) {
-        let Self { host, kept, loads, .. } = self;
-        let Some(host) = host else { return };
+    /// Begins the loads that may begin, and asks the others. Returns the names of the programs that are loaded or refused.
+    fn load(&mut self, now: Time, limits: KeepLimits) -> Vec<PolicyId> {
+        let Self { host: Some(host), loading, loads, .. } = self else { return Vec::new() };
+        let mut done = Vec::new();
+        for (policy, load) in loading.iter_mut().filter(|(_, load)| load.ask_at <= now) {
+            load.ask_at = now + LOAD_ASKED;
+            if load.pending.is_none() && !loads.allows(now, LOADS_PER_S) {
+                continue;
+            }
+            let pending = load.pending.get_or_insert_with(|| host.load(&load.code));
+            load.questions += 1;
+            if let Some(loaded) = pending(now) {
+                done.push((*policy, loaded.ok()));
+            } else if load.questions >= LOAD_QUESTIONS_MAX {
+                done.push((*policy, None));
+            }
+        }
+        let take = |(policy, program)| {
+            let Load { code, .. } = self.loading.remove(&policy)?;
+            self.keep(now, policy, code, program, limits);
+            Some(policy)
+        };
+        done.into_iter().filter_map(take).collect()
+    }
+
+    /// Keeps a program, or with `None` that it was refused.
+    fn keep(
+        &mut self,
+        now: Time,
+        policy: PolicyId,
+        code: Vec<u8>,
+        program: Option<Arc<dyn SessionProgram>>,
+        limits: KeepLimits,
+    ) {
+        let code = if program.is_some() { code } else { Vec::new() };
+        let new = Kept { code, program, used_at: now };
+        let kept = &mut self.kept;
         kept.retain(|_, it| it.is_used() || now.since(it.used_at) < limits.age);
         loop {
             let bytes: usize = kept.values().map(Kept::bytes).sum();
-            if bytes + code.len() <= limits.bytes {
+            if bytes + new.bytes() <= limits.bytes {
                 break;
             }
             let unused = kept.iter().filter(|(_, it)| !it.is_used());
@@ -330,11 +384,7 @@ impl Programs {
             };
             kept.remove(&oldest);
         }
-        if loads.allows(now, LOADS_PER_S) {
-            let program = host.load(&code).ok();
-            let code = if program.is_some() { code } else { Vec::new() };
-            kept.insert(policy, Kept { code, program, used_at: now });
-        }
+        kept.insert(policy, new);
     }
 
     /// Where a program that is here is asked for: the parts of the answer.
@@ -358,14 +408,16 @@ impl Programs {
         Some((pull, fetch.flow, fetch.port, fetch.node))
     }
 
-    /// Gives up what does not come. Returns what that was.
-    pub(super) fn on_timeout(&mut self, now: Time) -> Vec<PolicyId> {
+    /// Gives up fetches that are silent, and asks for the results of loads. Returns the names of the programs that are no
+    /// longer waited for.
+    pub(super) fn on_timeout(&mut self, now: Time, limits: KeepLimits) -> Vec<PolicyId> {
         let is_over = |fetch: &Fetch| {
             now.since(fetch.heard_at) >= SILENCE || now.since(fetch.began_at) >= FETCH_TIME_MAX
         };
-        let over: Vec<PolicyId> =
+        let mut over: Vec<PolicyId> =
             self.fetches.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect();
         over.iter().for_each(|id| _ = self.fetches.remove(id));
+        over.extend(self.load(now, limits));
         over
     }
 
@@ -373,7 +425,8 @@ impl Programs {
         let end = |fetch: &Fetch| {
             fetch.ask_at.min(fetch.heard_at + SILENCE).min(fetch.began_at + FETCH_TIME_MAX)
         };
-        self.fetches.values().map(end).min()
+        let loads = self.loading.values().map(|load| load.ask_at);
+        self.fetches.values().map(end).chain(loads).min()
     }
 }
 
@@ -397,6 +450,8 @@ impl core::fmt::Debug for Programs {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
     use faircast_base::{Cx, GroupId, NodeId, NullTrace, Purpose, Rng};
     use proptest::prelude::*;
 
@@ -413,8 +468,49 @@ mod tests {
     struct Idle;
 
     impl ProgramHost for Host {
-        fn load(&self, code: &[u8]) -> Result<Arc<dyn SessionProgram>, String> {
-            if code[0] == 1 { Ok(Arc::new(Idle)) } else { Err("not this one".into()) }
+        fn load(&self, code: &[u8]) -> PendingLoad {
+            let program: Arc<dyn SessionProgram> = Arc::new(Idle);
+            let mut loaded =
+                Some(if code[0] == 1 { Ok(program) } else { Err("not this one".into()) });
+            Box::new(move |_| loaded.take())
+        }
+    }
+
+    /// Takes so long for each program that it begins to load, and counts these and those that were given up.
+    struct Slow {
+        takes: Duration,
+        begun: AtomicU32,
+        given_up: Arc<AtomicU32>,
+    }
+
+    struct GivenUp(Arc<AtomicU32>);
+
+    impl Drop for GivenUp {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Slow {
+        fn new(takes: Duration) -> Arc<Self> {
+            Arc::new(Self { takes, begun: AtomicU32::new(0), given_up: Arc::default() })
+        }
+    }
+
+    impl ProgramHost for Slow {
+        fn load(&self, code: &[u8]) -> PendingLoad {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            let (mut pending, mut begun) = (Some(Host.load(code)), None);
+            let mut given_up = Some(GivenUp(self.given_up.clone()));
+            let takes = self.takes;
+            Box::new(move |now| {
+                let begun = *begun.get_or_insert(now);
+                if now.since(begun) < takes {
+                    return None;
+                }
+                given_up.take().map(core::mem::forget);
+                pending.take()?(now)
+            })
         }
     }
 
@@ -462,7 +558,7 @@ mod tests {
         let mut done = None;
         while let Some((pull, ..)) = programs.poll(now) {
             for part in parts(code, pull) {
-                done = programs.on_part(now, ABOVE, &part, LIMITS).unwrap().or(done);
+                done = programs.on_part(now, ABOVE, &part, LIMITS).unwrap().pop().or(done);
             }
         }
         done
@@ -552,18 +648,85 @@ mod tests {
         );
         // Nobody answers; then somebody does, a byte a second.
         find(&mut programs, at(0), &asked);
-        assert!(programs.on_timeout(at(2900)).is_empty());
-        assert_eq!(programs.on_timeout(at(3000)), [PolicyId::of(&asked)]);
+        assert!(programs.on_timeout(at(2900), LIMITS).is_empty());
+        assert_eq!(programs.on_timeout(at(3000), LIMITS), [PolicyId::of(&asked)]);
         find(&mut programs, at(0), &asked);
         for second in 1..20 {
             let (offset, bytes) = (second - 1, &asked[..1]);
             let part =
                 Part { session: 7, policy: PolicyId::of(&asked), total: 3000, offset, bytes };
             programs.on_part(at(u64::from(second) * 1000), ABOVE, &part, LIMITS).unwrap();
-            assert!(programs.on_timeout(at(u64::from(second) * 1000)).is_empty());
+            assert!(programs.on_timeout(at(u64::from(second) * 1000), LIMITS).is_empty());
         }
-        assert_eq!(programs.on_timeout(at(20_000)), [PolicyId::of(&asked)]);
+        assert_eq!(programs.on_timeout(at(20_000), LIMITS), [PolicyId::of(&asked)]);
         assert_eq!(programs.next_timeout(), None);
+    }
+
+    /// Asks at each moment that the programs name, up to an end. Returns what is no longer waited for, and when.
+    fn wait(programs: &mut Programs, end: Time) -> Vec<(Time, PolicyId)> {
+        let mut done = Vec::new();
+        while let Some(now) = programs.next_timeout().filter(|at| *at <= end) {
+            done.extend(programs.on_timeout(now, LIMITS).into_iter().map(|it| (now, it)));
+        }
+        done
+    }
+
+    #[test]
+    fn sessions_wait_while_a_program_is_loaded() {
+        let host = Slow::new(Duration::from_millis(100));
+        let (mut programs, code) = (Programs::new(Some(host.clone())), code(3000, 5));
+        find(&mut programs, at(0), &code);
+        assert_eq!(fetch(&mut programs, at(0), &code), None, "its result is not there");
+        assert!(matches!(find(&mut programs, at(50), &code), Found::Later));
+        assert_eq!(wait(&mut programs, at(1000)), [(at(100), PolicyId::of(&code))]);
+        assert!(matches!(find(&mut programs, at(1000), &code), Found::Here(_)));
+        assert_eq!((host.begun.load(Ordering::Relaxed), programs.next_timeout()), (1, None));
+    }
+
+    #[test]
+    fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
+        let host = Slow::new(Duration::from_secs(1000));
+        let (mut programs, code) = (Programs::new(Some(host.clone())), code(3000, 5));
+        let name = PolicyId::of(&code);
+        find(&mut programs, at(0), &code);
+        fetch(&mut programs, at(0), &code);
+        // Ten seconds in which the relay was stopped count as one question.
+        assert!(programs.on_timeout(at(10_000), LIMITS).is_empty());
+        assert_eq!(wait(&mut programs, at(20_000)), [(at(10_000 + 198 * 10), name)]);
+        assert_eq!(host.given_up.load(Ordering::Relaxed), 1);
+        for second in 20..400 {
+            assert!(matches!(find(&mut programs, at(second * 1000), &code), Found::Never));
+        }
+        assert_eq!(host.begun.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn loads_beyond_those_of_a_second_wait_for_the_next() {
+        let host = Slow::new(Duration::ZERO);
+        let mut programs = Programs::new(Some(host.clone()));
+        let mut done = Vec::new();
+        // Two seconds' worth of programs, eight on their way at a time.
+        for number in 0..16 {
+            let code = code(100 + number, 8);
+            find(&mut programs, at(0), &code);
+            done.extend(fetch(&mut programs, at(0), &code));
+        }
+        assert_eq!((done.len(), programs.loading.len()), (8, 8));
+        let rest = wait(&mut programs, at(5000));
+        assert_eq!(rest.len(), 8);
+        assert!(rest.iter().all(|(now, _)| *now >= at(1000)), "{rest:?}");
+    }
+
+    #[test]
+    fn a_refused_program_takes_the_room_of_no_other() {
+        let (mut programs, sound) = (programs(), code(9_900, 1));
+        find(&mut programs, at(0), &sound);
+        fetch(&mut programs, at(0), &sound);
+        let refused = [2; 9_000];
+        find(&mut programs, at(1), &refused);
+        fetch(&mut programs, at(1), &refused);
+        assert!(matches!(find(&mut programs, at(2), &sound), Found::Here(_)));
+        assert!(matches!(find(&mut programs, at(2), &refused), Found::Never));
     }
 
     #[test]
@@ -619,7 +782,7 @@ mod tests {
                 while let Some((pull, ..)) = programs.poll(at(ms)) {
                     for part in parts(&code, pull) {
                         for _ in 0..fates.next().unwrap_or(1) {
-                            done |= matches!(programs.on_part(at(ms), ABOVE, &part, limits), Ok(Some(_)));
+                            done |= programs.on_part(at(ms), ABOVE, &part, limits).is_ok_and(|it| !it.is_empty());
                         }
                     }
                 }

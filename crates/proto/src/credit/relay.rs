@@ -513,9 +513,7 @@ impl Relay for CreditRelay {
                 let limits = self.keep_limits();
                 let done = self.programs.on_part(cx.now, packet.datagram.from, &part, limits);
                 done.map(|done| {
-                    if let Some(policy) = done {
-                        self.unpark(cx, policy);
-                    }
+                    done.into_iter().for_each(|policy| self.unpark(cx, policy));
                     self.ask(cx.now);
                     Handling::Drop
                 })
@@ -576,7 +574,8 @@ impl Relay for CreditRelay {
             let oldest = self.plain.values().min();
             self.sweep_at = oldest.map(|heard_at| *heard_at + timeout);
         }
-        self.programs.on_timeout(now).into_iter().for_each(|policy| self.unpark(cx, policy));
+        let over = self.programs.on_timeout(now, self.keep_limits());
+        over.into_iter().for_each(|policy| self.unpark(cx, policy));
         self.ask(now);
         let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);
         let done: Vec<PortId> =

@@ -11,6 +11,7 @@ use core::task::Poll;
 use super::layout::BLOCK_SYMBOLS;
 use super::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdict};
 use crate::content::Content;
+use crate::ranges::RangeSet;
 
 /// Content as an object that is nothing else.
 pub struct ContentSupply {
@@ -57,18 +58,16 @@ pub struct InOrder {
     len: u64,
     /// All before this has been delivered.
     next: u64,
-    /// What is here from some offset on: bytes, or so many zeros. Apart, and perhaps side by side.
-    held: BTreeMap<u64, Piece>,
-    delivered: VecDeque<Piece>,
+    /// Symbols that are here, by their offsets, but for those of zeros.
+    held: BTreeMap<u64, Vec<u8>>,
+    /// Bytes that are here as symbols of zeros. Ranges, for a simulation has a store for each of many receivers, and most
+    /// hold zeros alone: a symbol each made stores larger than any cache.
+    zeros: RangeSet,
+    delivered: VecDeque<(Vec<u8>, u32)>,
+    /// Bytes of a symbol.
+    symbol: u64,
     /// How much of what was delivered is kept.
     kept: u64,
-}
-
-/// Bytes, or so many zeros; of less than 2^16 bytes, as symbols are.
-type Piece = (Vec<u8>, u32);
-
-fn span((bytes, zeros): &Piece) -> u64 {
-    bytes.len() as u64 + u64::from(*zeros)
 }
 
 impl InOrder {
@@ -77,14 +76,29 @@ impl InOrder {
         Self::default()
     }
 
+    /// Delivers all that is next, symbol by symbol.
     fn deliver(&mut self) {
-        while let Some(piece) = self.held.get(&self.next) {
-            self.next += span(piece);
-            self.delivered.push_back(piece.clone());
+        let before = self.next;
+        loop {
+            if let Some(bytes) = self.held.get(&self.next) {
+                self.next += bytes.len() as u64;
+                self.delivered.push_back((bytes.clone(), 0));
+            } else if let Some(run) = self.zeros.around(self.next) {
+                let end = run.end.min((self.next / self.symbol + 1) * self.symbol);
+                // A symbol has less than 2^16 bytes.
+                self.delivered.push_back((Vec::new(), (end - self.next) as u32));
+                self.next = end;
+            } else {
+                break;
+            }
+        }
+        if self.next == before {
+            return;
         }
         let keep_from = self.next.saturating_sub(self.kept);
-        while let Some((&offset, piece)) = self.held.first_key_value()
-            && offset + span(piece) <= keep_from
+        self.zeros.remove(0..keep_from);
+        while let Some((&offset, bytes)) = self.held.first_key_value()
+            && offset + bytes.len() as u64 <= keep_from
         {
             self.held.pop_first();
         }
@@ -95,7 +109,8 @@ impl Store for InOrder {
     fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, and so while its start is not delivered.
-        self.kept = 64 * u64::from(announcement.symbol_bytes);
+        self.symbol = u64::from(announcement.symbol_bytes).max(1);
+        self.kept = 64 * self.symbol;
         Ok(())
     }
 
@@ -105,12 +120,15 @@ impl Store for InOrder {
     }
 
     fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
-        let mut bytes = bytes.to_vec();
-        if !bytes.is_empty() {
+        if bytes.is_empty() {
+            self.held.remove(&offset);
+            self.zeros.insert(offset..offset + u64::from(zeros));
+        } else {
+            let mut bytes = bytes.to_vec();
             bytes.resize(bytes.len() + zeros as usize, 0);
+            self.zeros.remove(offset..offset + bytes.len() as u64);
+            self.held.insert(offset, bytes);
         }
-        let zeros = if bytes.is_empty() { zeros } else { 0 };
-        self.held.insert(offset, (bytes, zeros));
         self.deliver();
         Ok(())
     }
@@ -119,18 +137,20 @@ impl Store for InOrder {
         let wanted = offset..offset + u64::from(len);
         let mut at = offset;
         while at < wanted.end {
-            let found = self.held.range(..=at).next_back();
-            let found = found.filter(|(start, piece)| at < **start + span(piece));
-            let Some((&start, piece)) = found else {
-                return Err(ObjectError { reason: "it is not here any more".to_string() });
+            let end = if let Some(run) = self.zeros.around(at) {
+                let end = run.end.min(wanted.end);
+                out.resize(out.len() + (end - at) as usize, 0);
+                end
+            } else {
+                let found = self.held.range(..=at).next_back();
+                let found = found.filter(|(start, bytes)| at < **start + bytes.len() as u64);
+                let Some((&start, bytes)) = found else {
+                    return Err(ObjectError { reason: "it is not here any more".to_string() });
+                };
+                let end = (start + bytes.len() as u64).min(wanted.end);
+                out.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
+                end
             };
-            let end = (start + span(piece)).min(wanted.end);
-            match piece {
-                (bytes, 0) => {
-                    out.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
-                }
-                _ => out.resize(out.len() + (end - at) as usize, 0),
-            }
             at = end;
         }
         Ok(())
@@ -176,5 +196,35 @@ mod tests {
         assert_eq!(all[0], ([1, 2, 0, 0].to_vec(), 0));
         assert_eq!((all[1].1, all[2].0.len()), (4, 4));
         assert!(store.read(Part::Content, 12, 1, &mut back).is_err());
+    }
+
+    #[test]
+    fn zeros_are_held_as_ranges_and_delivered_symbol_by_symbol() {
+        let mut store = InOrder::new();
+        let (symbols, last) = (1000, 3);
+        let announcement = Announcement {
+            lens: [0, 4 * symbols + last, 0],
+            growing: false,
+            symbol_bytes: 4,
+            object: [0; 32],
+            digests: None,
+        };
+        store.announce(&announcement).unwrap();
+        store.write(Part::Content, 4 * symbols, &[], last as u32).unwrap();
+        for symbol in (1..symbols).rev() {
+            store.write(Part::Content, 4 * symbol, &[], 4).unwrap();
+        }
+        assert_eq!((store.zeros.len(), store.held.len()), (1, 0));
+        store.write(Part::Content, 0, &[7], 3).unwrap();
+        let all: Vec<_> = core::iter::from_fn(|| store.poll_delivered()).collect();
+        assert_eq!(all.len() as u64, symbols + 1);
+        assert_eq!(all[0], (alloc::vec![7, 0, 0, 0], 0));
+        assert!(all[1..1000].iter().all(|(bytes, zeros)| bytes.is_empty() && *zeros == 4));
+        assert_eq!(all[1000].1, 3);
+        // What is kept is the last of it.
+        let mut back = Vec::new();
+        store.read(Part::Content, 4 * symbols - 8, 8, &mut back).unwrap();
+        assert_eq!(back, [0; 8]);
+        assert!(store.read(Part::Content, 0, 1, &mut back).is_err());
     }
 }

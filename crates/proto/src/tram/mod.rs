@@ -255,6 +255,15 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     scheduled + load.losses + load.receivers * (timed + each(settings.solicit_interval))
 }
 
+/// Writes a packet of TRAM again, as it was read, with its checksum. `None` if it is refused. For tests of the wire format.
+pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
+    let packet = wire::Packet::decode(packet).ok().filter(|_| wire::is_sound(packet))?;
+    let mut out = Vec::new();
+    packet.encode(&mut out);
+    wire::seal(&mut out);
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

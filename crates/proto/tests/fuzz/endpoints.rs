@@ -309,7 +309,7 @@ pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The same for packets of TRAM, whose header has magic, version and session.
-fn dress_for_tree(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn dress_for_tree(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= 24 {
         bytes[..3].copy_from_slice(b"ft\x01");
         bytes[8..16].copy_from_slice(&1_u64.to_be_bytes());

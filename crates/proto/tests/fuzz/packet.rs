@@ -1,6 +1,9 @@
-//! Fuzz target of the PGM decoder; the corpus test runs the same.
+//! Fuzz targets of decoders: packets of PGM and of TRAM; the corpus test runs the same.
 
 use faircast_proto::pgm::wire::Packet;
+use faircast_proto::tram;
+
+use super::endpoints::dress_for_tree;
 
 /// Bytes as a packet: refused, or written again they are the same packet. Returns whether they are one.
 pub(crate) fn packet(data: &[u8]) -> bool {
@@ -9,4 +12,16 @@ pub(crate) fn packet(data: &[u8]) -> bool {
     packet.encode(&mut again);
     assert_eq!(Packet::decode(&again, 0).as_ref(), Ok(&packet));
     true
+}
+
+/// Bytes as a packet of TRAM, as they are and with a header and a checksum that are right: refused, or written again they are
+/// the same packet. Returns whether they are one as they are.
+pub(crate) fn tram_packet(data: &[u8]) -> bool {
+    let dressed = dress_for_tree(data.to_vec());
+    let [is_one, _] = [data, &dressed].map(|bytes| {
+        let Some(again) = tram::written_again(bytes) else { return false };
+        assert_eq!(tram::written_again(&again).as_ref(), Some(&again));
+        true
+    });
+    is_one
 }

@@ -1,0 +1,92 @@
+//! Clock of programs: a thread that interrupts questions, so that each is bounded by the processor time that it takes.
+//!
+//! Processor time and not time: a relay that was stopped, or whose machine is busy, ends no sound program.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use wasmtime::Engine;
+
+/// Interval at which programs at work are interrupted.
+const TICK: Duration = Duration::from_millis(10);
+/// Most processor time of one question. Chosen: a hundred times what its instructions take.
+const QUESTION_MAX: Duration = Duration::from_millis(50);
+
+/// Processor time that a question has taken since it was interrupted first.
+#[derive(Debug, Default)]
+pub(crate) struct Spent(Option<Duration>);
+
+impl Spent {
+    /// True if the question may run on. Called by the thread that asks, at each interrupt.
+    pub(crate) fn has_time_left(&mut self) -> bool {
+        // A system without this clock counts each interrupt as one of a thread that has run all the while.
+        let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        let Ok(now) = clock.map(Duration::from) else { return false };
+        now.saturating_sub(*self.0.get_or_insert(now)) < QUESTION_MAX
+    }
+}
+
+/// The clock. Its thread sleeps while no program is at work, and ends with the clock.
+pub(crate) struct Clock {
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    at_work: Mutex<usize>,
+    begins: Condvar,
+}
+
+impl State {
+    fn at_work(&self) -> MutexGuard<'_, usize> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A program at work.
+pub(crate) struct Asked(Arc<State>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        *self.0.at_work() -= 1;
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.state.begins.notify_one();
+    }
+}
+
+impl Clock {
+    /// Starts the clock of an engine.
+    pub(crate) fn start(engine: Engine) -> std::io::Result<Arc<Self>> {
+        let clock = Arc::new(Self { state: Arc::default() });
+        let (state, alive) = (clock.state.clone(), Arc::downgrade(&clock));
+        let run = move || tick(&engine, &state, &alive);
+        std::thread::Builder::new().name("programs-clock".into()).spawn(run)?;
+        Ok(clock)
+    }
+
+    /// Interrupts programs as long as the result lives.
+    pub(crate) fn asked(self: &Arc<Self>) -> Asked {
+        *self.state.at_work() += 1;
+        self.state.begins.notify_one();
+        Asked(self.state.clone())
+    }
+}
+
+fn tick(engine: &Engine, state: &State, alive: &Weak<Clock>) {
+    while alive.strong_count() > 0 {
+        engine.increment_epoch();
+        let at_work = state.at_work();
+        let idle = *at_work == 0;
+        let wait = if idle { IDLE } else { TICK };
+        // Woken for nothing it ticks once more, which does no harm.
+        drop(state.begins.wait_timeout(at_work, wait));
+    }
+}
+
+/// Interval at which the thread looks whether its clock is gone, while no program is at work.
+const IDLE: Duration = Duration::from_secs(1);

@@ -1,0 +1,71 @@
+//! Host of programs at relays on real networks: compiles in a thread of its own, and bounds questions by processor time.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
+
+use faircast_proto::credit::{Loaded, PendingLoad, ProgramHost};
+
+use crate::clock::Clock;
+use crate::host::{Limits, WasmHost};
+use crate::signature::{ProgramError, Signers};
+
+/// Programs that wait for the compiler at most; a relay's own bound is lower.
+const WAITING_MAX: usize = 64;
+/// Bytes of the compiler's stack.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Host whose compiler stops nobody: a relay's thread begins a load, goes on, and asks for the result. Questions to programs
+/// are bounded by instructions as in [`WasmHost`], and by processor time.
+#[derive(Debug)]
+pub struct LiveHost {
+    jobs: SyncSender<Job>,
+}
+
+/// A program to be compiled. Nobody waits for it if nobody holds the place of its result.
+struct Job {
+    code: Vec<u8>,
+    result: Weak<OnceLock<Loaded>>,
+}
+
+impl LiveHost {
+    /// A host for programs that `signers` allow.
+    ///
+    /// # Errors
+    /// This machine cannot run any, or has no room for two threads.
+    pub fn new(limits: Limits, signers: Signers) -> Result<Self, ProgramError> {
+        let no_thread = |error: std::io::Error| ProgramError::Host(error.to_string());
+        let mut host = WasmHost::new(limits, signers)?;
+        host.clock = Some(Clock::start(host.engine.clone()).map_err(no_thread)?);
+        let (jobs, next) = sync_channel(WAITING_MAX);
+        let thread = std::thread::Builder::new().name("programs".into()).stack_size(STACK_BYTES);
+        thread.spawn(move || compile(&host, &next)).map_err(no_thread)?;
+        Ok(Self { jobs })
+    }
+}
+
+/// Compiles one program after the other until the host is gone.
+fn compile(host: &WasmHost, jobs: &Receiver<Job>) {
+    for Job { code, result } in jobs {
+        if result.strong_count() == 0 {
+            continue;
+        }
+        let loaded = catch_unwind(AssertUnwindSafe(|| host.load_now(&code)));
+        let loaded = loaded.unwrap_or_else(|_| Err("the compiler failed".to_string()));
+        if let Some(result) = result.upgrade() {
+            _ = result.set(loaded);
+        }
+    }
+}
+
+impl ProgramHost for LiveHost {
+    fn load(&self, code: &[u8]) -> PendingLoad {
+        let result = Arc::new(OnceLock::new());
+        let job = Job { code: code.to_vec(), result: Arc::downgrade(&result) };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job)
+        {
+            _ = result.set(Err("too many programs wait for the compiler".to_string()));
+        }
+        Box::new(move |_| result.get().cloned())
+    }
+}

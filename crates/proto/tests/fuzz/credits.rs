@@ -1,0 +1,404 @@
+//! Fuzz target of credits: a source, a relay and two receivers while packets on their way are lost, changed and repeated, and
+//! packets made of the fuzzer's bytes come between; the corpus test runs the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::catalog::{self, RELAYS};
+use faircast_proto::content::InMemory;
+use faircast_proto::credit::{
+    self, PendingLoad, ProgramFault, ProgramHost, RunningProgram, SessionProgram,
+};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::pgm::wire::checksum;
+use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::transport::{EndSetup, Role};
+use faircast_proto::{Datagram, Destination, Machine};
+use faircast_relay_sdk::View;
+
+const ME: NodeId = NodeId(10);
+/// Packets or steps of one kind that no honest machine needs.
+const MANY: u32 = 100_000;
+/// Packets that the network holds; more are lost.
+const FLYING_MAX: usize = 100;
+/// Time in which all come to rest once the source was closed.
+const REST: Duration = Duration::from_secs(2000);
+const POLICIES: [&str; 7] = [
+    "worst-path",
+    "best-path",
+    "quantile",
+    "bounded-lag",
+    "deadline",
+    "layered-drop",
+    "weighted-utility",
+];
+
+/// Packets as they are; then a session, whose first byte chooses the policy and the others are steps.
+pub(crate) fn credits(data: &[u8]) {
+    if let Some(again) = credit::written_again(data) {
+        assert_eq!(credit::written_again(&again).as_ref(), Some(&again));
+        assert_eq!(data.get(..again.len()), Some(&again[..]));
+    }
+    let Some((&choice, steps)) = data.split_first() else { return };
+    World::new(choice).run(steps);
+}
+
+/// Programs of three bytes: 10 ms of loading for each of the first, questions before it fails, and answers.
+struct Host;
+
+#[derive(Clone)]
+struct Answers {
+    left: u8,
+    answer: u8,
+}
+
+impl ProgramHost for Host {
+    fn load(&self, code: &[u8]) -> PendingLoad {
+        let &[takes, left, answer] = code else { return Box::new(|_| Some(Err("length".into()))) };
+        let takes = Duration::from_millis(10) * u64::from(takes);
+        let mut began = None;
+        Box::new(move |now| {
+            let program: Arc<dyn SessionProgram> = Arc::new(Answers { left, answer });
+            (now.since(*began.get_or_insert(now)) >= takes).then_some(Ok(program))
+        })
+    }
+}
+
+impl SessionProgram for Answers {
+    fn start(&self, _: u32) -> Result<Box<dyn RunningProgram>, ProgramFault> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Answers {
+    fn ask(&mut self) -> Result<u32, ProgramFault> {
+        self.left = self.left.checked_sub(1).ok_or(ProgramFault(String::new()))?;
+        // The last never fails.
+        self.left += u8::from(self.left == 254);
+        Ok(self.answer.into())
+    }
+}
+
+impl RunningProgram for Answers {
+    fn credit(&mut self, _: &dyn View) -> Result<Option<u32>, ProgramFault> {
+        self.ask().map(|answer| answer.checked_sub(1))
+    }
+    fn accepts(&mut self, _: &dyn View, branch: u32, _: u8) -> Result<bool, ProgramFault> {
+        self.ask().map(|answer| answer != branch + 7)
+    }
+    fn discards(&mut self, _: &dyn View, _: u32) -> Result<u32, ProgramFault> {
+        self.ask().map(|answer| answer / 32)
+    }
+    fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault> {
+        Ok((self.answer > 128).then_some(self.answer.into()))
+    }
+    fn drops(&mut self) -> Result<bool, ProgramFault> {
+        Ok(self.answer & 1 == 1)
+    }
+}
+
+struct End {
+    node: NodeId,
+    machine: Box<dyn Machine>,
+    rng: Rng,
+}
+
+/// A packet on its way, from the host at a port to the relay or the other way.
+#[derive(Clone)]
+struct Flying {
+    port: usize,
+    up: bool,
+    to: Destination,
+    from: NodeId,
+    bytes: Vec<u8>,
+    zeros: u32,
+}
+
+/// The ends are at the ports of the relay in their order; the source is the first.
+struct World {
+    now: Time,
+    ends: Vec<End>,
+    relay: Box<dyn Relay>,
+    rng: Rng,
+    held: BTreeMap<PacketKey, Flying>,
+    awaited: BTreeSet<PortId>,
+    key: u64,
+    flying: Vec<Flying>,
+}
+
+impl World {
+    fn new(choice: u8) -> Self {
+        let policy = POLICIES.get(usize::from(choice & 7));
+        let program: Arc<[u8]> = Arc::from([choice >> 6, choice >> 3 & 7, choice]);
+        let (key, value) = match policy {
+            Some(policy) => ("policy", OptionValue::Text((*policy).to_string())),
+            None => ("program", OptionValue::Bytes(program)),
+        };
+        let set = [(key, value), ("credit_buffer", OptionValue::Integer(4))];
+        let set = set.map(|(key, value)| (key.to_string(), value));
+        let known = catalog::transport("credit").expect("it is registered").options;
+        let options = Options::checked(set, known).expect("these are settings of credits");
+        let sources = [NodeId(1)];
+        let ends = (1..=3).map(|node| {
+            let content: Vec<u8> = vec![7; 20_000];
+            let role = match node {
+                1 => Role::Source(Box::new(InMemory(content.into()))),
+                _ => Role::Receiver,
+            };
+            let setup = EndSetup::new(FlowId(0), NodeId(node), &sources, &options);
+            let machine = catalog::end("credit", role, EndSetup { payload: 100, ..setup });
+            let machine = machine.expect("credits have sources and receivers");
+            let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
+            End { node: NodeId(node), machine, rng }
+        });
+        let relay = RELAYS.iter().find(|entry| entry.name == "credit").expect("it is registered");
+        Self {
+            now: Time::ZERO,
+            ends: ends.collect(),
+            relay: (relay.relay)(ME, &Options::default(), Some(Arc::new(Host))),
+            rng: Rng::new(1, ME, Purpose::Relay),
+            held: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            key: 0,
+            flying: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, mut data: &[u8]) {
+        self.pass(Duration::from_millis(1));
+        while let Some((&[operation, argument], rest)) = data.split_first_chunk() {
+            data = rest;
+            match operation % 8 {
+                0 => self.pass(Duration::from_micros(u64::from(argument) * 400)),
+                1 => self.exchange(),
+                2 => self.pass(Duration::from_millis(u64::from(argument) * 40)),
+                3 | 4 => self.damage(operation % 8 == 4, argument, &mut data),
+                5 => match usize::from(argument) {
+                    closed @ 250.. => self.close(closed % 3),
+                    gone @ 240..250 => {
+                        let port = gone % 3;
+                        let (node, now) = (self.ends[port].node, self.now);
+                        let mut cx = Cx { now, rng: &mut self.rng, trace: &mut NullTrace };
+                        self.relay.handle_gone(&mut cx, FlowId(0), PortId(port as u32), node);
+                        self.drain_relay();
+                    }
+                    lost if lost < self.flying.len() => drop(self.flying.remove(lost)),
+                    _ => {}
+                },
+                operation => {
+                    let (bytes, rest) = data.split_at(usize::from(argument).min(data.len()));
+                    data = rest;
+                    let port = usize::from(argument) % 3;
+                    let to = match (operation, argument & 4) {
+                        (6, 0) => Destination::Node(ME),
+                        _ => Destination::Group(faircast_base::GroupId::SESSION),
+                    };
+                    let (bytes, from) = (dress(bytes.to_vec()), self.ends[port].node);
+                    self.deliver(Flying { port, up: operation == 6, to, from, bytes, zeros: 0 });
+                }
+            }
+        }
+        // Whatever came, all rest some time after the source is closed.
+        self.close(0);
+        for _ in 0..20 {
+            self.pass(Duration::from_secs(1));
+            self.exchange();
+        }
+        self.pass(REST);
+        while let Some(port) = self.awaited.pop_first() {
+            self.writable(port);
+        }
+        for end in &self.ends {
+            let next = end.machine.next_timeout();
+            assert!(next.is_none(), "node {} waits for {next:?}", end.node.0);
+        }
+        assert!(self.relay.next_timeout().is_none(), "the relay waits");
+        assert!(self.held.is_empty(), "the relay holds {} packets", self.held.len());
+    }
+
+    fn damage(&mut self, copy: bool, argument: u8, data: &mut &[u8]) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let place = usize::from(argument >> 2) % self.flying.len();
+        if copy && self.flying.len() < FLYING_MAX {
+            let flying = self.flying[place].clone();
+            self.flying.insert(place, flying);
+        }
+        let packet = &mut self.flying[place];
+        for _ in 0..=argument & 3 {
+            let Some((&[at, len], rest)) = data.split_first_chunk() else { break };
+            let (values, rest) = rest.split_at(usize::from(len & 7).min(rest.len()));
+            *data = rest;
+            for (byte, value) in packet.bytes.iter_mut().skip(at.into()).zip(values) {
+                *byte = *value;
+            }
+            if len & 0x80 != 0 {
+                packet.bytes.truncate(at.into());
+            }
+        }
+        packet.bytes = dress(core::mem::take(&mut packet.bytes));
+    }
+
+    fn close(&mut self, port: usize) {
+        let End { machine, rng, .. } = &mut self.ends[port];
+        machine.handle_close(&mut Cx { now: self.now, rng, trace: &mut NullTrace });
+        self.drain_end(port, self.now);
+    }
+
+    /// Lets time pass, each timeout at its moment.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        for port in 0..self.ends.len() {
+            let (mut now, mut calls) = (self.now, 0);
+            while let Some(at) = self.ends[port].machine.next_timeout().filter(|at| *at <= end) {
+                calls = if at > now { 0 } else { calls + 1 };
+                assert!(calls < MANY, "time stands still for {port}");
+                now = now.max(at);
+                let End { machine, rng, .. } = &mut self.ends[port];
+                machine.handle_timeout(&mut Cx { now, rng, trace: &mut NullTrace });
+                self.drain_end(port, now);
+            }
+        }
+        let mut calls = 0;
+        while let Some(at) = self.relay.next_timeout().filter(|at| *at <= end) {
+            calls = if at > self.now { 0 } else { calls + 1 };
+            assert!(calls < MANY, "time stands still for the relay");
+            self.now = self.now.max(at);
+            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+            self.relay.handle_timeout(&mut cx);
+            self.drain_relay();
+        }
+        self.now = end;
+    }
+
+    fn push(&mut self, flying: Flying) {
+        if self.flying.len() < FLYING_MAX {
+            self.flying.push(flying);
+        }
+    }
+
+    fn drain_end(&mut self, port: usize, now: Time) {
+        let (mut sent, mut buf) = (0, Vec::new());
+        loop {
+            let End { machine, rng, node } = &mut self.ends[port];
+            let mut cx = Cx { now, rng, trace: &mut NullTrace };
+            let Some(transmit) = machine.poll_transmit(&mut cx, &mut buf) else { break };
+            sent += 1;
+            assert!(sent < MANY, "a drain does not end");
+            let (bytes, from) = (core::mem::take(&mut buf), *node);
+            let (to, zeros) = (transmit.to, transmit.zeros);
+            self.push(Flying { port, up: true, to, from, bytes, zeros });
+        }
+        while self.ends[port].machine.poll_event().is_some() {}
+    }
+
+    fn drain_relay(&mut self) {
+        let (mut sent, mut buf) = (0, Vec::new());
+        loop {
+            buf.clear();
+            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+            let Some(egress) = self.relay.poll_transmit(&mut cx, &mut buf) else { break };
+            sent += 1;
+            assert!(sent < MANY, "a drain does not end");
+            match egress {
+                Egress::Copy(key, port) => {
+                    let held = self.held.get(&key).expect("it copies what it holds");
+                    let mut flying = Flying { port: port.0 as usize, up: false, ..held.clone() };
+                    flying.bytes[..buf.len()].copy_from_slice(&buf);
+                    self.push(flying);
+                }
+                Egress::Release(key) => {
+                    assert!(self.held.remove(&key).is_some(), "it releases what it holds");
+                }
+                Egress::Await(port) => _ = self.awaited.insert(port),
+                Egress::Send(transmit) => {
+                    let port = transmit.port.map_or(0, |port| port.0 as usize);
+                    let (to, from, zeros) = (transmit.to, transmit.from, transmit.zeros);
+                    let bytes = buf.clone();
+                    self.push(Flying { port, up: false, to, from, bytes, zeros });
+                }
+            }
+        }
+    }
+
+    fn writable(&mut self, port: PortId) {
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+        self.relay.handle_writable(&mut cx, port);
+        self.drain_relay();
+    }
+
+    fn deliver(&mut self, flying: Flying) {
+        let Flying { port, up, to, from, bytes, zeros } = &flying;
+        let datagram = Datagram { zeros: *zeros, ..Datagram::new(*from, *to, bytes) };
+        if !up {
+            let Some(End { machine, rng, node }) = self.ends.get_mut(*port) else { return };
+            if matches!(to, Destination::Node(other) if other != node) {
+                return;
+            }
+            let mut cx = Cx { now: self.now, rng, trace: &mut NullTrace };
+            machine.handle_datagram(&mut cx, datagram);
+            return self.drain_end(*port, self.now);
+        }
+        let is_out = |place: usize, node: NodeId| match to {
+            Destination::Group(_) => place != *port,
+            Destination::Node(other) => node == *other,
+        };
+        let places = self.ends.iter().enumerate();
+        let ports_out: Vec<PortId> = places
+            .filter(|(place, end)| is_out(*place, end.node))
+            .map(|(place, _)| PortId(place as u32))
+            .collect();
+        self.key += 1;
+        let (key, flow, port) = (PacketKey(self.key), FlowId(0), PortId(*port as u32));
+        let packet =
+            RelayPacket { key, flow, port, ports_out: &ports_out, datagram, time_to_live: 16 };
+        let mut buf = Vec::new();
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+        let handling = self.relay.handle_packet(&mut cx, &packet, &mut buf);
+        if handling == Handling::Hold {
+            self.held.insert(key, flying.clone());
+        }
+        self.drain_relay();
+        if matches!(handling, Handling::Forward | Handling::Alter) {
+            let bytes = if handling == Handling::Alter { buf } else { flying.bytes.clone() };
+            for port in ports_out {
+                let bytes = bytes.clone();
+                self.push(Flying { port: port.0 as usize, up: false, bytes, ..flying.clone() });
+            }
+        }
+    }
+
+    /// Everything on its way arrives, and ports have room.
+    fn exchange(&mut self) {
+        for flying in core::mem::take(&mut self.flying) {
+            self.deliver(flying);
+        }
+        for port in core::mem::take(&mut self.awaited) {
+            self.writable(port);
+        }
+    }
+}
+
+/// Puts magic, version, one of a few sessions, and the checksum of its kind into `bytes`, where they are long enough.
+fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.get(..2) == Some(b"ft") || bytes.len() < 36 {
+        return bytes;
+    }
+    bytes[..3].copy_from_slice(b"fr\x01");
+    bytes[3] = bytes[3] % 6;
+    let session = 1 + u64::from(bytes[15] & 3 == 3);
+    bytes[8..16].copy_from_slice(&session.to_be_bytes());
+    let header = match bytes[3] {
+        3 | 5 => 40,
+        4 => 36,
+        _ => 52,
+    };
+    if let Some(header) = bytes.get_mut(..header) {
+        header[6..8].fill(0);
+        let sum = checksum(header);
+        header[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
