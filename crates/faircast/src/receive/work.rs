@@ -121,6 +121,7 @@ impl Work {
             "an object has ended"
         );
         let object = session.notes.object.get().copied();
+        let remarks = session.notes.remarks.get().cloned().unwrap_or_default();
         let gone = matches!(outcome, ReceiveOutcome::SenderGone);
         let begun = is_begun(live, id);
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
@@ -136,7 +137,7 @@ impl Work {
             }
         }
         self.ending |= self.setup.builder.once && !gone;
-        if self.setup.give.try_send(Received { last, took, outcome }).is_err() {
+        if self.setup.give.try_send(Received { last, took, outcome, remarks }).is_err() {
             tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
         }
         self.end_after_last(live);
@@ -383,11 +384,17 @@ impl App<Receiving> for Work {
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
                 }
-                let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
-                match reason.cloned() {
+                let notes = self.sessions.get(&id).map(|session| session.notes.clone());
+                let left_out = notes.as_ref().and_then(|notes| notes.left_out.get().cloned());
+                let reason = notes.as_ref().and_then(|notes| notes.failure.get().cloned());
+                match (reason, left_out) {
+                    (Some(reason), Some(left_out)) => {
+                        let files = self.files(id);
+                        self.end(live, id, ReceiveOutcome::Partial { files, left_out, reason });
+                    }
                     // It stays until the sender has been told why.
-                    Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
-                    None => {
+                    (Some(reason), None) => self.end(live, id, ReceiveOutcome::Failed(reason)),
+                    (None, _) => {
                         self.end(live, id, ReceiveOutcome::SenderGone);
                         // What it holds is free for the next sender of the same, and for this one
                         // should it go on.
