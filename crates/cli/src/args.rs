@@ -1,6 +1,7 @@
 //! The one definition of the command line: parser, help, completions and man pages come from it.
 
 mod check;
+mod clean;
 mod files;
 mod key;
 mod live;
@@ -12,7 +13,9 @@ mod soak;
 mod sweep;
 
 pub use check::CheckArgs;
+pub use clean::CleanArgs;
 pub use key::{KeyArgs, KeyVerb};
+pub(crate) use live::socket_address;
 pub use live::{KeyOptions, ViaOptions, WatchOptions};
 pub use program::{ProgramArgs, ProgramVerb};
 pub use recv::RecvArgs;
@@ -60,6 +63,8 @@ pub enum Verb {
     Program(ProgramArgs),
     /// Look at this host and its network: what would keep a transfer from going well
     Check(Box<CheckArgs>),
+    /// Remove what transfers that were cut off have left in a folder
+    Clean(CleanArgs),
     /// Make a key for a group, or show the id of one
     Key(KeyArgs),
     /// Run a scenario and print what each flow got

@@ -6,6 +6,7 @@
 pub mod args;
 mod bench;
 mod check;
+mod clean;
 mod demo;
 mod error;
 mod key;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Verb::Relay(args) => relay::relay(args),
         Verb::Program(args) => program::program(args),
         Verb::Check(args) => check::check(args),
+        Verb::Clean(args) => clean::clean(args),
         Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),
         Verb::Sweep(sweep) => sweep::sweep(sweep),

@@ -8,8 +8,8 @@ use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
     CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, PathLimit,
-    ReceiveOutcome, ReceiveStatus, Received, Receiver, ReceiverBuilder, RepairTree, SocketSettings,
-    Stage,
+    ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, Receiver, ReceiverBuilder, RepairTree,
+    SocketSettings, Stage, shown_path,
 };
 use faircast_base::Duration;
 use faircast_proto::options::OptionValue;
@@ -20,7 +20,7 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, place, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, lossless, place, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -383,32 +383,18 @@ impl Show {
 
     /// An object has come to its end.
     fn ended(&mut self, received: &Received) -> Result<(), Failure> {
-        let Received { last, took, outcome } = received;
+        let Received { last, took, outcome, remarks } = received;
         self.begun(last)?;
         let mut json = incoming_json(last);
         json["took_seconds"] = json!(took.as_secs_f64());
+        for remark in remarks {
+            self.output.warn(remark)?;
+        }
         match outcome {
             ReceiveOutcome::Complete { files } => {
                 self.complete += 1;
-                // More than a screen of them would bury all else.
-                let listed = self.list || files.len() <= FILES_SHOWN;
-                for file in files {
-                    let hash = file.blake3.as_ref().map(|hash| hex(hash));
-                    let line = match listed {
-                        true => {
-                            format!("{}  {}", hash.as_deref().unwrap_or("-"), file.path.display())
-                        }
-                        false => String::new(),
-                    };
-                    self.output.tell(
-                        "file",
-                        &line,
-                        json!({
-                            "object": last.number, "path": file.path, "bytes": file.bytes,
-                            "blake3": hash,
-                        }),
-                    )?;
-                }
+                self.files(last, files)?;
+                let listed = self.is_listed(files);
                 let fresh = last.object.bytes_done.saturating_sub(last.object.bytes_found);
                 let speed = fresh as f64 * 8.0 / took.as_secs_f64().max(0.001);
                 let took = time(*took);
@@ -428,6 +414,17 @@ impl Show {
                     if listed { "" } else { " (--list prints what each file hashes to)" }
                 );
                 self.output.tell("complete", &text, json)
+            }
+            ReceiveOutcome::Partial { files, left_out, reason } => {
+                self.failed += 1;
+                self.files(last, files)?;
+                json["reason"] = json!(reason);
+                json["left_out"] = json!(left_out);
+                for line in left_out {
+                    self.output.warn(&format!("left out: {line}"))?;
+                }
+                let text = format!("partial: {}; {reason}", count(files.len() as u64, "file"));
+                self.output.tell("partial", &text, json)
             }
             ReceiveOutcome::SenderGone => {
                 let reason = last.object.reason.as_deref().unwrap_or("it fell silent");
@@ -472,6 +469,29 @@ impl Show {
                 self.output.tell("closed", text, json)
             }
         }
+    }
+
+    /// More than a screen of files would bury all else.
+    fn is_listed(&self, files: &[ReceivedFile]) -> bool {
+        self.list || files.len() <= FILES_SHOWN
+    }
+
+    /// Lists files that are in their places.
+    fn files(&self, last: &Incoming, files: &[ReceivedFile]) -> Result<(), Failure> {
+        for file in files {
+            let hash = file.blake3.as_ref().map(|hash| hex(hash));
+            let path = shown_path(&file.path);
+            let line = match self.is_listed(files) {
+                true => format!("{}  {path}", hash.as_deref().unwrap_or("-")),
+                false => String::new(),
+            };
+            let json = json!({
+                "object": last.number, "path": lossless(&file.path), "bytes": file.bytes,
+                "blake3": hash,
+            });
+            self.output.tell("file", &line, json)?;
+        }
+        Ok(())
     }
 
     fn finish(mut self, args: &RecvArgs) -> Result<(), Failure> {

@@ -517,13 +517,13 @@ impl Show {
             Wanted::Count(count) => args.start_after.is_some() || last.done() >= count as usize,
             Wanted::Names(_) => true,
         };
-        let good = last.succeeded() && enough;
+        let skipped = sender.totals().skipped;
+        let good = last.succeeded() && enough && skipped.lacking == 0;
         let hashes = sender.supply().file_hashes().ok().flatten().unwrap_or_default();
         let mut text = summary_text(last);
-        if let Some(reason) = last.object.reason.as_ref().filter(|_| !good) {
+        if let Some(reason) = last.object.reason.as_ref().filter(|_| !last.succeeded() || !enough) {
             text.push_str(&format!("ended: {reason}\n"));
         }
-        let skipped = sender.totals().skipped;
         text.push_str(&plan::skipped_text(&skipped));
         let summary = Summary::new(last, good, &skipped, &hashes);
         self.output.result("summary", &text, &summary)?;

@@ -399,8 +399,11 @@ pub(crate) fn group_of(listen: &Listen) -> Nla {
 
 /// The group in which receivers of TRAM look for heads, beside the session's: at the next port.
 fn heads_group(multicast: &Multicast) -> SocketAddr {
-    let port = multicast.group.port();
-    SocketAddr::new(multicast.group.ip(), if port == u16::MAX { port - 1 } else { port + 1 })
+    // With the zone, where it has one.
+    let mut heads = multicast.group;
+    let port = heads.port();
+    heads.set_port(if port == u16::MAX { port - 1 } else { port + 1 });
+    heads
 }
 
 /// The address of a family that stands for all.

@@ -55,11 +55,11 @@ impl Destination {
     }
 
     /// Where a file of the object is once it has come.
-    pub(crate) fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &Path) -> PathBuf {
         match self {
             Self::Folder(options) => options.dir.join(file),
             Self::Device(options) => options.target.clone(),
-            Self::Command(_) => PathBuf::from(file),
+            Self::Command(_) => file.to_path_buf(),
         }
     }
 }

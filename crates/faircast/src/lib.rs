@@ -61,7 +61,7 @@ pub use error::Error;
 pub use faircast_base::{Bitrate, Bytes, Duration, Shortfall};
 pub use faircast_files::{
     CommandOptions, DeviceOptions, FileHash, FilesError, Links, PIPE_NAME, PipeSupply, Scan,
-    ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning,
+    ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning, clean, shown, shown_path,
 };
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,

@@ -183,6 +183,9 @@ pub struct Received {
     pub took: Duration,
     /// How it ended.
     pub outcome: ReceiveOutcome,
+    /// Differences to the object that are no failure, such as modes that the file system does not keep, in
+    /// words.
+    pub remarks: Vec<String>,
 }
 
 /// How the receiving of an object ended.
@@ -192,6 +195,16 @@ pub enum ReceiveOutcome {
     Complete {
         /// Its files.
         files: Vec<ReceivedFile>,
+    },
+    /// It is all there and was compared with its digests, and what the file system can hold is in its
+    /// place.
+    Partial {
+        /// Its files that are in their places.
+        files: Vec<ReceivedFile>,
+        /// Paths that are left out, each with the reason; the first ones, and how many more.
+        left_out: Vec<String>,
+        /// The same in a few words.
+        reason: String,
     },
     /// The sender is gone. What is there is kept for another time.
     SenderGone,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -11,7 +12,7 @@ use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Stor
 use parking_lot::Mutex;
 
 /// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
-type NotedFile = (String, u64, Option<[u8; 32]>);
+type NotedFile = (PathBuf, u64, Option<[u8; 32]>);
 
 /// What came of a store, once it is known.
 #[derive(Default)]
@@ -24,8 +25,12 @@ pub(crate) struct Notes {
     pub(crate) unwanted: OnceLock<()>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
-    /// All files, once they are intact.
+    /// All files that are in their places, once they are intact.
     pub(crate) files: OnceLock<Vec<NotedFile>>,
+    /// Paths that the target cannot hold, each with the reason.
+    pub(crate) left_out: OnceLock<Vec<String>>,
+    /// Differences to the object that are no failure.
+    pub(crate) remarks: OnceLock<Vec<String>>,
 }
 
 /// What a session has where there is room for one object alone: a device, or a command.
@@ -137,13 +142,16 @@ impl WatchedStore {
     fn files(&self) -> Vec<NotedFile> {
         let manifest = self.handle.manifest().into_iter().flat_map(|manifest| manifest.entries());
         let hashes = self.handle.file_hashes().unwrap_or_default();
-        let files = manifest.filter(|entry| entry.has_content()).zip(hashes);
+        let files = manifest.enumerate().filter(|(_, entry)| entry.has_content()).zip(hashes);
+        let files = files
+            .filter(|((index, _), _)| !self.handle.leaves_out(*index))
+            .map(|((_, entry), hash)| (entry, hash));
         // Of what came from a pipe the list says no size.
         let size = |entry: &Entry| match entry.kind {
             Kind::Image { size: None } => self.handle.counts().bytes,
             _ => entry.size(),
         };
-        files.map(|(file, hash)| (file.path.to_string(), size(file), *hash)).collect()
+        files.map(|(file, hash)| (file.local_path(), size(file), *hash)).collect()
     }
 
     /// Does something with the store. When that fails it is over: what it has is let go.
@@ -225,8 +233,14 @@ impl Store for WatchedStore {
         let verdict = self.with(|store| store.verify())?;
         if verdict == Poll::Ready(Verdict::Intact) && self.notes.files.get().is_none() {
             let _ = self.notes.files.set(self.files());
+            let _ = self.notes.remarks.set(self.handle.remarks().to_vec());
             // It is in its place; who waits for it will find it there.
             self.holders.release(self.session);
+            if let Some((lines, reason)) = self.handle.left_out() {
+                let _ = self.notes.left_out.set(lines);
+                // The sender learns that this receiver has not everything, and why.
+                return self.with(|_| Err(ObjectError { reason }));
+            }
         }
         Ok(verdict)
     }

@@ -3,15 +3,18 @@
 //! `cap-std` keeps paths inside a directory too, but follows links there; here a link in the way
 //! is an error, so each component is opened by itself with `O_NOFOLLOW`.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use bstr::{BStr, ByteSlice as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::{FilesError, Result};
-use crate::manifest::Mtime;
+use crate::manifest::{Mtime, boxed};
 use crate::name;
 
 /// How a directory is opened: never through a link.
@@ -43,8 +46,8 @@ impl Root {
     }
 
     /// For people.
-    pub(crate) fn path(&self, below: &str) -> PathBuf {
-        self.path.join(below)
+    pub(crate) fn path(&self, below: &[u8]) -> PathBuf {
+        self.path.join(OsStr::from_bytes(below))
     }
 }
 
@@ -53,7 +56,7 @@ impl Root {
 pub(crate) struct Cursor<'r> {
     root: &'r Root,
     /// The directories that lead to the last one, by path; `None` where there is none.
-    open: Vec<(Box<str>, Option<OwnedFd>)>,
+    open: Vec<(Box<BStr>, Option<OwnedFd>)>,
 }
 
 impl<'r> Cursor<'r> {
@@ -62,22 +65,22 @@ impl<'r> Cursor<'r> {
     }
 
     /// The directory at `path`, or where that is `None` the root; nothing where there is none.
-    pub(crate) fn enter(&mut self, path: Option<&str>) -> Result<Option<BorrowedFd<'_>>> {
-        let path = path.unwrap_or("");
+    pub(crate) fn enter(&mut self, path: Option<&BStr>) -> Result<Option<BorrowedFd<'_>>> {
+        let path = path.unwrap_or_default();
         while let Some((last, _)) = self.open.last()
-            && !is_prefix(last, path)
+            && !name::is_within(last, path)
         {
             self.open.pop();
         }
         while self.open.last().map_or(0, |(last, _)| last.len()) < path.len() {
             let from = self.open.last().map_or(0, |(last, _)| last.len() + 1);
-            let to = path[from..].find('/').map_or(path.len(), |slash| from + slash);
+            let to = path[from..].find_byte(b'/').map_or(path.len(), |slash| from + slash);
             let fd = match self.open.last() {
                 Some((_, None)) => None,
                 Some((_, Some(parent))) => self.open_one(parent.as_fd(), &path[from..to], path)?,
                 None => self.open_one(self.root.fd(), &path[from..to], path)?,
             };
-            self.open.push((path[..to].into(), fd));
+            self.open.push((boxed(&path[..to]), fd));
         }
         Ok(match self.open.last() {
             Some((_, fd)) => fd.as_ref().map(AsFd::as_fd),
@@ -95,15 +98,18 @@ impl<'r> Cursor<'r> {
     fn open_one(
         &self,
         parent: BorrowedFd<'_>,
-        component: &str,
-        path: &str,
+        component: &BStr,
+        path: &BStr,
     ) -> Result<Option<OwnedFd>> {
-        match rustix::fs::openat(parent, component, DIRECTORY, Mode::empty()) {
+        match rustix::fs::openat(parent, &**component, DIRECTORY, Mode::empty()) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(FilesError::refused(
                 &self.root.path(path),
-                format!("`{component}` must be a directory and is something else; move it away"),
+                format!(
+                    "`{}` must be a directory and is something else; move it away",
+                    name::shown(component)
+                ),
             )),
             Err(error) => Err(FilesError::io(&self.root.path(path), "cannot be opened", error)),
         }
@@ -111,8 +117,8 @@ impl<'r> Cursor<'r> {
 }
 
 /// What is at `name`, no link followed; nothing where there is nothing.
-pub(crate) fn stat(parent: BorrowedFd<'_>, name: &str) -> Result<Option<Stat>, Errno> {
-    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+pub(crate) fn stat(parent: BorrowedFd<'_>, name: impl AsRef<[u8]>) -> Result<Option<Stat>, Errno> {
+    match rustix::fs::statat(parent, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error),
@@ -124,23 +130,21 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
 }
 
 /// Opens a directory directly below another.
-pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
+pub(crate) fn open_directory(
+    parent: BorrowedFd<'_>,
+    name: impl AsRef<[u8]>,
+) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(parent, name.as_ref(), DIRECTORY, Mode::empty())
 }
 
 /// Opens what is at `name` and is no link; a pipe does not block.
-pub(crate) fn open_file(parent: BorrowedFd<'_>, name: &str, how: OFlags) -> Result<File, Errno> {
+pub(crate) fn open_file(
+    parent: BorrowedFd<'_>,
+    name: impl AsRef<[u8]>,
+    how: OFlags,
+) -> Result<File, Errno> {
     let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
-}
-
-/// Last component of a path, and the path of its directory.
-pub(crate) fn split(path: &str) -> (Option<&str>, &str) {
-    (name::parent(path), path.rsplit('/').next().unwrap_or(path))
-}
-
-pub(crate) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()))
+    rustix::fs::openat(parent, name.as_ref(), flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
 pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
@@ -149,7 +153,7 @@ pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
 
 pub(crate) fn set_mtime_of_link(
     parent: BorrowedFd<'_>,
-    name: &str,
+    name: &[u8],
     mtime: Mtime,
 ) -> Result<(), Errno> {
     rustix::fs::utimensat(parent, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)
@@ -161,20 +165,6 @@ fn times(mtime: Mtime) -> Timestamps {
     Timestamps { last_access: omit, last_modification: change }
 }
 
-/// Whether a file has the time of an entry, as well as its file system can keep it: some keep
-/// seconds, some pairs of them. What is taken for equal is compared by digests in the end.
-pub(crate) fn same_mtime(stat: &Stat, mtime: Mtime) -> bool {
-    let seconds = stat.st_mtime;
-    if stat.st_mtime_nsec == mtime.nanos.into() && seconds == mtime.seconds {
-        return true;
-    }
-    stat.st_mtime_nsec == 0 && (seconds == mtime.seconds || seconds == mtime.seconds & !1)
-}
-
-fn is_prefix(directory: &str, path: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,9 +173,9 @@ mod tests {
     fn a_walk_opens_directories_and_follows_no_link() {
         let temporary = tempfile::tempdir().unwrap();
         let root = Root::open(&temporary.path().join("new/dir")).unwrap();
-        fs::create_dir_all(root.path("a/b/c")).unwrap();
-        fs::create_dir(root.path("ab")).unwrap();
-        std::os::unix::fs::symlink(root.path("a"), root.path("link")).unwrap();
+        fs::create_dir_all(root.path(b"a/b/c")).unwrap();
+        fs::create_dir(root.path(b"ab")).unwrap();
+        std::os::unix::fs::symlink(root.path(b"a"), root.path(b"link")).unwrap();
         let mut cursor = Cursor::new(&root);
         for (path, there) in [
             (None, true),
@@ -196,14 +186,14 @@ mod tests {
             (Some("a/x/y"), false),
             (Some("a"), true),
         ] {
-            assert_eq!(cursor.enter(path).unwrap().is_some(), there, "{path:?}");
+            assert_eq!(cursor.enter(path.map(BStr::new)).unwrap().is_some(), there, "{path:?}");
         }
-        assert!(cursor.enter(Some("link")).is_err());
-        assert!(cursor.enter(Some("link/b")).is_err());
+        assert!(cursor.enter(Some("link".into())).is_err());
+        assert!(cursor.enter(Some("link/b".into())).is_err());
         // Something was put where nothing was.
-        assert!(cursor.enter(Some("later")).unwrap().is_none());
-        fs::create_dir(root.path("later")).unwrap();
+        assert!(cursor.enter(Some("later".into())).unwrap().is_none());
+        fs::create_dir(root.path(b"later")).unwrap();
         cursor.look_again();
-        assert!(cursor.enter(Some("later")).unwrap().is_some());
+        assert!(cursor.enter(Some("later".into())).unwrap().is_some());
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::ManifestError;
+use crate::name::shown_path;
 
 /// What comes of something with files.
 pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
@@ -13,7 +14,7 @@ pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum FilesError {
     /// The system refused something.
-    #[error("{}: {what}: {}", path.display(), hint(error))]
+    #[error("{}: {what}: {}", shown_path(path), hint(error))]
     Io {
         /// What it was about.
         path: PathBuf,
@@ -29,7 +30,7 @@ pub enum FilesError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Something that is in the way, or should not be; with what to do.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {what}", shown_path(path))]
     Refused {
         /// What it is about.
         path: PathBuf,

@@ -115,7 +115,12 @@ impl Layout {
     }
 
     pub(crate) fn entry(&self, file: u32) -> &Entry {
-        &self.manifest.entries()[self.files[file as usize].entry as usize]
+        &self.manifest.entries()[self.entry_index(file)]
+    }
+
+    /// Number of a file among the entries of the manifest.
+    pub(crate) fn entry_index(&self, file: u32) -> usize {
+        self.files[file as usize].entry as usize
     }
 
     /// Bytes of content of a file.

@@ -34,6 +34,7 @@ pub use image::{
 };
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
+pub use name::{shown, shown_path};
 pub use store::{GroupStore, StoreCounts, StoreHandle};
 pub use supply::{
     FileHash, FilesSupply, Links, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, Skip,

@@ -1,6 +1,10 @@
 //! Names and paths inside an object: which are allowed, and their order.
 
 use std::cmp::Ordering;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use bstr::{BStr, ByteSlice as _};
 
 /// Name of the folder in which a receiver keeps what is not complete.
 pub const STATE_FOLDER: &str = ".faircast";
@@ -11,86 +15,87 @@ pub const PATH_BYTES_MAX: usize = 4095;
 /// Components of a path.
 pub const DEPTH_MAX: usize = 128;
 
-/// What is wrong with a path.
+/// Fault of a path or of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It is empty, begins or ends with `/`, or has two of them in a row.
+    /// An empty component: the path is empty, begins or ends with `/`, or has two of them in a row.
     #[error("it has an empty part")]
     Empty,
     /// A component is `.` or `..`.
     #[error("it has a part `.` or `..`")]
     Dots,
-    /// It has a control character, NUL included.
-    #[error("it has a control character")]
+    /// A NUL byte, with which no system can name a file.
+    #[error("it has a NUL byte")]
+    Nul,
+    /// Something that no title has: a control character, or bytes that are not UTF-8.
+    #[error("it has a control character or is not UTF-8")]
     Control,
-    /// It has a backslash, which separates names on other systems.
-    #[error("it has a backslash")]
-    Backslash,
-    /// A component begins with a letter and a colon, which is a drive on other systems.
-    #[error("a part of it begins like the name of a drive")]
-    Drive,
-    /// A component is the name of a device on other systems.
-    #[error("a part of it is the name of a device on Windows")]
-    Device,
-    /// A component is the folder in which receivers keep what is not complete.
+    /// A component is the folder in which receivers keep incomplete objects.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
-    /// A component has more than [`COMPONENT_BYTES_MAX`] bytes, or all have more than
+    /// A component has more than [`COMPONENT_BYTES_MAX`] bytes, or the path more than
     /// [`PATH_BYTES_MAX`].
     #[error("it is too long")]
     Long,
-    /// It has more than [`DEPTH_MAX`] components.
+    /// The path has more than [`DEPTH_MAX`] components.
     #[error("it is too deep")]
     Deep,
 }
 
-/// Checks one component.
+/// Checks one component of a path: any bytes that Linux can hold as a name. Whether the file system of
+/// a receiver holds the name too is found out there.
 ///
 /// # Errors
-/// It could mean something else than a name in its directory, here or on another system.
-pub fn check_component(name: &str) -> Result<(), NameError> {
+/// The component could not be a name, or would lead out of its directory.
+pub fn check_component(name: &[u8]) -> Result<(), NameError> {
     match name {
-        "" => return Err(NameError::Empty),
-        "." | ".." => return Err(NameError::Dots),
+        b"" => return Err(NameError::Empty),
+        b"." | b".." => return Err(NameError::Dots),
         _ => {}
     }
     if name.len() > COMPONENT_BYTES_MAX {
         return Err(NameError::Long);
     }
-    if name.chars().any(char::is_control) {
-        return Err(NameError::Control);
+    if name.contains(&0) {
+        return Err(NameError::Nul);
     }
-    if name.contains('/') {
+    if name.contains(&b'/') {
         return Err(NameError::Empty);
     }
-    if name.contains('\\') {
-        return Err(NameError::Backslash);
-    }
-    if let [letter, b':', ..] = name.as_bytes()
-        && letter.is_ascii_alphabetic()
-    {
-        return Err(NameError::Drive);
-    }
-    if is_device(name) {
-        return Err(NameError::Device);
-    }
-    if name.eq_ignore_ascii_case(STATE_FOLDER) {
+    if name.eq_ignore_ascii_case(STATE_FOLDER.as_bytes()) {
         return Err(NameError::State);
     }
     Ok(())
 }
 
+/// Checks the title of an object: a component that is text without control characters.
+///
+/// # Errors
+/// As of [`check_component`], or a control character.
+pub fn check_title(title: &str) -> Result<(), NameError> {
+    check_component(title.as_bytes())?;
+    if title.chars().any(char::is_control) {
+        return Err(NameError::Control);
+    }
+    Ok(())
+}
+
+/// Title of an object that has this name in its file system.
+pub(crate) fn title(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 /// Checks a whole path, components separated by `/`.
 ///
 /// # Errors
-/// It could lead out of the directory that it is relative to, or means something else on another
-/// system.
-pub fn check_path(path: &str) -> Result<(), NameError> {
+/// The path could not be one, or would lead out of the directory that it is relative to.
+pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
     }
-    for (depth, name) in path.split('/').enumerate() {
+    for (depth, name) in components(path).enumerate() {
         if depth == DEPTH_MAX {
             return Err(NameError::Deep);
         }
@@ -99,29 +104,72 @@ pub fn check_path(path: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// Components of a path.
+pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+}
+
 /// The order of a manifest: component by component, so that a directory comes directly before
 /// what is in it.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
-    a.split('/').cmp(b.split('/'))
+pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    components(a).cmp(components(b))
 }
 
 /// The directory of a path; `None` at the top.
-pub(crate) fn parent(path: &str) -> Option<&str> {
-    path.rsplit_once('/').map(|(parent, _)| parent)
+pub(crate) fn parent(path: &[u8]) -> Option<&BStr> {
+    split(path).0
 }
 
-/// Bare names alone: `aux.c` is common, and since Windows 11 a file there too.
-fn is_device(name: &str) -> bool {
-    const DEVICES: [&str; 6] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"];
-    if DEVICES.iter().any(|device| name.eq_ignore_ascii_case(device)) {
-        return true;
+/// The directory of a path, which is `None` at the top, and its last component.
+pub(crate) fn split(path: &[u8]) -> (Option<&BStr>, &BStr) {
+    match path.rfind_byte(b'/') {
+        Some(at) => (Some(path[..at].as_bstr()), path[at + 1..].as_bstr()),
+        None => (None, path.as_bstr()),
     }
-    match name.as_bytes() {
-        [kind @ .., b'0'..=b'9'] => {
-            kind.eq_ignore_ascii_case(b"COM") || kind.eq_ignore_ascii_case(b"LPT")
+}
+
+/// True if `path` lies below `directory`, or is it.
+pub(crate) fn is_within(directory: &[u8], path: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// A path as a file system that ignores case compares it.
+pub(crate) fn without_case(path: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(path) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => path.to_ascii_lowercase(),
+    }
+}
+
+/// A name as it is printed: with escapes in place of bytes that are no text, control
+/// characters, and characters that break or reorder a line.
+pub fn shown(name: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match is_plain(c) {
+                true => text.push(c),
+                false => text.extend(c.escape_default()),
+            }
         }
-        _ => false,
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
     }
+    text
+}
+
+/// A path of this system as it is printed, as [`shown`] prints names.
+pub fn shown_path(path: impl AsRef<Path>) -> String {
+    shown(path.as_ref().as_os_str().as_bytes())
+}
+
+/// True if a character does nothing to a line but to take its place.
+const fn is_plain(c: char) -> bool {
+    // Marks of direction, separators of lines and paragraphs, overrides and isolates of direction,
+    // invisible operators, the byte order mark, and tags: Unicode 16, categories Cf, Zl and Zp.
+    !matches!(c,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -141,15 +189,7 @@ mod tests {
             ("..", NameError::Dots),
             ("a/../../b", NameError::Dots),
             ("./a", NameError::Dots),
-            ("a\0b", NameError::Control),
-            ("a\nb", NameError::Control),
-            ("a\x1b[2Jb", NameError::Control),
-            ("a\u{85}b", NameError::Control),
-            ("a\\..\\b", NameError::Backslash),
-            ("C:", NameError::Drive),
-            ("c:/windows", NameError::Drive),
-            ("x/nul", NameError::Device),
-            ("Com1", NameError::Device),
+            ("a\0b", NameError::Nul),
             (".faircast", NameError::State),
             ("a/.FAIRCAST/0.part", NameError::State),
             (wide.as_str(), NameError::Long),
@@ -157,34 +197,58 @@ mod tests {
             (deep.as_str(), NameError::Deep),
         ];
         for (path, want) in table {
-            assert_eq!(check_path(path), Err(want), "{path:?}");
+            assert_eq!(check_path(path.as_bytes()), Err(want), "{path:?}");
+        }
+        for title in ["a\nb", "a\u{85}b", "..", "a/b", ""] {
+            assert!(check_title(title).is_err(), "{title:?}");
         }
     }
 
     #[test]
-    fn ordinary_names_are_taken() {
-        for path in [
-            "a",
-            "a b/ü/日本.txt",
-            "12:30.log",
-            "...",
-            "..a",
-            "aux.c",
-            "console",
-            "com",
-            "com12",
-            ".faircast2",
-            "-rf",
-            "a/.git/x",
-        ] {
-            assert_eq!(check_path(path), Ok(()), "{path}");
+    fn names_that_linux_can_hold_are_taken() {
+        let names: [&[u8]; 17] = [
+            b"a",
+            "a b/\u{fc}/\u{65e5}\u{672c}.txt".as_bytes(),
+            b"12:30.log",
+            b"...",
+            b"..a",
+            b"dev-disk-by\\x2did.swap",
+            b"a\\..\\b",
+            b"c:/windows",
+            b"x/nul",
+            b"aux.c",
+            b"a\nb",
+            b"a\x1b[2Jb",
+            b"\xff\xfe",
+            "a\u{202e}b".as_bytes(),
+            b".faircast2",
+            b"-rf",
+            b"a/.git/x",
+        ];
+        for path in names {
+            assert_eq!(check_path(path), Ok(()), "{path:?}");
         }
+    }
+
+    #[test]
+    fn printed_names_leave_the_terminal_alone() {
+        for (name, want) in [
+            (&b"plain name.txt"[..], "plain name.txt"),
+            ("\u{e4}\u{65e5}".as_bytes(), "\u{e4}\u{65e5}"),
+            (b"by\\x2did", "by\\x2did"),
+            (b"a\nb\x1b[2J", "a\\nb\\u{1b}[2J"),
+            ("a\u{202e}b\u{2028}".as_bytes(), "a\\u{202e}b\\u{2028}"),
+            (b"a\xffb", "a\\xffb"),
+        ] {
+            assert_eq!(shown(name), want);
+        }
+        assert_eq!(title(b"a\xffb\n"), "a\u{fffd}b\u{fffd}");
     }
 
     #[test]
     fn a_directory_comes_directly_before_what_is_in_it() {
         let mut paths = vec!["a-b", "a/z", "a", "a/b/c", "a/b", "b", "a/b-c"];
-        paths.sort_by(|a, b| compare(a, b));
+        paths.sort_by(|a, b| compare(a.as_bytes(), b.as_bytes()));
         assert_eq!(paths, ["a", "a/b", "a/b/c", "a/b-c", "a/z", "a-b", "b"]);
     }
 }

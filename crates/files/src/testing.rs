@@ -100,7 +100,7 @@ pub(crate) fn tree(root: &Path) -> Tree {
             } else {
                 metadata.is_file().then(|| blake3::hash(&fs::read(&path).unwrap()))
             };
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
             let facts = (metadata.mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec(), hash);
             all.insert(name, facts);
             if metadata.is_dir() {

@@ -32,8 +32,8 @@ pub enum Interface {
 /// A multicast group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multicast {
-    /// The group and the UDP port of downstream packets. The zone of a link-local IPv6 group is
-    /// that of `interface`.
+    /// The group and the UDP port of downstream packets. The zone of an IPv6 group, where it has one,
+    /// stands for that interface, and must be one of `interfaces` where these are named.
     pub group: SocketAddr,
     /// At a receiver: hears this source alone, by a source-specific membership (IGMPv3, MLDv2);
     /// groups in 232.0.0.0/8 and ff3x::/32 need it. At a source: the address that it sends from.
@@ -66,8 +66,38 @@ impl Multicast {
         }
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        if self.interfaces.is_empty() { &[Interface::Any] } else { &self.interfaces }
+    fn interfaces(&self) -> Vec<Interface> {
+        match (&*self.interfaces, self.zone()) {
+            ([] | [Interface::Any], Some(zone)) => vec![Interface::Index(zone)],
+            ([], None) => vec![Interface::Any],
+            (named, _) => named.to_vec(),
+        }
+    }
+
+    /// Number of the interface that the group's address names by its zone.
+    fn zone(&self) -> Option<u32> {
+        match self.group {
+            SocketAddr::V6(group) if group.scope_id() != 0 => Some(group.scope_id()),
+            _ => None,
+        }
+    }
+
+    /// Refuses a zone that is no interface, or another one than those that are named.
+    fn check_zone(&self, found: &[(Interface, Resolved)]) -> Result<(), NetError> {
+        let Some(zone) = self.zone() else { return Ok(()) };
+        let ip = self.group.ip();
+        let Ok(name) = if_indextoname(zone) else {
+            let wanted = Interface::Index(zone).to_string();
+            return Err(NetError::Interface { wanted, present: present_interfaces(ip) });
+        };
+        match found.iter().find(|(_, at)| at.index != zone) {
+            None => Ok(()),
+            Some((other, _)) => Err(NetError::Zone {
+                group: ip,
+                zone: name.to_string_lossy().into_owned(),
+                interface: other.to_string(),
+            }),
+        }
     }
 
     /// Finds the interfaces, each once, however often and in whatever way it is named. All that are
@@ -84,6 +114,7 @@ impl Multicast {
             }
         }
         if missing.is_empty() {
+            self.check_zone(&found)?;
             return Ok(found);
         }
         let wanted = missing.join(", nor ");
@@ -278,6 +309,30 @@ impl fmt::Display for Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_zone_of_a_group_is_its_interface() {
+        let lo = if_nametoindex("lo").unwrap();
+        let group = |zone: u32| {
+            let address = std::net::SocketAddrV6::new("ff12::7".parse().unwrap(), 7500, 0, zone);
+            Multicast::new(address.into())
+        };
+        assert!(matches!(group(0).check(), Err(NetError::NeedsInterface(_))));
+        group(lo).check().unwrap();
+        let named = |name: &str| Multicast { interfaces: vec![name_of(name)], ..group(lo) };
+        for multicast in [group(lo), named("lo")] {
+            assert_eq!(multicast.resolve().unwrap()[0].1.index, lo);
+        }
+        let absent = group(lo + 100_000).resolve().unwrap_err().to_string();
+        assert!(absent.contains("interface"), "{absent}");
+        let other = Multicast { interfaces: vec![Interface::Index(lo + 1)], ..group(lo) };
+        let error = other.resolve().unwrap_err().to_string();
+        assert!(error.contains("ff12::7%lo") && error.contains("--interface"), "{error}");
+    }
+
+    fn name_of(name: &str) -> Interface {
+        Interface::Name(name.to_string())
+    }
 
     #[test]
     fn the_loopback_interface_is_found_in_every_way() {

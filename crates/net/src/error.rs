@@ -21,6 +21,19 @@ pub enum NetError {
          ff15::7:1"
     )]
     NeedsInterface(IpAddr),
+    /// The zone of a group is not the interface that is named beside it.
+    #[error(
+        "the zone of {group}%{zone} says another interface than {interface}: name one of them, in \
+         the address or with --interface"
+    )]
+    Zone {
+        /// The group.
+        group: IpAddr,
+        /// Interface of its zone.
+        zone: String,
+        /// The other interface.
+        interface: String,
+    },
     /// Two addresses that must be of one family are not.
     #[error("{0} and {1} are not of the same address family")]
     Family(IpAddr, IpAddr),

@@ -26,9 +26,8 @@ pub struct FileOptions {
     /// Leave out what fits a pattern of this file, one a line, before those of --exclude
     #[arg(long, value_name = "FILE")]
     pub exclude_from: Vec<PathBuf>,
-    /// Leave out what has a name that receivers could not have: not UTF-8, control characters,
-    /// backslashes, names of devices. Otherwise such names are an error that lists them
-    #[arg(long)]
+    /// Without effect since all names are sent that a Linux system can hold.
+    #[arg(long, hide = true)]
     pub skip_bad_names: bool,
     /// Tell receivers whose files, folders and links are; they follow it where they have --owner too
     #[arg(long)]
@@ -68,7 +67,6 @@ impl FileOptions {
             exclude,
             owner: self.owner,
             xattrs: self.xattrs,
-            skip_bad_names: self.skip_bad_names,
         })
     }
 }

@@ -1,11 +1,12 @@
 //! Arguments that `send` and `recv` have in common.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
 use faircast_proto::catalog::{KNOWN_TREES, SCHEMES};
+use nix::net::if_::{if_indextoname, if_nametoindex};
 
 /// The key of the group.
 #[derive(Debug, Clone, Args)]
@@ -46,15 +47,49 @@ pub struct WatchOptions {
 /// Reads a multicast group and a port.
 pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected a group and a port, such as 239.192.7.1:7500 or [ff15::7:1]:7500";
-    match text.parse::<SocketAddr>() {
-        Ok(group) if !group.ip().is_multicast() => Err(format!(
+    match socket_address(text)? {
+        Some(group) if !group.ip().is_multicast() => Err(format!(
             "{} is not a multicast address (IPv4: 224.0.0.0/4, IPv6: ff00::/8); {expected}; hosts \
              are reached one by one with send --to and recv --listen",
             group.ip()
         )),
-        Ok(group) if group.port() > 0 => Ok(group),
+        Some(group) if group.port() > 0 => Ok(group),
         _ => Err(expected.to_string()),
     }
+}
+
+/// Reads an address and a port, where IPv6 addresses may have a zone: the name or number of an interface,
+/// as in `[ff12::7%eth0]:7500`. `None` where the text is no address.
+///
+/// # Errors
+/// The zone is no interface of this host.
+pub(crate) fn socket_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    let Some((start, rest)) = text.split_once('%') else { return Ok(text.parse().ok()) };
+    let Some((zone, port)) = rest.split_once("]:") else { return Ok(None) };
+    let Ok(SocketAddr::V6(mut address)) = format!("{start}]:{port}").parse() else {
+        return Ok(None);
+    };
+    address.set_scope_id(zone_index(zone)?);
+    Ok(Some(address.into()))
+}
+
+/// Reads an address, where one of IPv6 may have a zone.
+pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
+    let (address, zone) = text.split_once('%').unwrap_or((text, ""));
+    let ip = address.parse::<IpAddr>();
+    let expected = "expected an address, such as 10.0.0.1 or fe80::1%eth0";
+    let ip = ip.ok().filter(|ip| zone.is_empty() || ip.is_ipv6()).ok_or(expected)?;
+    if !zone.is_empty() {
+        zone_index(zone)?;
+    }
+    Ok(ip)
+}
+
+/// Number of the interface that a zone names.
+fn zone_index(zone: &str) -> Result<u32, String> {
+    let number = zone.parse().ok().filter(|number| if_indextoname(*number).is_ok());
+    let found = if_nametoindex(zone).ok().or(number);
+    found.ok_or_else(|| format!("the zone `%{zone}` is no interface of this host; see `ip link`"))
 }
 
 /// Reads the name of a scheme.
@@ -67,7 +102,7 @@ pub(super) fn scheme(text: &str) -> Result<String, String> {
 
 /// Reads an address of this host and a port.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    let address = socket_address(text)?.filter(|address| address.port() > 0);
     address.ok_or_else(|| {
         "expected an address and a port, such as 127.0.0.1:9464 or [::1]:9464".to_string()
     })

@@ -7,7 +7,7 @@ use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Duration};
 
-use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, silence};
+use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, ip, rate, silence};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
@@ -27,10 +27,10 @@ object before a sender or this program went away is kept and need not be sent ag
 under their names once they are whole and compared with their digests. Ctrl-C ends it and tells the
 senders; a second Ctrl-C ends it at once.
 
-Exit status: 0 done or ended by Ctrl-C between objects, 1 an object could not be received,
-2 the arguments are wrong.")]
+Exit status: 0 done or ended by Ctrl-C between objects; 1 an object could not be received, or the file
+system cannot hold all of it; 2 the arguments are wrong.")]
 pub struct RecvArgs {
-    /// The multicast group and port to hear, IPv4 or IPv6
+    /// The multicast group and port to hear, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
     /// The address and port to hear, for senders that send to each receiver; with --group both are heard
@@ -57,7 +57,7 @@ pub struct RecvArgs {
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,
     /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
-    #[arg(long, value_name = "SOURCE", conflicts_with = "via")]
+    #[arg(long, value_name = "SOURCE", value_parser = ip, conflicts_with = "via")]
     pub from: Option<IpAddr>,
     /// Take only what its sender calls so: the last name of what it sends, or its --name
     #[arg(long, value_name = "NAME")]
@@ -150,6 +150,8 @@ mod tests {
             (&["--listen", "0.0.0.0:1", "--into", "d", "--rate-max", "0 bit/s"], "above zero"),
             (&["--listen", "7500", "--into", "d"], "an address and a port, such as"),
             (&["--group", "10.0.0.1:1", "--into", "d"], "recv --listen"),
+            (&["--group", "[ff12::7%nothing]:1", "--into", "d"], "no interface of this host"),
+            (&["--listen", "[fe80::1%nothing]:1", "--into", "d"], "no interface of this host"),
             (&["--group", "239.1.2.3:1", "--from", "h", "--into", "d"], "--from"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9ms"], "1 s or more"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9"], "no unit"),

@@ -32,7 +32,8 @@ It waits for as many receivers as --wait-for says, or for those of --receivers. 
 is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
 the receivers; a second Ctrl-C ends it at once.
 
-Exit status: 0 all that were waited for have everything, 1 one has not, 2 the arguments are wrong.")]
+Exit status: 0 all that were waited for have everything; 1 one has not, or something was left out that
+nobody asked to leave out (a link that leads outside, a device); 2 the arguments are wrong.")]
 pub struct SendArgs {
     /// Files and folders, which arrive under their last names; or, alone, a block device, or - for
     /// what comes on standard input
@@ -42,7 +43,7 @@ pub struct SendArgs {
     /// receivers get it too; it needs room for all of it [default: that for temporary files]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
-    /// The multicast group and port to send to, IPv4 or IPv6
+    /// The multicast group and port to send to, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "dry_run"])]
     pub group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast; with --group in the same session,

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::{KeyOptions, ViaOptions, WatchOptions};
+use crate::args::{KeyOptions, ViaOptions, WatchOptions, socket_address};
 use crate::error::Failure;
 use crate::key::exposure;
 
@@ -178,20 +178,27 @@ pub(crate) fn hosts(
 pub(crate) fn interface(given: Option<&str>) -> Interface {
     match given {
         None => Interface::Any,
-        Some(text) => match text.parse::<IpAddr>() {
-            Ok(address) => Interface::Address(address),
-            Err(_) => Interface::Name(text.to_string()),
+        Some(text) => match (text.parse::<IpAddr>(), text.split_once('%')) {
+            (Ok(address), _) => Interface::Address(address),
+            // The address says less than its zone.
+            (_, Some((address, zone))) if address.parse::<IpAddr>().is_ok() => {
+                Interface::Name(zone.to_string())
+            }
+            _ => Interface::Name(text.to_string()),
         },
     }
 }
 
 /// The address of `HOST:PORT`, or what is wrong with it.
 fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
-    let found = host
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; expected HOST:PORT, such as 10.0.0.2:7500"))?;
     // All of a list must be of one family: IPv4 unless the group says otherwise.
-    let mut all: Vec<SocketAddr> = found.collect();
+    let mut all: Vec<SocketAddr> = match socket_address(host)? {
+        Some(address) => vec![address],
+        None => host
+            .to_socket_addrs()
+            .map_err(|error| format!("{error}; expected HOST:PORT, such as 10.0.0.2:7500"))?
+            .collect(),
+    };
     if all.iter().any(|address| address.ip().is_multicast()) {
         return Err("is a multicast group; use --group".to_string());
     }

@@ -1,8 +1,9 @@
 //! Numbers and lines as people read them.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
-use faircast::Seat;
+use faircast::{Seat, shown_path};
 use faircast_base::Duration;
 use serde_json::{Value, json};
 
@@ -45,6 +46,11 @@ pub(crate) fn percent(share: f64) -> String {
 /// Hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A path for programs: as it is where it is text, and else as it is printed.
+pub(crate) fn lossless(path: &Path) -> String {
+    path.to_str().map_or_else(|| shown_path(path), ToString::to_string)
 }
 
 /// Words after a head, below each other in lines of so many columns, but for longer words.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use faircast::{Error, FilesError, PIPE_NAME, PipeSupply, Scan, ScanTotals, Skipped};
+use faircast::{Error, FilesError, PIPE_NAME, PipeSupply, Scan, ScanTotals, Skipped, shown};
 use serde_json::{Value, json};
 
 use crate::args::SendArgs;
@@ -30,14 +30,15 @@ pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
         to if to.is_empty() => String::new(),
         to => format!(", to {to}"),
     };
-    let mut text = format!("{}, as `{name}`{to}\n", what(args, &totals));
+    let mut text = format!("{}, as `{}`{to}\n", what(args, &totals), shown(name.as_bytes()));
     text.push_str(&skipped_text(&totals.skipped));
     text.push_str("nothing was sent (--dry-run)\n");
     let mut json = json(args, &totals);
     json["name"] = json!(name);
     json["directories"] = json!(totals.directories);
     json["skipped"] = skipped_json(&totals.skipped);
-    output.result("plan", &text, &json)
+    output.result("plan", &text, &json)?;
+    if totals.skipped.lacking == 0 { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
 /// Whether it is standard input that is sent.
@@ -65,6 +66,9 @@ pub(super) fn what(args: &SendArgs, totals: &ScanTotals) -> String {
     if totals.links > 0 {
         let _ = write!(text, ", {}", count(totals.links, "link"));
     }
+    if totals.hard_links > 0 {
+        let _ = write!(text, ", {}", count(totals.hard_links, "hard link"));
+    }
     let _ = write!(text, ", {}", bytes(totals.bytes));
     if totals.hole_bytes > 0 {
         let _ = write!(text, " (and {} of holes, which are not sent)", bytes(totals.hole_bytes));
@@ -77,6 +81,7 @@ pub(super) fn json(args: &SendArgs, totals: &ScanTotals) -> Value {
         "to": place(args),
         "files": totals.files,
         "links": totals.links,
+        "hard_links": totals.hard_links,
         "bytes": totals.bytes,
         "bytes_holes": totals.hole_bytes,
         "growing": is_pipe(args),
@@ -88,12 +93,17 @@ pub(super) fn skipped_text(skipped: &Skipped) -> String {
     let parts = [
         (skipped.links, count(skipped.links, "symbolic link")),
         (skipped.special, format!("{} that are no files", skipped.special)),
-        (skipped.names, count(skipped.names, "name") + " that cannot be sent"),
+        (skipped.names, count(skipped.names, "path") + " that cannot be sent"),
         (skipped.excluded, format!("{} excluded", skipped.excluded)),
     ];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
     match parts.collect::<Vec<_>>().join(", ") {
         parts if parts.is_empty() => String::new(),
+        parts if skipped.lacking > 0 => format!(
+            "left out: {parts}; exit status 1, for {} of them that {} not asked to be left out\n",
+            skipped.lacking,
+            if skipped.lacking == 1 { "was" } else { "were" }
+        ),
         parts => format!("left out: {parts}\n"),
     }
 }
@@ -101,6 +111,6 @@ pub(super) fn skipped_text(skipped: &Skipped) -> String {
 pub(super) fn skipped_json(skipped: &Skipped) -> Value {
     json!({
         "links": skipped.links, "special": skipped.special, "names": skipped.names,
-        "excluded": skipped.excluded,
+        "excluded": skipped.excluded, "lacking": skipped.lacking,
     })
 }

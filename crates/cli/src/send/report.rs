@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::plan::skipped_json;
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, percent, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, lossless, percent, rate, seat_json, time};
 
 /// Who has everything, and who has not and why.
 pub(super) fn summary_text(status: &SendStatus) -> String {
@@ -207,16 +207,14 @@ impl<'a> Summary<'a> {
 /// One by one: as values they would take a kilobyte each.
 fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct File<'a> {
-        path: &'a str,
+    struct File {
+        path: String,
         blake3: Option<String>,
     }
-    out.collect_seq(
-        files.iter().map(|file| File {
-            path: &file.path,
-            blake3: file.hash.as_ref().map(|hash| hex(hash)),
-        }),
-    )
+    out.collect_seq(files.iter().map(|file| File {
+        path: lossless(&file.local_path()),
+        blake3: file.hash.as_ref().map(|hash| hex(hash)),
+    }))
 }
 
 fn summary_json(status: &SendStatus, good: bool) -> Value {

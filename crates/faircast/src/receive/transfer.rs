@@ -85,7 +85,10 @@ impl Transfer {
 /// How an object ended, for the log.
 pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
     match outcome {
-        ReceiveOutcome::Complete { files } => format!("complete, {} files", files.len()),
+        ReceiveOutcome::Complete { files, .. } => format!("complete, {} files", files.len()),
+        ReceiveOutcome::Partial { files, reason, .. } => {
+            format!("{} files, {reason}", files.len())
+        }
         ReceiveOutcome::SenderGone => "the sender is gone".to_string(),
         ReceiveOutcome::GivenUp => "its sender has given it up".to_string(),
         ReceiveOutcome::Superseded => "another of its name has come".to_string(),

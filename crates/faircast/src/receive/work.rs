@@ -121,6 +121,7 @@ impl Work {
         );
         let object = session.notes.object.get().copied();
         use ReceiveOutcome::{GivenUp, SenderGone, Superseded};
+        let remarks = session.notes.remarks.get().cloned().unwrap_or_default();
         let gone = matches!(outcome, SenderGone | GivenUp | Superseded);
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
@@ -130,7 +131,7 @@ impl Work {
             }
         }
         self.ending |= self.setup.builder.once && !gone;
-        if self.setup.give.try_send(Received { last, took, outcome }).is_err() {
+        if self.setup.give.try_send(Received { last, took, outcome, remarks }).is_err() {
             tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
         }
         self.end_after_last(live);
@@ -410,11 +411,17 @@ impl App<Receiving> for Work {
                 }
                 let stalled = live.machine(id).map(|machine| machine.status());
                 let stalled = stalled.filter(|status| status.stalled).and_then(|it| it.reason);
-                let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
-                match reason.cloned().or(stalled) {
+                let notes = self.sessions.get(&id).map(|session| session.notes.clone());
+                let left_out = notes.as_ref().and_then(|notes| notes.left_out.get().cloned());
+                let reason = notes.as_ref().and_then(|notes| notes.failure.get().cloned());
+                match (reason.or(stalled), left_out) {
+                    (Some(reason), Some(left_out)) => {
+                        let files = self.files(id);
+                        self.end(live, id, ReceiveOutcome::Partial { files, left_out, reason });
+                    }
                     // It stays until the sender has been told why.
-                    Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
-                    None => {
+                    (Some(reason), None) => self.end(live, id, ReceiveOutcome::Failed(reason)),
+                    (None, _) => {
                         let gone = match status.given_up {
                             true => ReceiveOutcome::GivenUp,
                             false => ReceiveOutcome::SenderGone,

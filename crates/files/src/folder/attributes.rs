@@ -1,6 +1,6 @@
 //! Owners, extended attributes, modes and times of what was received.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -9,22 +9,25 @@ use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::StoreOptions;
+use super::abilities::Abilities;
 use super::state::StateFolder;
 use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
-use crate::manifest::{Entry, Owner, is_acl};
+use crate::manifest::{Entry, Owner, Xattr, is_acl};
+use crate::name;
 
 /// Gives entries what the sender tells of them, as far as that is wanted here.
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
+    abilities: &'a Abilities,
     /// What owners are here.
     owners: BTreeMap<&'a Owner, (Uid, Gid)>,
 }
 
 impl<'a> Attributes<'a> {
-    pub(super) const fn new(options: &'a StoreOptions) -> Self {
-        Self { options, owners: BTreeMap::new() }
+    pub(super) const fn new(options: &'a StoreOptions, abilities: &'a Abilities) -> Self {
+        Self { options, abilities, owners: BTreeMap::new() }
     }
 
     /// Gives a file or a directory of ours everything.
@@ -33,9 +36,9 @@ impl<'a> Attributes<'a> {
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
         let cannot = |error: Errno| FilesError::io(path, "cannot get its mode and time", error);
-        dir::set_mode(fd, entry.mode).map_err(cannot)?;
+        self.abilities.set_mode(fd, entry.mode).map_err(cannot)?;
         self.give_xattrs(entry, path, fd, true)?;
-        dir::set_mtime(fd, entry.mtime).map_err(cannot)
+        self.abilities.set_mtime(fd, entry.mtime).map_err(cannot)
     }
 
     /// Whether a file that was there already may lack something; its time is known to be right.
@@ -43,7 +46,11 @@ impl<'a> Attributes<'a> {
         let owner = self.owner(entry).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
         owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
             || self.options.xattrs && !entry.xattrs.is_empty()
-            || mode_of(there) != u32::from(entry.mode)
+            || self.lacks_mode(entry, there)
+    }
+
+    fn lacks_mode(&self, entry: &Entry, there: &Stat) -> bool {
+        mode_of(there) != u32::from(entry.mode) && self.abilities.keeps_mode(entry.mode)
     }
 
     /// Gives it what it lacks.
@@ -56,8 +63,9 @@ impl<'a> Attributes<'a> {
     ) -> Result<()> {
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
-        if mode_of(there) != u32::from(entry.mode) {
-            dir::set_mode(fd, entry.mode)
+        if self.lacks_mode(entry, there) {
+            self.abilities
+                .set_mode(fd, entry.mode)
                 .map_err(|error| FilesError::io(path, "cannot get its mode", error))?;
         }
         self.give_xattrs(entry, path, fd, true)
@@ -75,7 +83,7 @@ impl<'a> Attributes<'a> {
             rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(|error| FilesError::io(path, "cannot get its owner", error))?;
         }
-        dir::set_mtime_of_link(parent, name, entry.mtime)
+        dir::set_mtime_of_link(parent, name.as_bytes(), entry.mtime)
             .map_err(|error| FilesError::io(path, "cannot get its time", error))
     }
 
@@ -127,21 +135,33 @@ fn here(owner: &Owner) -> (Uid, Gid) {
 
 /// Finds out, before anything is received, whether it can be given at all: on a file of the state
 /// folder, which is on the same file system.
-pub(super) fn check(options: &StoreOptions, layout: &Layout, state: &StateFolder) -> Result<()> {
+pub(super) fn check(
+    options: &StoreOptions,
+    layout: &Layout,
+    state: &StateFolder,
+    abilities: &Abilities,
+) -> Result<()> {
     const PROBE: &str = "probe";
     let entries = layout.manifest.entries();
-    let mut attributes = Attributes::new(options);
+    let mut attributes = Attributes::new(options, abilities);
     for entry in entries {
         attributes.owner(entry);
     }
-    let some = entries.iter().flat_map(|entry| &entry.xattrs).next().filter(|_| options.xattrs);
-    if attributes.owners.is_empty() && some.is_none() {
+    let xattrs = entries.iter().filter(|entry| options.xattrs && !entry.xattrs.is_empty());
+    if attributes.owners.is_empty() && xattrs.clone().next().is_none() {
         return Ok(());
     }
     let probe = state.create(PROBE)?;
     for (owner, (uid, gid)) in &attributes.owners {
-        rustix::fs::fchown(&probe, Some(*uid), Some(*gid)).map_err(|error| {
-            let (user, group) = (uid.as_raw(), gid.as_raw());
+        let (user, group) = (uid.as_raw(), gid.as_raw());
+        let given = rustix::fs::fchown(&probe, Some(*uid), Some(*gid));
+        let held = given.and_then(|()| rustix::fs::fstat(&probe));
+        // Some file systems take an owner and forget it.
+        let kept = held.and_then(|held| match (held.st_uid, held.st_gid) == (user, group) {
+            true => Ok(()),
+            false => Err(Errno::NOTSUP),
+        });
+        kept.map_err(|error| {
             FilesError::refused(
                 &options.dir,
                 format!(
@@ -152,15 +172,31 @@ pub(super) fn check(options: &StoreOptions, layout: &Layout, state: &StateFolder
             )
         })?;
     }
-    if some.is_some() {
-        let set = rustix::fs::fsetxattr(&probe, "user.faircast", b"1", XattrFlags::empty());
-        set.map_err(|error| {
+    // Those of most bytes, and each name once: a file system may take neither, or only some.
+    let (mut names, mut most) = (BTreeSet::new(), 0);
+    for entry in xattrs {
+        let bytes: usize = entry.xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();
+        let fresh = entry.xattrs.iter().any(|xattr| !names.contains(&xattr.name));
+        if bytes <= most && !fresh {
+            continue;
+        }
+        most = most.max(bytes);
+        names.extend(entry.xattrs.iter().map(|xattr| &xattr.name));
+        let set = |xattr: &Xattr| {
+            rustix::fs::fsetxattr(&probe, &*xattr.name, &xattr.value, XattrFlags::empty())
+        };
+        entry.xattrs.iter().try_for_each(set).map_err(|error| {
             let what = format!(
-                "its file system takes no extended attributes: {error}; choose another one, or \
-                 start recv without --xattrs"
+                "its file system does not take the {bytes} bytes of extended attributes that `{}` has: \
+                 {error}; choose another one, or start recv without --xattrs",
+                name::shown(&entry.path)
             );
             FilesError::refused(&options.dir, what)
         })?;
+        for xattr in &entry.xattrs {
+            // An access control list that says no more than the mode is none.
+            let _ = rustix::fs::fremovexattr(&probe, &*xattr.name);
+        }
     }
     state.remove_file(PROBE)
 }

@@ -7,16 +7,20 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::BStr;
 use faircast_proto::object::Announcement;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, RenameFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::LeftOut;
+use super::abilities::Abilities;
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::handles::{Handles, read_or_zero};
 use crate::layout::{Group, Layout};
+use crate::name;
 use crate::store::Written;
 
 /// Where the content of a file is.
@@ -44,6 +48,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// True if a file has this inode, whatever became of its content.
+    pub(super) fn is_inode_of(&self, stat: &Stat) -> bool {
+        (self.device, self.inode) == (stat.st_dev, stat.st_ino)
+    }
+
     pub(crate) fn of(stat: &Stat) -> Self {
         let nanos = i64::try_from(stat.st_ctime_nsec).unwrap_or(0);
         let changed = (stat.st_ctime, nanos);
@@ -57,6 +66,8 @@ pub struct Files {
     pub(crate) layout: Arc<Layout>,
     pub(crate) root: Root,
     pub(crate) state: StateFolder,
+    pub(super) abilities: Abilities,
+    pub(super) left_out: Arc<LeftOut>,
     inner: Mutex<Inner>,
 }
 
@@ -67,9 +78,19 @@ struct Inner {
 }
 
 impl Files {
-    pub(crate) fn new(layout: Layout, root: Root, state: StateFolder, places: Vec<Place>) -> Self {
+    pub(super) fn new(
+        layout: Layout,
+        root: Root,
+        state: StateFolder,
+        (abilities, left_out, places): (Abilities, Arc<LeftOut>, Vec<Place>),
+    ) -> Self {
         let inner = Mutex::new(Inner { handles: Handles::default(), places });
-        Self { layout: Arc::new(layout), root, state, inner }
+        Self { layout: Arc::new(layout), root, state, abilities, left_out, inner }
+    }
+
+    /// True if a file is not put into its place.
+    pub(super) fn is_left_out(&self, file: u32) -> bool {
+        self.left_out.contains(self.layout.entry_index(file))
     }
 
     pub(crate) fn place(&self, file: u32) -> Place {
@@ -178,7 +199,7 @@ impl Files {
         part: &str,
         path: &Path,
         to: BorrowedFd<'_>,
-        name: &str,
+        name: &BStr,
         overwrite: bool,
     ) -> Result<()> {
         rename(self.state.fd(), part, to, name, overwrite).map_err(|error| match error {
@@ -218,7 +239,7 @@ impl Files {
 
     fn open_target(&self, file: u32) -> Result<File> {
         let cannot = |error| FilesError::io(&self.target_path(file), "cannot be read", error);
-        let (parent, name) = dir::split(&self.layout.entry(file).path);
+        let (parent, name) = name::split(&self.layout.entry(file).path);
         let mut cursor = Cursor::new(&self.root);
         let parent = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
         dir::open_file(parent.as_fd(), name, OFlags::RDONLY).map_err(cannot)
@@ -241,11 +262,11 @@ fn rename(
     from: BorrowedFd<'_>,
     part: &str,
     to: BorrowedFd<'_>,
-    name: &str,
+    name: &BStr,
     overwrite: bool,
 ) -> Result<(), Errno> {
     if !overwrite {
-        match rustix::fs::renameat_with(from, part, to, name, RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(from, part, to, &**name, RenameFlags::NOREPLACE) {
             // Some file systems cannot; then we look, which leaves a moment in between.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 if dir::stat(to, name)?.is_some() {
@@ -255,5 +276,5 @@ fn rename(
             done => return done,
         }
     }
-    rustix::fs::renameat(from, part, to, name)
+    rustix::fs::renameat(from, part, to, &**name)
 }

@@ -5,16 +5,19 @@ use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
+use bstr::BStr;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
-use super::{Folder, links};
+use super::locked::Widened;
+use super::{Folder, hard_links, links, reuse};
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::hole_hashes::file_hashes;
 use crate::manifest::Entry;
+use crate::name;
 use crate::store::{Shared, Written as _};
 
 /// Files and directories from which on a whole file system is synced at once: much cheaper than
@@ -47,10 +50,15 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 /// Puts everything into its place.
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
-    let Folder { shared, files, targets, replaced, .. } = folder;
-    let attributes = Attributes::new(&shared.options);
-    Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
-        .run(targets, replaced)?;
+    let Folder { shared, files, targets, locked, replaced, .. } = folder;
+    let attributes = Attributes::new(&shared.options, &files.abilities);
+    let widened = Widened::widen(files, locked)?;
+    let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
+        .run(targets, replaced);
+    let restored = widened.restore(files);
+    put.and(restored)?;
+    reuse::remove_superseded(&files.layout, &files.state);
+    files.state.remove()?;
     shared.counters.file_hashes.get_or_init(|| hashes);
     Ok(())
 }
@@ -150,8 +158,8 @@ struct Finish<'a> {
     attributes: Attributes<'a>,
     /// Entries of directories that were made.
     made: Vec<&'a Entry>,
-    /// Directories in which something was made; the root is "".
-    touched: BTreeSet<&'a str>,
+    /// Directories in which something was made; the root is empty.
+    touched: BTreeSet<&'a BStr>,
 }
 
 impl Finish<'_> {
@@ -164,12 +172,35 @@ impl Finish<'_> {
         self.prepare()?;
         self.make_directories()?;
         self.rename(replaced)?;
-        let touched = links::make(&self.shared.options, self.files, &mut self.attributes)?;
-        self.touched.extend(touched);
+        let options = &self.shared.options;
+        let hard = hard_links::make(options, self.files, &mut self.attributes, replaced)?;
+        self.touched.extend(hard.touched);
+        self.touched.extend(links::make(options, self.files, &mut self.attributes)?);
         self.files.close();
         self.finish_directories()?;
         self.sync_directories()?;
-        self.files.state.remove()
+        self.remark(hard.copies);
+        Ok(())
+    }
+
+    /// Says what became other than it was sent, and is no failure.
+    fn remark(&self, copies: u64) {
+        let mut remarks = Vec::new();
+        if copies > 0 {
+            let are = if copies == 1 { "1 hard link is a copy" } else { "hard links are copies" };
+            let count = if copies == 1 { String::new() } else { format!("{copies} ") };
+            remarks.push(format!("{count}{are}: the file system of the folder has no hard links"));
+        }
+        let kept = self.files.left_out.kept(&self.files.layout);
+        let kept = kept.filter(|it| it.is_directory() || it.has_content());
+        let lost = kept.filter(|it| !self.files.abilities.keeps_mode(it.mode)).count();
+        if lost > 0 {
+            let are = if lost == 1 { "file or folder has" } else { "files and folders have" };
+            remarks.push(format!(
+                "{lost} {are} another mode than at the sender: the file system keeps no such modes"
+            ));
+        }
+        self.shared.counters.remarks.get_or_init(|| remarks);
     }
 
     /// What was there before and was compared must be what is there now.
@@ -179,7 +210,7 @@ impl Finish<'_> {
             let entry = self.files.layout.entry(*file);
             let path = self.files.target_path(*file);
             let cannot = |error| FilesError::io(&path, "cannot be looked at", error);
-            let (parent, name) = dir::split(&entry.path);
+            let (parent, name) = name::split(&entry.path);
             let parent = cursor.enter(parent)?;
             let there = match parent {
                 Some(parent) => dir::stat(parent, name).map_err(cannot)?,
@@ -227,20 +258,21 @@ impl Finish<'_> {
     fn make_directories(&mut self) -> Result<()> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
-        for entry in files.layout.manifest.entries().iter().filter(|entry| entry.is_directory()) {
+        for entry in files.left_out.kept(&files.layout).filter(|entry| entry.is_directory()) {
             let path = files.root.path(&entry.path);
             let cannot = |error: Errno| FilesError::io(&path, "cannot be made", error);
-            let (parent, name) = dir::split(&entry.path);
+            let (parent, name) = name::split(&entry.path);
             let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
-            match rustix::fs::mkdirat(fd, name, Mode::RWXU) {
+            match rustix::fs::mkdirat(fd, &**name, Mode::RWXU) {
                 Ok(()) => {
                     self.made.push(entry);
-                    self.touched.insert(parent.unwrap_or(""));
+                    self.touched.insert(parent.unwrap_or_default());
                     self.touched.insert(&entry.path);
                     cursor.look_again();
                     // Now, so that a run that is cut off here leaves no more than the time wrong.
                     let made = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT);
-                    dir::set_mode(made.map_err(cannot)?, entry.mode | 0o700).map_err(cannot)?;
+                    let made = made.map_err(cannot)?;
+                    files.abilities.set_mode(made, entry.mode | 0o700).map_err(cannot)?;
                 }
                 Err(Errno::EXIST) => {
                     // It is one, and no link, or entering it fails.
@@ -256,10 +288,10 @@ impl Finish<'_> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
-            if files.place(file) == Place::Target {
+            if files.place(file) == Place::Target || files.is_left_out(file) {
                 continue;
             }
-            let (parent, name) = dir::split(&files.layout.entry(file).path);
+            let (parent, name) = name::split(&files.layout.entry(file).path);
             let path = files.target_path(file);
             let cannot =
                 |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
@@ -276,7 +308,7 @@ impl Finish<'_> {
                 };
             files.put_into_place(&part, &path, fd, name, overwrite)?;
             files.set_place(file, Place::Done);
-            self.touched.insert(parent.unwrap_or(""));
+            self.touched.insert(parent.unwrap_or_default());
             self.shared.counters.update(|counts| counts.files_done += 1);
         }
         Ok(())
@@ -300,12 +332,12 @@ impl Finish<'_> {
             return Ok(());
         }
         let root = &self.files.root;
-        let cannot = |path: &str| {
+        let cannot = |path: &BStr| {
             let path = root.path(path);
             move |error: Errno| FilesError::io(&path, "cannot be synced", error)
         };
         if self.touched.len() > SYNC_ONE_BY_ONE_MAX {
-            return rustix::fs::syncfs(root.fd()).map_err(cannot(""));
+            return rustix::fs::syncfs(root.fd()).map_err(cannot("".into()));
         }
         let mut cursor = Cursor::new(root);
         for path in &self.touched {

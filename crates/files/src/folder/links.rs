@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use bstr::BStr;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -10,6 +11,7 @@ use super::attributes::Attributes;
 use super::files::Files;
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
+use crate::name;
 
 /// The name under which a link is made in the state folder, before it is moved.
 const NEW: &str = "link.new";
@@ -19,17 +21,17 @@ pub(super) const IN_THE_WAY: &str =
     "a link is to be received, and something else is there; move it away";
 
 /// Makes the links that are not there yet. What they lead to was checked with the manifest. Returns
-/// the directories in which links were made; the root is "".
+/// the directories in which links were made; the root is empty.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,
     attributes: &mut Attributes<'a>,
-) -> Result<Vec<&'a str>> {
+) -> Result<Vec<&'a BStr>> {
     let mut cursor = Cursor::new(&files.root);
     let mut touched = Vec::new();
-    for entry in files.layout.manifest.entries() {
+    for entry in files.left_out.kept(&files.layout) {
         let Some(target) = entry.link_target() else { continue };
-        let (parent, name) = dir::split(&entry.path);
+        let (parent, name) = name::split(&entry.path);
         let path = files.root.path(&entry.path);
         let cannot = |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
         let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
@@ -43,10 +45,14 @@ pub(super) fn make<'a>(
         }
         files.state.remove_file(NEW)?;
         let state = files.state.fd();
-        rustix::fs::symlinkat(target, state, NEW).map_err(|error| files.state.cannot(error))?;
+        files
+            .abilities
+            .calls
+            .symlink(target, state, NEW)
+            .map_err(|error| files.state.cannot(error))?;
         attributes.give_link(entry, &path, state, NEW)?;
         files.put_into_place(NEW, &path, fd, name, options.overwrite)?;
-        touched.push(parent.unwrap_or(""));
+        touched.push(parent.unwrap_or_default());
     }
     Ok(touched)
 }
@@ -54,15 +60,15 @@ pub(super) fn make<'a>(
 /// Whether what is at `name` is the link that is to be there.
 pub(super) fn is_same(
     parent: BorrowedFd<'_>,
-    name: &str,
+    name: &BStr,
     there: &Stat,
-    target: &str,
+    target: &BStr,
 ) -> Result<bool, Errno> {
     if !is_link(there) {
         return Ok(false);
     }
-    let text = rustix::fs::readlinkat(parent, name, Vec::new())?;
-    Ok(text.to_bytes() == target.as_bytes())
+    let text = rustix::fs::readlinkat(parent, &**name, Vec::new())?;
+    Ok(text.to_bytes() == &**target)
 }
 
 pub(super) fn is_link(there: &Stat) -> bool {

@@ -1,10 +1,17 @@
 //! Files of a receiver: a folder as a store.
 
+mod abilities;
 mod attributes;
+mod calls;
 mod files;
 mod finish;
+mod hard_links;
+mod left_out;
 mod links;
+mod locked;
+mod obstacles;
 mod open;
+mod reuse;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -13,11 +20,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::BString;
 use faircast_proto::content::only_zeros;
 use faircast_proto::object::Announcement;
 use fixedbitset::FixedBitSet;
 
 use self::files::{Files, Identity, Place};
+pub(crate) use self::left_out::LeftOut;
 pub use self::state::clean;
 use crate::error::{FilesError, Result};
 use crate::hash::group_digest;
@@ -50,6 +59,8 @@ pub struct StoreOptions {
     pub sync: bool,
     /// Whether what was received stays for a later run where this one ends early. Default: yes.
     pub keep_partial: bool,
+    #[cfg(test)]
+    calls: calls::Calls,
 }
 
 impl StoreOptions {
@@ -57,7 +68,23 @@ impl StoreOptions {
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
         let [overwrite, owner, xattrs] = [false; 3];
-        Self { dir, overwrite, owner, xattrs, sync: true, keep_partial: true }
+        Self {
+            dir,
+            overwrite,
+            owner,
+            xattrs,
+            sync: true,
+            keep_partial: true,
+            #[cfg(test)]
+            calls: calls::Calls::default(),
+        }
+    }
+
+    const fn calls(&self) -> calls::Calls {
+        #[cfg(test)]
+        return self.calls;
+        #[cfg(not(test))]
+        calls::Calls {}
     }
 }
 
@@ -75,6 +102,8 @@ pub struct Folder {
     hole_hashes: HoleHashes,
     /// Identity of targets that were there before.
     targets: Vec<(u32, Identity)>,
+    /// Directories that are ours and read-only, and in which something is to be made.
+    locked: Vec<BString>,
     /// The same, of those that turned out to be damaged and are replaced.
     replaced: BTreeMap<u32, Identity>,
     /// No group below was there before and is without digest.
@@ -126,7 +155,7 @@ impl Medium for Folder {
         request: Request,
     ) -> Result<(Self, Arc<Files>, FixedBitSet)> {
         let (files, found) = open::open(shared, &request)?;
-        let open::Found { journal, have, targets, .. } = found;
+        let open::Found { journal, have, targets, locked, .. } = found;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
         let identity = files.state.identity()?;
@@ -144,6 +173,7 @@ impl Medium for Folder {
             chain: Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?,
             hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
             targets,
+            locked,
             replaced: BTreeMap::new(),
             cursor: 0,
             scratch: Vec::new(),
@@ -212,7 +242,7 @@ impl Medium for Folder {
         let path = self.files.target_path(self.files.layout.group(group).file);
         FilesError::Sender(format!(
             "{} does not become what its digests say, after {times} times; send it again",
-            path.display()
+            crate::name::shown_path(path)
         ))
     }
 

@@ -1,33 +1,39 @@
 //! The opening of an object in a folder: what is there of it already, and whether the rest can be
 //! received at all.
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::sync::Arc;
 
+use bstr::{BStr, BString};
 use faircast_proto::object::Part;
 use fixedbitset::FixedBitSet;
-use rustix::fs::{Access, AtFlags, Mode, Stat};
+use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
+use super::abilities::Abilities;
+use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::{Folder, StoreOptions, attributes, links};
+use super::{Folder, LeftOut, StoreOptions, attributes, hard_links, links, obstacles, reuse};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest};
-use crate::name::STATE_FOLDER;
+use crate::name;
 use crate::store::{Journal, Request, Shared};
 
 /// What is said of a file or a link in the place of another one.
-const DIFFERS: &str = "is there already and differs; move it away, or start recv with --overwrite";
+pub(super) const DIFFERS: &str =
+    "is there already and differs; move it away, or start recv with --overwrite";
 
 /// What was found.
 pub(super) struct Found {
     pub(super) journal: Journal,
     pub(super) have: FixedBitSet,
     pub(super) targets: Vec<(u32, Identity)>,
-    places: Vec<Place>,
+    pub(super) locked: Vec<BString>,
+    parts: Option<(Abilities, Arc<LeftOut>, Vec<Place>)>,
 }
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,
@@ -38,15 +44,14 @@ pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files,
     let root = Root::open(&options.dir)?;
     let object = &request.announcement.object;
     let state = StateFolder::open(&root, object)?;
-    let known = state.find(JOURNAL)?.is_some();
     match look(shared, request, &layout, &root, &state) {
         Ok(mut found) => {
-            let places = std::mem::take(&mut found.places);
-            Ok((Files::new(layout, root, state, places), found))
+            let parts = found.parts.take().expect("given below");
+            Ok((Files::new(layout, root, state, parts), found))
         }
         Err(error) => {
-            // Nothing was received so far, so nothing needs to stay.
-            if !known {
+            // Nothing was received or taken over so far, so nothing needs to stay.
+            if state.find(JOURNAL)?.is_none() {
                 let _ = state.remove();
             }
             Err(error)
@@ -67,18 +72,26 @@ fn look(
         Some(file) => Journal::read(file, object, groups).map_err(|error| state.cannot(error))?,
         None => FixedBitSet::with_capacity(groups as usize),
     };
-    let mut survey = Survey::new(shared, layout, root, state);
+    let abilities = Abilities::learn(shared.options.calls(), layout, state)?;
+    let left_out = Arc::new(LeftOut::find(layout, &abilities));
+    let mut survey = Survey::new(shared, layout, (root, state), (&abilities, &left_out));
     survey.targets()?;
+    if survey.reuse(&mut have)? {
+        // What was taken over is found by a later run, should this one end here.
+        begin_journal(state, object, &have, groups)?;
+        save_manifest(state, &request.manifest)?;
+    }
     survey.parts(&mut have)?;
     survey.room()?;
-    attributes::check(&shared.options, layout, state)?;
-    let Survey { places, targets, .. } = survey;
+    attributes::check(&shared.options, layout, state, &abilities)?;
+    let Survey { places, targets, locked, .. } = survey;
     let journal = begin_journal(state, object, &have, groups)?;
     save_manifest(state, &request.manifest)?;
     for (file, _) in &targets {
         layout.groups_of(*file).for_each(|group| have.set(group as usize, true));
     }
     let counters = &shared.counters;
+    counters.left_out.get_or_init(|| left_out.clone());
     counters.manifest.get_or_init(|| layout.manifest.clone());
     let found = (0..groups).filter(|group| have.contains(*group as usize));
     let found = found.map(|group| u64::from(layout.group(group).len)).sum();
@@ -86,7 +99,7 @@ fn look(
         counts.files = layout.files();
         counts.bytes_found = found;
     });
-    Ok(Found { journal, have, targets, places })
+    Ok(Found { journal, have, targets, locked, parts: Some((abilities, left_out, places)) })
 }
 
 fn check_manifest(request: &Request) -> Result<Layout> {
@@ -96,11 +109,12 @@ fn check_manifest(request: &Request) -> Result<Layout> {
     }
     let manifest = Manifest::decode(&request.manifest)?;
     if let [Entry { kind: Kind::Image { size: None }, path, .. }] = manifest.entries() {
+        let title = name::shown(path);
         let what = format!(
-            "comes from a pipe, of unknown length: take it with `recv --object {path}` and --to-device \
-             FILE or --to-command"
+            "{title}: comes from a pipe, of unknown length: take it with `recv --object {title}` and \
+             --to-device FILE or --to-command"
         );
-        return Err(FilesError::refused(Path::new(&**path), what));
+        return Err(FilesError::Unwanted(what));
     }
     let layout = Layout::new(manifest);
     for (part, want) in
@@ -147,10 +161,18 @@ struct Survey<'a> {
     layout: &'a Layout,
     root: &'a Root,
     state: &'a StateFolder,
+    abilities: &'a Abilities,
+    left_out: &'a LeftOut,
     places: Vec<Place>,
+    /// Read-only directories of this user in which something is to be made.
+    locked: Vec<BString>,
+    /// Files that are there, shorter, and are to be replaced.
+    grown: BTreeSet<u32>,
     targets: Vec<(u32, Identity)>,
     /// Device of the state folder: a file can be moved to no other.
     device: u64,
+    /// Mount of the state folder, where the system tells.
+    mount: Option<u64>,
     /// Bytes and files that are still to be made.
     bytes: u64,
     inodes: u64,
@@ -160,33 +182,50 @@ impl<'a> Survey<'a> {
     fn new(
         shared: &'a Shared<Folder>,
         layout: &'a Layout,
-        root: &'a Root,
-        state: &'a StateFolder,
+        (root, state): (&'a Root, &'a StateFolder),
+        (abilities, left_out): (&'a Abilities, &'a LeftOut),
     ) -> Self {
         let places = vec![Place::Nowhere; layout.files() as usize];
         let targets = Vec::new();
         let options = &shared.options;
         let (device, bytes, inodes) = (0, 0, 0);
-        Self { options, shared, layout, root, state, places, targets, device, bytes, inodes }
+        let (locked, grown, mount) = (Vec::new(), BTreeSet::new(), None);
+        Self {
+            options,
+            shared,
+            layout,
+            root,
+            state,
+            abilities,
+            left_out,
+            places,
+            locked,
+            grown,
+            targets,
+            device,
+            mount,
+            bytes,
+            inodes,
+        }
     }
 
     /// Looks at what is in the places of files and directories.
     fn targets(&mut self) -> Result<()> {
         let stat = rustix::fs::fstat(self.state.fd()).map_err(|error| self.state.cannot(error))?;
         self.device = stat.st_dev;
-        self.check_case()?;
-        let space = self.file_system()?;
+        self.mount = obstacles::mount(self.state.fd());
+        let mut attributes = Attributes::new(self.options, self.abilities);
         let mut cursor = Cursor::new(self.root);
         let mut file = 0;
         // The directory that was last seen to be one in which files can be made.
-        let mut writable: Option<Option<&str>> = None;
-        for entry in self.layout.manifest.entries() {
+        let mut writable: Option<Option<&BStr>> = None;
+        for (index, entry) in self.layout.manifest.entries().iter().enumerate() {
             self.shared.go_on()?;
-            let (parent, name) = dir::split(&entry.path);
-            if name.len() as u64 > space.f_namemax {
-                let path = self.root.path(&entry.path);
-                return Err(FilesError::io(&path, "cannot be made", Errno::NAMETOOLONG));
+            if self.left_out.contains(index) {
+                file += u32::from(entry.has_content());
+                continue;
             }
+            let (parent, name) = name::split(&entry.path);
             let directory = cursor.enter(parent)?;
             let there = match directory {
                 Some(fd) => dir::stat(fd, name).map_err(|error| {
@@ -206,11 +245,28 @@ impl<'a> Survey<'a> {
                 self.check_directory(fd, parent)?;
                 writable = Some(parent);
             }
-            self.inodes += u64::from(make);
+            if let (Some(fd), Some(there)) = (directory, &there) {
+                let path = self.root.path(&entry.path);
+                if make {
+                    obstacles::check_replaced(&path, fd, name, there)?;
+                } else if claimed && entry.has_content() && attributes.lacks(entry, there) {
+                    obstacles::check_changed(&path, fd, name, there)?;
+                }
+            }
+            let whole = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
+            if make && !self.abilities.hard_links {
+                self.bytes += whole.map_or(0, Entry::size);
+            }
+            self.inodes += u64::from(make && (whole.is_none() || !self.abilities.hard_links));
             if entry.has_content() {
                 if claimed && let Some(there) = &there {
                     self.places[file as usize] = Place::Target;
                     self.targets.push((file, Identity::of(there)));
+                } else if let Some(there) = &there
+                    && u64::try_from(there.st_size).is_ok_and(|size| size < entry.size())
+                    && entry.holes().is_empty()
+                {
+                    self.grown.insert(file);
                 }
                 file += 1;
             }
@@ -229,7 +285,7 @@ impl<'a> Survey<'a> {
         let path = || self.root.path(&entry.path);
         let refuse = |what: &str| Err(FilesError::refused(&path(), what));
         if let Some(target) = entry.link_target() {
-            let same = links::is_same(parent, dir::split(&entry.path).1, there, target)
+            let same = links::is_same(parent, name::split(&entry.path).1, there, target)
                 .map_err(|error| FilesError::io(&path(), "cannot be read", error))?;
             return match (same, links::is_link(there), self.options.overwrite) {
                 (true, ..) => Ok(true),
@@ -250,37 +306,58 @@ impl<'a> Survey<'a> {
             return refuse("a file is to be received, and something else is there; move it away");
         }
         let size = u64::try_from(there.st_size).unwrap_or(0);
-        let same = size == entry.size() && dir::same_mtime(there, entry.mtime);
+        // A hard link has size and time of its file.
+        let named = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
+        let whole = named.unwrap_or(entry);
+        let same = size == whole.size() && self.abilities.same_time(there, whole.mtime);
         if !same && !self.options.overwrite {
             return refuse(DIFFERS);
         }
-        Ok(same)
+        match named {
+            Some(file) if same && self.abilities.hard_links => {
+                let (parent, name) = name::split(&file.path);
+                let mut cursor = Cursor::new(self.root);
+                let file = cursor.enter(parent)?.map(|fd| dir::stat(fd, name));
+                let file = file.transpose().map_err(|error| self.state.cannot(error))?.flatten();
+                Ok(file.is_some_and(|file| hard_links::is_one(&file, there)))
+            }
+            _ => Ok(same),
+        }
     }
 
-    fn check_directory(&self, fd: BorrowedFd<'_>, path: Option<&str>) -> Result<()> {
-        let path = self.root.path(path.unwrap_or(""));
+    /// Whether things can be made in a directory; one that is ours and read-only is written down.
+    fn check_directory(&mut self, fd: BorrowedFd<'_>, below: Option<&BStr>) -> Result<()> {
+        let path = self.root.path(below.unwrap_or_default());
         let cannot = |error| FilesError::io(&path, "cannot be written to", error);
-        let device = rustix::fs::fstat(fd).map_err(cannot)?.st_dev;
-        if device != self.device {
+        let stat = rustix::fs::fstat(fd).map_err(cannot)?;
+        if stat.st_dev != self.device || obstacles::mount(fd) != self.mount {
             return Err(cannot(Errno::XDEV));
         }
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::accessat(fd, ".", access, AtFlags::empty()).map_err(cannot)
+        obstacles::check_directory(&path, fd)?;
+        match self.abilities.calls.may_write(fd) {
+            Err(Errno::ACCESS) if stat.st_uid == rustix::process::geteuid().as_raw() => {
+                self.locked.push(below.unwrap_or_default().to_owned());
+                Ok(())
+            }
+            answer => answer.map_err(cannot),
+        }
     }
 
-    /// Two names that are one on this file system would take each other's place.
-    fn check_case(&self) -> Result<()> {
-        let upper = dir::stat(self.root.fd(), &STATE_FOLDER.to_uppercase());
-        if upper.is_ok_and(|there| there.is_none()) {
-            return Ok(());
-        }
-        match self.layout.manifest.case_collisions(1).first() {
-            Some((a, b)) => Err(FilesError::refused(
-                &self.options.dir,
-                format!("its file system ignores case, and takes `{a}` and `{b}` for one"),
-            )),
-            None => Ok(()),
-        }
+    /// Takes over what lies in the folder by other objects, for files of which nothing is here. Returns
+    /// whether there was something.
+    fn reuse(&self, have: &mut FixedBitSet) -> Result<bool> {
+        let before = have.count_ones(..);
+        let without = |file: &u32| {
+            let groups = self.layout.groups_of(*file);
+            self.places[*file as usize] == Place::Nowhere
+                && !groups.is_empty()
+                && !groups.into_iter().any(|group| have.contains(group as usize))
+        };
+        let mut missing: Vec<u32> = (0..self.layout.files()).filter(without).collect();
+        reuse::from_others(self.shared, (self.layout, self.state), &mut missing, have)?;
+        missing.retain(|file| self.grown.contains(file));
+        reuse::from_targets(self.shared, (self.layout, self.root, self.state), &missing, have)?;
+        Ok(have.count_ones(..) > before)
     }
 
     /// Looks at what an earlier run has received, as far as the journal knows of it.
@@ -294,12 +371,12 @@ impl<'a> Survey<'a> {
             let groups = self.layout.groups_of(file);
             let size = self.layout.entry(file).size();
             let content = self.layout.content_of(file);
-            let mut missing = content;
+            let mut missing = if self.abilities.sparse { content } else { size };
             if groups.clone().any(|group| have.contains(group as usize)) {
                 match self.part(file, size)? {
                     Some(kept) => {
                         self.places[file as usize] = Place::Part;
-                        missing = content.saturating_sub(kept);
+                        missing = missing.saturating_sub(kept);
                     }
                     None => groups.for_each(|group| have.set(group as usize, false)),
                 }
@@ -316,7 +393,7 @@ impl<'a> Survey<'a> {
         let Some(there) = there else { return Ok(None) };
         let ours = dir::is_file(&there)
             && there.st_nlink == 1
-            && there.st_uid == rustix::process::geteuid().as_raw()
+            && (self.state.foreign || there.st_uid == rustix::process::geteuid().as_raw())
             && u64::try_from(there.st_size) == Ok(size);
         if !ours {
             self.state.remove_file(&name)?;

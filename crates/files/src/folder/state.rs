@@ -7,13 +7,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::abilities::NAMES;
+use super::calls::{Calls, is_foreign};
 use crate::dir::{self, Root};
 use crate::error::{FilesError, Result};
+use crate::layout::Layout;
 use crate::lock::Locked;
+use crate::manifest::{MANIFEST_BYTES_MAX, Manifest};
 use crate::name::STATE_FOLDER;
+use crate::store::Journal;
 
 pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
@@ -30,6 +36,8 @@ pub(crate) struct StateFolder {
     fd: OwnedFd,
     name: String,
     pub(crate) path: PathBuf,
+    /// True if the file system keeps no owners and modes, so that neither says whose a file is.
+    pub(crate) foreign: bool,
     /// Holds the lock.
     _lock: Locked,
 }
@@ -37,8 +45,8 @@ pub(crate) struct StateFolder {
 impl StateFolder {
     /// Makes or finds the folder of an object, and takes it for ourselves.
     pub(crate) fn open(root: &Root, object: &[u8; 32]) -> Result<Self> {
-        let name: String = object[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = root.path(STATE_FOLDER);
+        let name = folder_name(object);
+        let path = root.path(STATE_FOLDER.as_bytes());
         for _ in 0..TRIES {
             match Self::try_open(root, &name) {
                 Ok(Some(folder)) => return Ok(folder),
@@ -46,7 +54,7 @@ impl StateFolder {
                 Ok(None) | Err(Errno::NOENT) => {}
                 Err(Errno::WOULDBLOCK) => {
                     return Err(FilesError::refused(
-                        &root.path(""),
+                        &root.path(b""),
                         "another faircast is receiving the same object there; let it finish, or \
                          choose another directory",
                     ));
@@ -64,15 +72,40 @@ impl StateFolder {
     }
 
     fn try_open(root: &Root, name: &str) -> Result<Option<Self>, Errno> {
-        let parent = own_directory(root.fd(), STATE_FOLDER)?;
-        let fd = own_directory(parent.as_fd(), name)?;
+        let (parent, foreign) = own_directory(root.fd(), STATE_FOLDER)?;
+        let (fd, _) = own_directory(parent.as_fd(), name)?;
         let Some(lock) = lock(fd.as_fd())? else { return Ok(None) };
-        let path = root.path(STATE_FOLDER).join(name);
-        Ok(Some(Self { parent, fd, name: name.into(), path, _lock: lock }))
+        let path = root.path(STATE_FOLDER.as_bytes()).join(name);
+        Ok(Some(Self { parent, fd, name: name.into(), path, foreign, _lock: lock }))
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The state folders of other objects beside this one, as far as they are ours.
+    pub(super) fn neighbours(&self) -> Vec<Neighbour> {
+        let mut found = Vec::new();
+        let Ok(entries) = rustix::fs::Dir::read_from(&self.parent) else { return found };
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if !is_folder_name(name) || name == self.name {
+                continue;
+            }
+            let Ok(fd) = dir::open_directory(self.parent.as_fd(), name) else { continue };
+            let Ok(parent) = self.parent.try_clone() else { continue };
+            if !self.foreign && is_foreign(fd.as_fd()).unwrap_or(true) {
+                continue;
+            }
+            let lock = match lock(fd.as_fd()) {
+                Ok(Some(lock)) => Some(lock),
+                Err(Errno::WOULDBLOCK) => None,
+                Ok(None) | Err(_) => continue,
+            };
+            let path = self.path.with_file_name(name);
+            found.push(Neighbour { name: name.to_string(), parent, fd, path, lock });
+        }
+        found
     }
 
     /// Opens a file in it for reading; nothing where there is none.
@@ -124,8 +157,27 @@ impl StateFolder {
         FilesError::io(&self.path, "cannot be written", error)
     }
 
+    /// Removes a directory of it, and the files in there; nothing where there is none.
+    pub(crate) fn remove_directory(&self, name: &str) -> Result<()> {
+        let fd = match dir::open_directory(self.fd(), name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(self.cannot(error)),
+        };
+        for found in rustix::fs::Dir::read_from(&fd).map_err(|error| self.cannot(error))? {
+            let found = found.map_err(|error| self.cannot(error))?;
+            if !matches!(found.file_name().to_bytes(), b"." | b"..") {
+                rustix::fs::unlinkat(&fd, found.file_name(), AtFlags::empty())
+                    .map_err(|error| self.cannot(error))?;
+            }
+        }
+        rustix::fs::unlinkat(self.fd(), name, AtFlags::REMOVEDIR)
+            .map_err(|error| self.cannot(error))
+    }
+
     /// Removes it with all that is in it; and what it lies in, where that is empty.
     pub(crate) fn remove(&self) -> Result<()> {
+        self.remove_directory(NAMES)?;
         for found in rustix::fs::Dir::read_from(self.fd()).map_err(|error| self.cannot(error))? {
             let found = found.map_err(|error| self.cannot(error))?;
             let name = found.file_name();
@@ -143,6 +195,70 @@ impl StateFolder {
         }
         Ok(())
     }
+}
+
+/// The state folder of another object in the same place.
+pub(super) struct Neighbour {
+    name: String,
+    parent: OwnedFd,
+    fd: OwnedFd,
+    path: PathBuf,
+    /// `None` while somebody receives the object.
+    lock: Option<Locked>,
+}
+
+impl Neighbour {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// True if nobody is receiving the object, and nobody begins to while this lives.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// The object's manifest and its complete groups; nothing where the folder has no such.
+    pub(super) fn content(&self) -> Option<(Manifest, FixedBitSet)> {
+        let mut bytes = Vec::new();
+        let file = dir::open_file(self.fd(), MANIFEST, OFlags::RDONLY).ok()?;
+        file.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        let object = *blake3::hash(&bytes).as_bytes();
+        if folder_name(&object) != self.name {
+            return None;
+        }
+        let manifest = Manifest::decode(&bytes).ok()?;
+        let groups = Layout::new(manifest.clone()).groups();
+        let journal = dir::open_file(self.fd(), JOURNAL, OFlags::RDONLY).ok()?;
+        let complete = Journal::read(journal, &object, groups).ok()?;
+        Some((manifest, complete))
+    }
+
+    /// Removes the folder if nothing of its object is left there, and nobody is receiving it.
+    pub(super) fn remove_if_empty(self) {
+        let Ok(entries) = rustix::fs::Dir::read_from(&self.fd) else { return };
+        let mut names = entries.flatten().map(|it| it.file_name().to_bytes().ends_with(b".part"));
+        if !names.any(|part| part) {
+            self.remove();
+        }
+    }
+
+    /// Removes the folder, unless somebody is receiving its object. What cannot be removed stays: it costs
+    /// room alone.
+    pub(super) fn remove(self) {
+        let Self { name, parent, fd, path, lock } = self;
+        if let Some(lock) = lock {
+            let _ = StateFolder { parent, fd, name, path, foreign: false, _lock: lock }.remove();
+        }
+    }
+}
+
+/// Name of an object's state folder: the first digits of its hash.
+fn folder_name(object: &[u8; 32]) -> String {
+    object[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_folder_name(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Removes what interrupted transfers left in `dir` and did not touch for `age`; what is in use
@@ -166,7 +282,7 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
     for found in rustix::fs::Dir::read_from(&parent).map_err(|error| cannot(error.into()))? {
         let found = found.map_err(|error| cannot(error.into()))?;
         let Ok(name) = found.file_name().to_str() else { continue };
-        if name.len() != 16 || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_folder_name(name) {
             continue;
         }
         let Ok(fd) = dir::open_directory(parent.as_fd(), name) else { continue };
@@ -182,7 +298,8 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
         let Ok(Some(lock)) = lock(fd.as_fd()) else { continue };
         let parent = parent.try_clone().map_err(cannot)?;
         let path = path.join(name);
-        let folder = StateFolder { parent, fd, name: name.into(), path, _lock: lock };
+        let foreign = false;
+        let folder = StateFolder { parent, fd, name: name.into(), path, foreign, _lock: lock };
         folder.remove()?;
         removed.push(folder.path.clone());
     }
@@ -191,20 +308,20 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Makes or opens a directory that belongs to us.
-fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+/// Makes or opens a directory that belongs to us, and tells whether the file system keeps no owners.
+fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), Errno> {
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
     let fd = dir::open_directory(parent, name)?;
-    // In one of somebody else, files could be exchanged under our hands.
-    let stat = rustix::fs::fstat(&fd)?;
-    let others = Mode::from_raw_mode(stat.st_mode) & (Mode::WGRP | Mode::WOTH);
-    if stat.st_uid != rustix::process::geteuid().as_raw() || !others.is_empty() {
+    // In one of somebody else, files could be exchanged under our hands. A file system on which a new
+    // directory is somebody else's says nothing by that: who may write there is decided by its mount.
+    let foreign = is_foreign(fd.as_fd())?;
+    if foreign && !Calls::default().ignores_owners(parent)? {
         return Err(Errno::NOTDIR);
     }
-    Ok(fd)
+    Ok((fd, foreign))
 }
 
 /// Locks a folder; nothing where it was removed before we had the lock.

@@ -7,6 +7,7 @@ use faircast_proto::object::{Announcement, Part};
 use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, Layout};
 use crate::manifest::{Entry, Kind, Manifest};
+use crate::name;
 use crate::store::Counters;
 
 /// An object of one file or image.
@@ -41,7 +42,11 @@ impl Single {
         if known && (announcement.growing || said != is) {
             return Err(FilesError::Sender(format!(
                 "it announces {} bytes of content and {} of digests, and `{}` has {} and {}",
-                said.0, said.1, object.entry.path, is.0, is.1
+                said.0,
+                said.1,
+                name::shown(&object.entry.path),
+                is.0,
+                is.1
             )));
         }
         counters.manifest.get_or_init(|| Arc::new(manifest));
@@ -66,7 +71,7 @@ impl Single {
             *size =
                 Some(if announced.growing { bytes.next_multiple_of(GROUP_BYTES) } else { bytes });
         }
-        let name = entry.path.clone();
+        let name = name::title(&entry.path);
         Ok(Arc::new(Layout::new(Manifest::new(&name, vec![entry])?)))
     }
 }

@@ -52,14 +52,14 @@ pub(super) fn check(entry: &Entry) -> Result<(), ManifestError> {
         bytes += xattr.name.len() + xattr.value.len();
         let ascends = before.is_none_or(|before| before < &*xattr.name);
         if !travels(&xattr.name) || !ascends || bytes > XATTR_BYTES_MAX {
-            return Err(ManifestError::Xattr(entry.path.clone()));
+            return Err(ManifestError::Xattr(super::said(entry)));
         }
         before = Some(&xattr.name);
     }
     if let Some(owner) = &entry.owner {
         for name in [&owner.user, &owner.group] {
             if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-                return Err(ManifestError::Owner(entry.path.clone()));
+                return Err(ManifestError::Owner(super::said(entry)));
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bstr::BStr;
+
 use super::encode::{HAS_HOLES, HAS_OWNER, HAS_XATTRS, UNKNOWN};
 use super::{
     CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind,
@@ -70,6 +72,9 @@ pub enum ManifestError {
         /// What is wrong with it.
         what: LinkError,
     },
+    /// A hard link has no file before it, or attributes of its own.
+    #[error("the hard link `{0}` is none")]
+    HardLink(Box<str>),
     /// An image is not alone, or not called as its object is.
     #[error("the image `{0}` is not alone in its object, or is called otherwise")]
     Image(Box<str>),
@@ -83,11 +88,11 @@ pub enum ManifestError {
     /// A directory has a size.
     #[error("directory `{0}` has a size")]
     DirectorySize(Box<str>),
-    /// A path is not UTF-8.
+    /// The name of the object, of an owner or of an attribute is not UTF-8.
     #[error("a name is not UTF-8: {0}")]
     NotUtf8(Box<str>),
     /// A path is not allowed.
-    #[error("the name {path:?} cannot be used: {what}")]
+    #[error("the name `{path}` cannot be used: {what}")]
     Name {
         /// The path.
         path: Box<str>,
@@ -193,33 +198,38 @@ fn entry(input: &mut Input<'_>, owners: &mut [(Arc<Owner>, bool)]) -> Result<Ent
     let nanos = u32::from_be_bytes(input.take()?);
     let size = u64::from_be_bytes(input.take()?);
     let len = u16::from_be_bytes(input.take()?);
-    let path = input.text(len.into())?;
+    let path = input.path(len.into())?;
+    let said = |path| Err(ManifestError::Kind(super::shown(path)));
     let kind = match (kind, size) {
         (0, size) => Kind::File { size, holes: Box::default() },
         (1, 0) => Kind::Directory,
-        (1, _) => return Err(ManifestError::DirectorySize(path)),
+        (1, _) => return Err(ManifestError::DirectorySize(super::shown(&path))),
         (2, len) => {
             let len = usize::try_from(len).map_err(|_| ManifestError::Short)?;
-            Kind::Link { target: input.text(len)? }
+            Kind::Link { target: input.path(len)? }
+        }
+        (4, len) => {
+            let len = usize::try_from(len).map_err(|_| ManifestError::Short)?;
+            Kind::HardLink { to: input.path(len)? }
         }
         (3, size) => Kind::Image { size: (size != UNKNOWN).then_some(size) },
-        _ => return Err(ManifestError::Kind(path)),
+        _ => return said(&path),
     };
-    let mut entry = Entry::new(path, kind, mode, Mtime { seconds, nanos });
+    let mut entry = Entry { path, ..Entry::new("", kind, mode, Mtime { seconds, nanos }) };
     if flags & !(HAS_HOLES | HAS_OWNER | HAS_XATTRS) != 0 {
-        return Err(ManifestError::Kind(entry.path));
+        return said(&entry.path);
     }
     if flags & HAS_HOLES != 0 {
         let found = holes(input)?;
         match &mut entry.kind {
             Kind::File { holes, .. } if !found.is_empty() => *holes = found,
-            _ => return Err(ManifestError::Hole(entry.path)),
+            _ => return Err(ManifestError::Hole(super::said(&entry))),
         }
     }
     if flags & HAS_OWNER != 0 {
         let index = u16::from_be_bytes(input.take()?);
         let Some((owner, used)) = owners.get_mut(usize::from(index)) else {
-            return Err(ManifestError::Owner(entry.path));
+            return Err(ManifestError::Owner(super::said(&entry)));
         };
         *used = true;
         entry.owner = Some(owner.clone());
@@ -227,7 +237,7 @@ fn entry(input: &mut Input<'_>, owners: &mut [(Arc<Owner>, bool)]) -> Result<Ent
     if flags & HAS_XATTRS != 0 {
         entry.xattrs = xattrs(input)?;
         if entry.xattrs.is_empty() {
-            return Err(ManifestError::Xattr(entry.path));
+            return Err(ManifestError::Xattr(super::said(&entry)));
         }
     }
     Ok(entry)
@@ -277,6 +287,10 @@ impl<'a> Input<'a> {
             Ok(text) => Ok(text.into()),
             Err(_) => Err(ManifestError::NotUtf8(bytes.escape_ascii().to_string().into())),
         }
+    }
+
+    fn path(&mut self, len: usize) -> Result<Box<BStr>, ManifestError> {
+        self.slice(len).map(super::boxed)
     }
 
     /// A text of at most 255 bytes, after their number.

@@ -55,6 +55,7 @@ fn put_entry(out: &mut impl FnMut(&[u8]), entry: &Entry, owners: &Owners<'_>) {
         Kind::File { size, .. } => (0, *size),
         Kind::Directory => (1, 0),
         Kind::Link { target } => (2, target.len() as u64),
+        Kind::HardLink { to } => (4, to.len() as u64),
         Kind::Image { size } => (3, size.unwrap_or(UNKNOWN)),
     };
     let flag = |bit, there: bool| if there { bit } else { 0 };
@@ -68,8 +69,8 @@ fn put_entry(out: &mut impl FnMut(&[u8]), entry: &Entry, owners: &Owners<'_>) {
     out(&entry.mtime.nanos.to_be_bytes());
     out(&size.to_be_bytes());
     put_u16(out, entry.path.len());
-    out(entry.path.as_bytes());
-    out(entry.link_target().unwrap_or_default().as_bytes());
+    out(&entry.path);
+    out(entry.link_target().or(entry.hard_link_to()).unwrap_or_default());
     if !holes.is_empty() {
         put_u32(out, holes.len());
         for hole in holes {

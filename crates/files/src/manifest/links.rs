@@ -30,37 +30,37 @@ pub enum LinkError {
 /// A link may not go back from anything but directories, which stay directories at receivers: so a
 /// chain of links that each lead inside cannot lead out. What it leads to need not be there.
 pub(crate) fn check<'a>(
-    path: &str,
-    target: &str,
-    find: impl Fn(&str) -> Option<&'a Entry>,
+    path: &[u8],
+    target: &[u8],
+    find: impl Fn(&[u8]) -> Option<&'a Entry>,
 ) -> Result<(), LinkError> {
     if target.is_empty() || target.len() > PATH_BYTES_MAX {
         return Err(LinkError::Length);
     }
-    if target.starts_with('/') {
+    if target.starts_with(b"/") {
         return Err(LinkError::Absolute);
     }
     // Where it is led to so far; the directory of a link is one.
-    let mut at = name::parent(path).unwrap_or_default().to_string();
+    let mut at = name::parent(path).unwrap_or_default().to_vec();
     let mut in_directory = true;
-    for part in target.split('/') {
+    for part in name::components(target) {
         match part {
-            "" | "." => {}
-            ".." if !in_directory => return Err(LinkError::Back),
-            ".." if at.is_empty() => return Err(LinkError::Outside),
-            ".." => at.truncate(name::parent(&at).map_or(0, str::len)),
+            b"" | b"." => {}
+            b".." if !in_directory => return Err(LinkError::Back),
+            b".." if at.is_empty() => return Err(LinkError::Outside),
+            b".." => at.truncate(name::parent(&at).map_or(0, |parent| parent.len())),
             part => {
                 name::check_component(part).map_err(LinkError::Name)?;
                 if !at.is_empty() {
-                    at.push('/');
+                    at.push(b'/');
                 }
-                at.push_str(part);
+                at.extend_from_slice(part);
                 in_directory = in_directory && find(&at).is_some_and(Entry::is_directory);
             }
         }
     }
     // The directory that is received into is not sent, nor is what else lies in it.
-    let first = at.split('/').next().unwrap_or_default();
+    let first = name::components(&at).next().unwrap_or_default();
     match find(first) {
         Some(_) if !at.is_empty() => Ok(()),
         _ => Err(LinkError::Outside),

@@ -8,8 +8,13 @@ mod links;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use bstr::BStr;
 
 pub use attributes::{Owner, Xattr};
 pub(crate) use attributes::{is_acl, travels};
@@ -30,7 +35,7 @@ pub const CONTENT_BYTES_MAX: u64 = 1 << 46;
 pub const HOLES_MAX: u64 = 1 << 20;
 
 pub(crate) const MAGIC: [u8; 3] = *b"FCM";
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 pub(crate) const HEAD_BYTES: usize = 19;
 pub(crate) const FIXED_BYTES: usize = 26;
 pub(crate) const MODE_BITS: u16 = 0o777;
@@ -39,13 +44,13 @@ pub(crate) const NANOS_MAX: u32 = 999_999_999;
 /// A file, a directory or a link of an object; or an image, which is alone in its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative path, components separated by `/`; checked by [`name::check_path`].
-    pub path: Box<str>,
+    /// Relative path, components separated by `/`; any bytes that [`name::check_path`] takes.
+    pub path: Box<BStr>,
     /// What it is.
     pub kind: Kind,
-    /// Permission bits, at most 0o777; 0 of a link, which has none of its own.
+    /// Permission bits, at most 0o777; 0 of a symbolic or hard link, which has none of its own.
     pub mode: u16,
-    /// When it was last changed.
+    /// Time of the last change; 0 of a hard link, which has that of its file.
     pub mtime: Mtime,
     /// Whose it is, where the sender tells.
     pub owner: Option<Arc<Owner>>,
@@ -55,15 +60,22 @@ pub struct Entry {
 
 impl Entry {
     /// An entry without owner and extended attributes.
-    pub fn new(path: impl Into<Box<str>>, kind: Kind, mode: u16, mtime: Mtime) -> Self {
-        Self { path: path.into(), kind, mode, mtime, owner: None, xattrs: Box::default() }
+    pub fn new(path: impl AsRef<[u8]>, kind: Kind, mode: u16, mtime: Mtime) -> Self {
+        let path = boxed(path.as_ref());
+        Self { path, kind, mode, mtime, owner: None, xattrs: Box::default() }
+    }
+
+    /// A further name of the file at `to`, which comes before it in the order of a manifest.
+    pub fn hard_link(path: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Self {
+        let kind = Kind::HardLink { to: boxed(to.as_ref()) };
+        Self::new(path, kind, 0, Mtime { seconds: 0, nanos: 0 })
     }
 
     /// Bytes of a file, holes included, or of an image where they are known; 0 of others.
     pub const fn size(&self) -> u64 {
         match self.kind {
             Kind::File { size, .. } | Kind::Image { size: Some(size) } => size,
-            Kind::Directory | Kind::Link { .. } | Kind::Image { size: None } => 0,
+            _ => 0,
         }
     }
 
@@ -108,13 +120,31 @@ impl Entry {
         matches!(self.kind, Kind::Directory)
     }
 
-    /// Where it leads, if it is a link.
-    pub const fn link_target(&self) -> Option<&str> {
+    /// Path of the entry as one of this system, relative to the directory that is received into.
+    pub fn local_path(&self) -> PathBuf {
+        Path::new(OsStr::from_bytes(&self.path)).to_path_buf()
+    }
+
+    /// Text of a symbolic link.
+    pub fn link_target(&self) -> Option<&BStr> {
         match &self.kind {
             Kind::Link { target } => Some(target),
             _ => None,
         }
     }
+
+    /// Path of the file of which a hard link is a further name.
+    pub fn hard_link_to(&self) -> Option<&BStr> {
+        match &self.kind {
+            Kind::HardLink { to } => Some(to),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes as a path.
+pub(crate) fn boxed(bytes: &[u8]) -> Box<BStr> {
+    Box::<[u8]>::from(bytes).into()
 }
 
 /// What an entry is.
@@ -132,7 +162,12 @@ pub enum Kind {
     /// A symbolic link.
     Link {
         /// The text of the link: relative, and leads to nowhere outside of the object.
-        target: Box<str>,
+        target: Box<BStr>,
+    },
+    /// A further name of a file of the object, with that file's content, mode, time and owner.
+    HardLink {
+        /// Path of the file, whose entry comes before.
+        to: Box<BStr>,
     },
     /// What a device has or a pipe gives: no file, and alone in its object, whose name it has.
     Image {
@@ -209,7 +244,7 @@ impl Manifest {
         encode::encode(self)
     }
 
-    /// What the object is called, which is no path of it: a name as a file could have it.
+    /// Title of the object, which is no path of it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -220,8 +255,8 @@ impl Manifest {
     }
 
     /// The entry of this path.
-    pub fn find(&self, path: &str) -> Option<&Entry> {
-        find(&self.entries, path)
+    pub fn find(&self, path: impl AsRef<[u8]>) -> Option<&Entry> {
+        find(&self.entries, path.as_ref())
     }
 
     /// Bytes that are sent: all files without their holes, or an image where its size is known.
@@ -230,15 +265,16 @@ impl Manifest {
     }
 
     /// Pairs of paths that would be one on a file system that ignores case; at most `limit`.
-    pub fn case_collisions(&self, limit: usize) -> Vec<(&str, &str)> {
-        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    pub fn case_collisions(&self, limit: usize) -> Vec<(&BStr, &BStr)> {
+        let mut seen: BTreeMap<Vec<u8>, &BStr> = BTreeMap::new();
         let mut found = Vec::new();
         for entry in &self.entries {
             if found.len() == limit {
                 break;
             }
-            if let Some(other) = seen.insert(entry.path.to_lowercase(), &entry.path) {
-                found.push((other, &*entry.path));
+            let path = &*entry.path;
+            if let Some(other) = seen.insert(name::without_case(path), path) {
+                found.push((other, path));
             }
         }
         found
@@ -246,7 +282,7 @@ impl Manifest {
 
     /// `entries` are in any order; only the right one is taken.
     fn checked(name: Box<str>, entries: Vec<Entry>) -> Result<Self, ManifestError> {
-        name::check_component(&name)
+        name::check_title(&name)
             .map_err(|what| ManifestError::ObjectName { name: name.clone(), what })?;
         if entries.len() > ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(entries.len() as u64));
@@ -264,10 +300,10 @@ impl Manifest {
                 match name::compare(&before.path, &entry.path) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => {
-                        return Err(ManifestError::Twice(entry.path.clone()));
+                        return Err(ManifestError::Twice(said(entry)));
                     }
                     std::cmp::Ordering::Greater => {
-                        return Err(ManifestError::Order(entry.path.clone()));
+                        return Err(ManifestError::Order(said(entry)));
                     }
                 }
             }
@@ -278,7 +314,7 @@ impl Manifest {
                 open.pop();
             }
             if parent.is_some() && open.is_empty() {
-                return Err(ManifestError::NoDirectory(entry.path.clone()));
+                return Err(ManifestError::NoDirectory(said(entry)));
             }
             if entry.is_directory() {
                 open.push(index);
@@ -286,7 +322,7 @@ impl Manifest {
             if matches!(entry.kind, Kind::Image { .. })
                 && (entries.len() > 1 || *entry.path != *name)
             {
-                return Err(ManifestError::Image(entry.path.clone()));
+                return Err(ManifestError::Image(said(entry)));
             }
             // 1e6 entries of at most 2^46 bytes and 2^27 holes each do not overflow.
             bytes = bytes.saturating_add(entry.size());
@@ -303,7 +339,13 @@ impl Manifest {
         for entry in &entries {
             if let Some(target) = entry.link_target() {
                 check_link(&entries, &entry.path, target)
-                    .map_err(|what| ManifestError::Link { path: entry.path.clone(), what })?;
+                    .map_err(|what| ManifestError::Link { path: said(entry), what })?;
+            }
+            if let Some(to) = entry.hard_link_to() {
+                let before = name::compare(to, &entry.path).is_lt();
+                if !before || !find(&entries, to).is_some_and(Entry::is_file) {
+                    return Err(ManifestError::HardLink(said(entry)));
+                }
             }
         }
         let manifest = Self { name, entries, content_bytes };
@@ -313,24 +355,38 @@ impl Manifest {
 }
 
 /// Checks the text of the link at `path`, among entries in the order of a manifest.
-pub(crate) fn check_link(entries: &[Entry], path: &str, target: &str) -> Result<(), LinkError> {
+pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Result<(), LinkError> {
     links::check(path, target, |path| find(entries, path))
 }
 
 /// Finds an entry in those of a manifest.
-fn find<'a>(entries: &'a [Entry], path: &str) -> Option<&'a Entry> {
+fn find<'a>(entries: &'a [Entry], path: &[u8]) -> Option<&'a Entry> {
     let index = entries.binary_search_by(|entry| name::compare(&entry.path, path)).ok()?;
     Some(&entries[index])
 }
 
+/// Path of an entry as errors print it.
+fn said(entry: &Entry) -> Box<str> {
+    shown(&entry.path)
+}
+
+/// A path as errors print it.
+pub(crate) fn shown(path: &[u8]) -> Box<str> {
+    name::shown(path).into()
+}
+
 /// What can be known of an entry by itself.
 fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
-    let path = || entry.path.clone();
+    let path = || said(entry);
     name::check_path(&entry.path).map_err(|what| ManifestError::Name { path: path(), what })?;
     if entry.size() > CONTENT_BYTES_MAX {
         return Err(ManifestError::Content(entry.size()));
     }
-    let is_link = entry.link_target().is_some();
+    let is_hard = entry.hard_link_to().is_some();
+    if is_hard && (entry.mtime != Mtime { seconds: 0, nanos: 0 } || entry.owner.is_some()) {
+        return Err(ManifestError::HardLink(path()));
+    }
+    let is_link = is_hard || entry.link_target().is_some();
     if entry.mode > MODE_BITS || is_link && entry.mode != 0 {
         return Err(ManifestError::Mode(path()));
     }

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::folder::LeftOut;
 use crate::manifest::Manifest;
 
 /// What a store and its thread tell.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,
+    /// Entries that are not put into their places.
+    pub(crate) left_out: OnceLock<Arc<LeftOut>>,
+    /// Differences to the object that are no failure, in words.
+    pub(crate) remarks: OnceLock<Vec<String>>,
     pub(crate) file_hashes: OnceLock<Vec<Option<[u8; 32]>>>,
     /// By which senders know whoever goes on with what is kept.
     pub(crate) identity: OnceLock<u64>,
@@ -38,6 +43,24 @@ impl StoreHandle {
     /// What is received, once the list of files is there and taken.
     pub fn manifest(&self) -> Option<&crate::Manifest> {
         self.counters.manifest.get().map(|manifest| &**manifest)
+    }
+
+    /// The first paths that the file system cannot hold and that are left out, each with the reason, and
+    /// how many more there are; and all of it in a few words. `None` where nothing is left out.
+    pub fn left_out(&self) -> Option<(Vec<String>, String)> {
+        let left_out = self.counters.left_out.get().filter(|left_out| !left_out.is_empty())?;
+        Some((left_out.lines(), left_out.summary()))
+    }
+
+    /// True if the entry with this number of the manifest is left out.
+    pub fn leaves_out(&self, entry: usize) -> bool {
+        self.counters.left_out.get().is_some_and(|left_out| left_out.contains(entry))
+    }
+
+    /// Differences to the object that are no failure, such as modes that the file system does not keep,
+    /// in words; known once all is in its place.
+    pub fn remarks(&self) -> &[String] {
+        self.counters.remarks.get().map_or(&[], |remarks| remarks)
     }
 
     /// The BLAKE3 of each file, in the manifest's order, as `b3sum` prints it; once all is in its

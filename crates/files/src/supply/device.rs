@@ -40,7 +40,7 @@ pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
     let absolute = std::path::absolute(path).map_err(cannot)?;
     let warning = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));
     let sources = Sources {
-        roots: BTreeMap::from([(name.to_string(), absolute)]),
+        roots: BTreeMap::from([(name.into(), absolute)]),
         identities: vec![identity(&metadata)],
     };
     let layout = Layout::new(Manifest::new(name, vec![entry])?);

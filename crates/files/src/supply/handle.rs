@@ -1,9 +1,14 @@
 //! A view of a supply for those who watch.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bstr::BStr;
 
 use crate::manifest::Manifest;
 
@@ -42,10 +47,17 @@ impl SupplyHandle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHash {
     /// Its path in the object.
-    pub path: Box<str>,
+    pub path: Box<BStr>,
     /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
     /// this file those beyond.
     pub hash: Option<[u8; 32]>,
+}
+
+impl FileHash {
+    /// The path as one of this system.
+    pub fn local_path(&self) -> PathBuf {
+        PathBuf::from(OsStr::from_bytes(&self.path))
+    }
 }
 
 /// How far a supply is.

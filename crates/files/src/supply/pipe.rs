@@ -200,7 +200,7 @@ impl Watched for Shared {
         let mut digests = vec![[0; 32]; count];
         self.digests.read_exact_at(digests.as_flattened_mut(), 0)?;
         Ok(Some(vec![FileHash {
-            path: self.manifest.name().into(),
+            path: crate::manifest::boxed(self.manifest.name().as_bytes()),
             hash: Some(hash_of_groups(&digests)),
         }]))
     }

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+
+use bstr::BString;
 
 use super::device;
 use super::skipped::{Skip, Skipped, Skips, Warning};
 use super::sources::Sources;
-use super::walk::Walk;
+use super::walk::{Found, Walk};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{self, Entry, Manifest};
@@ -28,8 +31,6 @@ pub struct ScanOptions {
     pub owner: bool,
     /// Whether extended attributes are sent. Default: no.
     pub xattrs: bool,
-    /// Whether what has a name that cannot be sent is left out. Default: it is an error.
-    pub skip_bad_names: bool,
 }
 
 /// What becomes of symbolic links.
@@ -63,6 +64,8 @@ pub struct ScanTotals {
     pub directories: u32,
     /// Symbolic links that are sent as such.
     pub links: u32,
+    /// Further names of files: hard links.
+    pub hard_links: u32,
     /// Bytes of content: all files without their holes.
     pub bytes: u64,
     /// Bytes of holes, which are not sent.
@@ -85,18 +88,19 @@ impl Scan {
         };
         let object = match &options.name {
             Some(name) => name.clone(),
-            None => root(first)?.0,
+            None => name::title(&root(first)?.0),
         };
         if let Some(device::Found { layout, sources, warning }) = device::find(&paths, &object)? {
             let totals = totals(&layout, Skipped::default());
             return Ok(Self { layout, sources, warnings: Vec::from_iter(warning), totals });
         }
         let mut walk = Walk::new(options)?;
-        let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
+        let mut roots: BTreeMap<BString, PathBuf> = BTreeMap::new();
         for path in &paths {
             let (name, absolute) = root(path)?;
             if let Some(first) = roots.insert(name.clone(), absolute.clone()) {
-                let (first, second) = (first.display(), path.display());
+                let (first, second, name) =
+                    (name::shown_path(first), name::shown_path(path), name::shown(&name));
                 return Err(FilesError::Unwanted(format!(
                     "{first} and {second} would both arrive as `{name}`; send them one after the other"
                 )));
@@ -113,9 +117,10 @@ impl Scan {
             walk.root(absolute, name, &metadata)?;
         }
         walk.check()?;
-        let Walk { mut found, mut skips, .. } = walk;
+        let Walk { mut found, mut skips, special_bits, .. } = walk;
         // What is ordered by names must take the identities along.
         found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));
+        Found::join_names(&mut found);
         let files = found.iter().filter(|found| found.entry.is_file());
         let identities = files.map(|found| found.identity).collect();
         let sources = Sources { roots, identities };
@@ -128,8 +133,9 @@ impl Scan {
             return Err(nothing_in(&paths, &skips.reasons()));
         }
         let mut warnings = skips.warnings();
-        let pairs = layout.manifest.case_collisions(CASE_WARNINGS_MAX);
-        warnings.extend(pairs.into_iter().map(|(a, b)| Warning::Case(a.into(), b.into())));
+        warnings.extend(special_bits.warning());
+        let pairs = layout.manifest.case_collisions(CASE_WARNINGS_MAX).into_iter();
+        warnings.extend(pairs.map(|(a, b)| Warning::Case(name::shown(a), name::shown(b))));
         Ok(Self { layout, sources, warnings, totals })
     }
 
@@ -158,6 +164,7 @@ fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
         totals.files += u32::from(entry.has_content());
         totals.directories += u32::from(entry.is_directory());
         totals.links += u32::from(entry.link_target().is_some());
+        totals.hard_links += u32::from(entry.hard_link_to().is_some());
         totals.bytes += entry.content_bytes();
         totals.hole_bytes += entry.hole_bytes();
     }
@@ -167,7 +174,7 @@ fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
 /// That there is no file and no link in what was given: the first paths, and what was left out.
 fn nothing_in(paths: &[&Path], skipped: &[String]) -> FilesError {
     const SHOWN: usize = 3;
-    let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    let shown: Vec<_> = paths.iter().take(SHOWN).map(name::shown_path).collect();
     let more = match paths.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -200,7 +207,7 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
 }
 
 /// The name under which a path arrives, and where it is.
-fn root(path: &Path) -> Result<(String, PathBuf)> {
+fn root(path: &Path) -> Result<(BString, PathBuf)> {
     let cannot = |error| FilesError::io(path, "cannot be found", error);
     let ends_in_dots =
         path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
@@ -213,8 +220,5 @@ fn root(path: &Path) -> Result<(String, PathBuf)> {
         let what = "has no name under which it could be sent; give a directory in it";
         return Err(FilesError::refused(path, what));
     };
-    match name.to_str() {
-        Some(name) => Ok((name.to_owned(), absolute)),
-        None => Err(FilesError::refused(path, "its name is not UTF-8; rename it")),
-    }
+    Ok((name.as_bytes().into(), absolute))
 }

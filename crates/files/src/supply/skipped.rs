@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::name::shown_path;
+
 /// Examples that are named of each reason.
-const EXAMPLES_MAX: usize = 3;
+const EXAMPLES_MAX: usize = 10;
 
 /// Why something is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,20 +21,28 @@ pub enum Skip {
     Dangling,
     /// A symbolic link that is to be followed, and leads to a directory that it is in.
     Loop,
-    /// A device, socket or pipe.
+    /// A device or pipe.
     Special,
+    /// A socket, which is nothing without its program.
+    Socket,
     /// A folder of a receiver's state.
     State,
-    /// A name that cannot be sent; a directory with all that is in it counts as one.
+    /// A path that is too long or too deep, or a file called `.faircast`; a directory with all that is
+    /// in it counts as one.
     BadName,
     /// What a pattern excludes; a directory with all that is in it counts as one.
     Excluded,
 }
 
 impl Skip {
-    /// Whether it was asked for.
+    /// True if leaving this out was asked for.
     const fn is_wanted(self) -> bool {
         matches!(self, Self::Unwanted | Self::Excluded)
+    }
+
+    /// True if receivers lack something that they should have.
+    const fn is_lacking(self) -> bool {
+        !self.is_wanted() && !matches!(self, Self::Socket | Self::State)
     }
 }
 
@@ -47,6 +57,9 @@ pub struct Skipped {
     pub names: u64,
     /// What patterns exclude; a directory with all that is in it counts as one.
     pub excluded: u64,
+    /// All of these that receivers lack although nobody asked to leave them out: neither excluded nor
+    /// links where none are wanted, nor sockets or folders of a receiver's state.
+    pub lacking: u64,
 }
 
 impl Skipped {
@@ -71,6 +84,13 @@ pub enum Warning {
     },
     /// A device that is in use, and by whom: what is written to it meanwhile may not fit together.
     InUse(PathBuf, String),
+    /// Files and directories with set-user-ID, set-group-ID or sticky bits, which are not sent.
+    SpecialBits {
+        /// Number of files and directories.
+        count: u64,
+        /// Some of them.
+        examples: Vec<PathBuf>,
+    },
     /// Two names that differ in case alone: one of them gets lost on some file systems.
     Case(String, String),
 }
@@ -80,17 +100,28 @@ impl fmt::Display for Warning {
         let (why, count, examples) = match self {
             Self::Skipped { why, count, examples } => (why, *count, examples),
             Self::InUse(path, user) => {
-                let path = path.display();
+                let path = shown_path(path);
                 return write!(
                     f,
                     "{path}: {user}; what is written to it while it is sent may be torn there"
+                );
+            }
+            Self::SpecialBits { count, examples } => {
+                let one = *count == 1;
+                return write!(
+                    f,
+                    "{count} {} set-user-ID, set-group-ID or sticky, and arrive{} without these bits, \
+                     which give rights: {}",
+                    if one { "file or folder is" } else { "files or folders are" },
+                    if one { "s" } else { "" },
+                    listed(examples, *count)
                 );
             }
             Self::Case(a, b) => {
                 return write!(
                     f,
                     "{a} and {b} differ in case alone: receivers whose file system ignores case \
-                     refuse them"
+                     leave out the latter"
                 );
             }
         };
@@ -106,30 +137,22 @@ impl fmt::Display for Warning {
             Skip::Dangling => format!("{links} not sent: nothing is where it should lead to"),
             Skip::Loop => format!("{links} not followed: back to a directory that it is in"),
             Skip::Special => {
-                format!("{} not sent: no file, directory or link", number("one is", "are"))
+                format!("{} not sent: a device or a pipe", number("one is", "are"))
+            }
+            Skip::Socket => {
+                format!("{} not sent", number("a socket is", "sockets are"))
             }
             Skip::State => format!(
                 "{} not sent: what faircast keeps while it receives",
                 number("a folder is", "folders are")
             ),
             Skip::BadName => format!(
-                "{} not sent: receivers could not have it so",
+                "{} not sent: too long, too deep, or `.faircast`",
                 number("a name is", "names are")
             ),
             Skip::Excluded => format!("{} excluded", number("one is", "are")),
         };
-        // What would move a terminal's cursor is written so that it does not.
-        let shown = |path: &PathBuf| {
-            let plain =
-                |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
-            path.display().to_string().chars().map(plain).collect()
-        };
-        let names: Vec<String> = examples.iter().map(shown).collect();
-        write!(f, "{text}: {}", names.join(", "))?;
-        let more = count.saturating_sub(names.len() as u64);
-        if more > 0 {
-            write!(f, " and {more} more")?;
-        }
+        write!(f, "{text}: {}", listed(examples, count))?;
         if *why == Skip::Outside {
             write!(f, "; --links follow sends what they lead to")?;
         }
@@ -137,28 +160,57 @@ impl fmt::Display for Warning {
     }
 }
 
+/// Some paths of `count`, and how many more there are.
+fn listed(examples: &[PathBuf], count: u64) -> String {
+    let names: Vec<String> = examples.iter().map(shown_path).collect();
+    let more = count.saturating_sub(names.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    names.join(", ") + &more
+}
+
+/// A number of paths, and the first ones of them.
+#[derive(Debug, Default)]
+pub(super) struct Examples(u64, Vec<PathBuf>);
+
+impl Examples {
+    pub(super) fn add(&mut self, path: impl FnOnce() -> PathBuf) {
+        self.0 += 1;
+        if self.1.len() < EXAMPLES_MAX {
+            self.1.push(path());
+        }
+    }
+
+    /// The warning of special bits; `None` where no path has any.
+    pub(super) fn warning(self) -> Option<Warning> {
+        let Self(count, examples) = self;
+        (count > 0).then_some(Warning::SpecialBits { count, examples })
+    }
+}
+
 /// Counts what is left out, with some examples of each reason.
 #[derive(Debug, Default)]
-pub(super) struct Skips(BTreeMap<Skip, (u64, Vec<PathBuf>)>);
+pub(super) struct Skips(BTreeMap<Skip, Examples>);
 
 impl Skips {
     pub(super) fn add(&mut self, why: Skip, path: impl FnOnce() -> PathBuf) {
-        let (count, examples) = self.0.entry(why).or_default();
-        *count += 1;
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(path());
-        }
+        self.0.entry(why).or_default().add(path);
     }
 
     pub(super) fn counts(&self) -> Skipped {
         let count = |whys: &[Skip]| {
-            whys.iter().filter_map(|why| self.0.get(why)).map(|(count, _)| count).sum()
+            whys.iter().filter_map(|why| self.0.get(why)).map(|found| found.0).sum()
         };
         Skipped {
             links: count(&[Skip::Outside, Skip::Unwanted, Skip::Dangling, Skip::Loop]),
-            special: count(&[Skip::Special, Skip::State]),
+            special: count(&[Skip::Special, Skip::Socket, Skip::State]),
             names: count(&[Skip::BadName]),
             excluded: count(&[Skip::Excluded]),
+            lacking: self
+                .0
+                .iter()
+                .filter(|(why, _)| why.is_lacking())
+                .map(|(_, found)| found.0)
+                .sum(),
         }
     }
 
@@ -173,7 +225,7 @@ impl Skips {
     }
 
     fn all(&self) -> impl Iterator<Item = (Skip, Warning)> + '_ {
-        self.0.iter().map(|(why, (count, examples))| {
+        self.0.iter().map(|(why, Examples(count, examples))| {
             (*why, Warning::Skipped { why: *why, count: *count, examples: examples.clone() })
         })
     }

@@ -1,9 +1,13 @@
 //! Sources of a supply: the paths of its files, and whether these are still what was scanned.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::error::FilesError;
 use crate::layout::Layout;
@@ -13,7 +17,7 @@ use crate::manifest::Mtime;
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// First component of an entry's path to where that is.
-    pub(super) roots: BTreeMap<String, PathBuf>,
+    pub(super) roots: BTreeMap<BString, PathBuf>,
     /// Device and inode of each file, in the layout's order.
     pub(super) identities: Vec<(u64, u64)>,
 }
@@ -23,9 +27,9 @@ impl Sources {
         self.at(&layout.entry(file).path)
     }
 
-    pub(super) fn at(&self, path: &str) -> PathBuf {
-        match path.split_once('/') {
-            Some((root, rest)) => self.roots[root].join(rest),
+    pub(super) fn at(&self, path: &BStr) -> PathBuf {
+        match path.split_once_str("/") {
+            Some((root, rest)) => self.roots[root.as_bstr()].join(OsStr::from_bytes(rest)),
             None => self.roots[path].clone(),
         }
     }

@@ -1,38 +1,58 @@
 //! A walk through directories of a sender, which makes entries of what it finds.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::{BStr, BString, ByteSlice as _};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::attributes;
 use super::holes::find_holes;
 use super::scan::{Links, ScanOptions};
-use super::skipped::{Skip, Skips};
+use super::skipped::{Examples, Skip, Skips};
 use super::sources::{identity, mtime};
 use crate::error::{FilesError, Result};
 use crate::layout::GROUP_BYTES;
-use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};
+use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner, boxed};
 use crate::name::{self, NameError};
 
 /// Paths that cannot be sent and are told; more are counted.
 const REFUSED_SHOWN: usize = 20;
 
-/// An entry, and the device and inode of what it was made of.
+/// An entry, and the file that it was made of.
 pub(super) struct Found {
     pub(super) entry: Entry,
+    /// Device and inode.
     pub(super) identity: (u64, u64),
+    /// True if the file has further names.
+    linked: bool,
+}
+
+impl Found {
+    /// Makes hard links of all names of a file but its first. `all` is in the order of a manifest.
+    pub(super) fn join_names(all: &mut [Self]) {
+        let mut first: BTreeMap<(u64, u64), BString> = BTreeMap::new();
+        for Self { entry, identity, .. } in all.iter_mut().filter(|found| found.linked) {
+            match first.get(identity) {
+                Some(to) => *entry = Entry::hard_link(&*entry.path, to),
+                None => drop(first.insert(*identity, (*entry.path).to_owned())),
+            }
+        }
+    }
 }
 
 pub(super) struct Walk<'a> {
     pub(super) found: Vec<Found>,
     pub(super) skips: Skips,
-    bad_names: Refused,
+    /// Files and directories with set-user-ID, set-group-ID or sticky bits.
+    pub(super) special_bits: Examples,
     unreadable: Refused,
     options: &'a ScanOptions,
     exclude: Gitignore,
@@ -73,7 +93,7 @@ type Trail = Vec<(u64, u64)>;
 /// A directory that is still to be read.
 struct Open {
     at: PathBuf,
-    path: String,
+    path: BString,
     trail: Trail,
 }
 
@@ -94,7 +114,7 @@ impl<'a> Walk<'a> {
         Ok(Self {
             found,
             skips,
-            bad_names: Refused::default(),
+            special_bits: Examples::default(),
             unreadable: Refused::default(),
             options,
             exclude,
@@ -108,50 +128,30 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// It cannot: with all of that, as far as a line has room.
     pub(super) fn check(&self) -> Result<()> {
-        let what = if let Some(names) = self.bad_names.list("; ", "; and") {
-            format!(
-                "names that cannot be sent: {names}; rename them, or leave them out with \
-                 --skip-bad-names"
-            )
-        } else if let Some(paths) = self.unreadable.list(", ", " and") {
-            format!(
-                "cannot be read: {paths}; look at permissions and owners, or leave them out with \
-                 --exclude"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(FilesError::Unwanted(what))
+        let Some(paths) = self.unreadable.list(", ", " and") else { return Ok(()) };
+        Err(FilesError::Unwanted(format!(
+            "cannot be read: {paths}; look at permissions and owners, or leave them out with --exclude"
+        )))
     }
 
-    /// A name that cannot be sent: it is left out where that is wanted, and else an error in the end,
-    /// so that all of them are told at once.
-    fn bad_name(&mut self, at: PathBuf, what: &dyn std::fmt::Display) {
-        if self.options.skip_bad_names {
-            self.skips.add(Skip::BadName, || at);
-        } else {
-            // With what would move a terminal's cursor escaped.
-            self.bad_names.add(|| format!("{at:?}: {what}"));
-        }
-    }
-
-    /// What is wrong with a path, where it would be sent.
-    fn wrong_with(&self, path: &str, metadata: &Metadata) -> Option<NameError> {
-        let wrong = name::check_path(path).err()?;
+    /// True if a path that was met in a directory cannot be sent: too long, too deep, or a file with
+    /// the name of a receiver's state.
+    fn is_bad(&self, path: &BStr, metadata: &Metadata) -> bool {
+        let Err(wrong) = name::check_path(path) else { return false };
         let state = wrong == NameError::State && metadata.is_dir();
-        (!state && !self.is_excluded(path, metadata.is_dir())).then_some(wrong)
+        !state && !self.is_excluded(path, metadata.is_dir())
     }
 
     /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
     /// no more than it must; what is too deep is refused by its name.
-    pub(super) fn root(&mut self, at: PathBuf, path: String, metadata: &Metadata) -> Result<()> {
+    pub(super) fn root(&mut self, at: PathBuf, path: BString, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;
         while let Some(Open { at, path, trail }) = open.pop() {
             let cannot = |error| FilesError::io(&at, "cannot be read", error);
             let all = match fs::read_dir(&at) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.unreadable.add(|| at.display().to_string());
+                    self.unreadable.add(|| name::shown_path(&at));
                     continue;
                 }
                 all => all.map_err(cannot)?,
@@ -160,16 +160,12 @@ impl<'a> Walk<'a> {
                 let found = found.map_err(cannot)?;
                 let at = found.path();
                 let name = found.file_name();
-                let Some(name) = name.to_str() else {
-                    self.bad_name(at, &"it is not UTF-8");
-                    continue;
-                };
                 let metadata = fs::symlink_metadata(&at)
                     .map_err(|error| FilesError::io(&at, "cannot be read", error))?;
-                let path = format!("{path}/{name}");
-                match self.wrong_with(&path, &metadata) {
-                    Some(wrong) => self.bad_name(at, &wrong),
-                    None => self.take(at, path, &metadata, Some(&trail), &mut open)?,
+                let path = BString::from([&**path, b"/", name.as_bytes()].concat());
+                match self.is_bad(path.as_bstr(), &metadata) {
+                    true => self.skips.add(Skip::BadName, || at),
+                    false => self.take(at, path, &metadata, Some(&trail), &mut open)?,
                 }
             }
         }
@@ -180,29 +176,29 @@ impl<'a> Walk<'a> {
     fn take(
         &mut self,
         at: PathBuf,
-        path: String,
+        path: BString,
         metadata: &Metadata,
         above: Option<&Trail>,
         open: &mut Vec<Open>,
     ) -> Result<()> {
         let followed = match metadata.is_symlink() {
-            true => match self.links(&at, &path, metadata, above)? {
+            true => match self.links(&at, path.as_bstr(), metadata, above)? {
                 Some(followed) => followed,
                 None => return Ok(()),
             },
             false => metadata.clone(),
         };
         let metadata = &followed;
-        if self.is_excluded(&path, metadata.is_dir()) {
+        if self.is_excluded(path.as_bstr(), metadata.is_dir()) {
             self.skips.add(Skip::Excluded, || at);
         } else if metadata.is_dir() {
-            let name = path.rsplit('/').next().unwrap_or(&path);
+            let (_, name) = name::split(&path);
             // A path that was named is what is meant, and refused by its name.
-            if above.is_some() && name.eq_ignore_ascii_case(name::STATE_FOLDER) {
+            if above.is_some() && name.eq_ignore_ascii_case(name::STATE_FOLDER.as_bytes()) {
                 self.skips.add(Skip::State, || at);
                 return Ok(());
             }
-            self.push(&at, path.clone(), Kind::Directory, metadata)?;
+            self.push(&at, path.as_bstr(), Kind::Directory, metadata)?;
             let mut trail = Trail::new();
             if self.options.links == Links::Follow {
                 trail.extend(above.into_iter().flatten());
@@ -216,13 +212,14 @@ impl<'a> Walk<'a> {
                     io::Error::from(error).kind() == io::ErrorKind::PermissionDenied
                 });
             if denied {
-                self.unreadable.add(|| at.display().to_string());
+                self.unreadable.add(|| name::shown_path(&at));
                 return Ok(());
             }
             let holes = self.holes(&at, metadata)?;
-            self.push(&at, path, Kind::File { size: metadata.len(), holes }, metadata)?;
+            self.push(&at, path.as_bstr(), Kind::File { size: metadata.len(), holes }, metadata)?;
         } else {
-            self.skips.add(Skip::Special, || at);
+            let socket = metadata.file_type().is_socket();
+            self.skips.add(if socket { Skip::Socket } else { Skip::Special }, || at);
         }
         Ok(())
     }
@@ -231,7 +228,7 @@ impl<'a> Walk<'a> {
     fn links(
         &mut self,
         at: &Path,
-        path: &str,
+        path: &BStr,
         metadata: &Metadata,
         above: Option<&Trail>,
     ) -> Result<Option<Metadata>> {
@@ -243,15 +240,10 @@ impl<'a> Walk<'a> {
             Links::Keep => {
                 let target = fs::read_link(at)
                     .map_err(|error| FilesError::io(at, "cannot be read", error))?;
-                match target.to_str() {
-                    Some(target) => {
-                        // Whether it leads outside is known when everything was found.
-                        let kind = Kind::Link { target: target.into() };
-                        self.push(at, path.to_string(), kind, metadata)?;
-                        return Ok(None);
-                    }
-                    None => Skip::Outside,
-                }
+                // Whether it leads outside is known when everything was found.
+                let kind = Kind::Link { target: boxed(target.as_os_str().as_bytes()) };
+                self.push(at, path, kind, metadata)?;
+                return Ok(None);
             }
             Links::Follow => match fs::metadata(at) {
                 Ok(followed) => {
@@ -268,15 +260,18 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    fn push(&mut self, at: &Path, path: String, kind: Kind, metadata: &Metadata) -> Result<()> {
+    fn push(&mut self, at: &Path, path: &BStr, kind: Kind, metadata: &Metadata) -> Result<()> {
         if self.found.len() == ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(u64::from(ENTRIES_MAX) + 1).into());
         }
         // Now, so that a tree that is too deep is not walked to its end.
-        name::check_path(&path)
-            .map_err(|what| ManifestError::Name { path: path.as_str().into(), what })?;
+        name::check_path(path)
+            .map_err(|what| ManifestError::Name { path: name::shown(path).into(), what })?;
         let is_link = matches!(kind, Kind::Link { .. });
         // The mode of a link says nothing.
+        if !is_link && metadata.mode() & 0o7000 != 0 {
+            self.special_bits.add(|| at.to_path_buf());
+        }
         let mode = if is_link { 0 } else { metadata.mode() & 0o777 };
         let mode = u16::try_from(mode).expect("nine bits");
         let mut entry = Entry::new(path, kind, mode, mtime(metadata));
@@ -288,7 +283,8 @@ impl<'a> Walk<'a> {
         if self.options.xattrs && !is_link {
             entry.xattrs = attributes::xattrs(at)?;
         }
-        self.found.push(Found { entry, identity: identity(metadata) });
+        let linked = metadata.nlink() > 1 && entry.is_file();
+        self.found.push(Found { entry, identity: identity(metadata), linked });
         Ok(())
     }
 
@@ -304,7 +300,8 @@ impl<'a> Walk<'a> {
         Ok(holes)
     }
 
-    fn is_excluded(&self, path: &str, is_dir: bool) -> bool {
+    fn is_excluded(&self, path: &BStr, is_dir: bool) -> bool {
+        let path = Path::new(OsStr::from_bytes(path));
         !self.options.exclude.is_empty() && self.exclude.matched(path, is_dir).is_ignore()
     }
 }

@@ -102,7 +102,7 @@ fn nothing_is_written_through_a_link_of_a_sender() {
         "n",
         vec![
             entry("a", Kind::Directory, 0o755),
-            entry("a/link", Kind::Link { target: "../a".into() }, 0),
+            entry("a/link", Kind::Link { target: crate::manifest::boxed(b"../a") }, 0),
             entry("a/none", Kind::file(0), 0o644),
         ],
     );

@@ -8,6 +8,8 @@ mod holes;
 mod links;
 mod plain;
 mod random;
+mod reuse;
+mod target;
 mod trouble;
 
 use std::path::{Path, PathBuf};

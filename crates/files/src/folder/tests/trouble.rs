@@ -246,7 +246,9 @@ fn what_has_no_room_is_refused_at_once() {
     let to = tempdir().unwrap();
     let object = crafted(vec![entry("huge", Kind::file(60 << 40), 0o644)]);
     let error = object.open(&mut FilesStore::new(StoreOptions::new(to.path()))).unwrap_err().reason;
-    assert!(error.contains("its file system has room for"), "{error}");
+    // Most file systems have no file of 60 TiB.
+    let wants = ["its file system has room for", "has no files that large"];
+    assert!(wants.iter().any(|want| error.contains(want)), "{error}");
     assert_eq!(tree(to.path()).len(), 0);
 }
 

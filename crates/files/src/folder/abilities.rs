@@ -1,0 +1,311 @@
+//! Abilities of the file system that an object is received into, found by trying them in the state
+//! folder before anything is received.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use bstr::{BStr, ByteSlice as _};
+use rustix::fs::{AtFlags, Mode, Stat};
+use rustix::io::Errno;
+
+use super::calls::Calls;
+use super::left_out::Reason;
+use super::state::StateFolder;
+use crate::dir;
+use crate::error::{FilesError, Result};
+use crate::layout::Layout;
+use crate::manifest::{Entry, Mtime};
+use crate::name;
+
+/// Steps in which file systems keep times, in nanoseconds: ext4, NTFS, microseconds, milliseconds,
+/// exFAT, seconds, FAT.
+const TIME_STEPS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, NANOS, 2 * NANOS];
+const NANOS: i128 = 1_000_000_000;
+/// A time that every file system has in its range, and that is no multiple of any step.
+const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
+/// Size from which on it is tried whether a file of it can be made: FAT has none of 4 GiB.
+const LARGE: u64 = u32::MAX as u64;
+
+/// Names in the state folder that are used for trying.
+const PROBE: &str = "probe";
+pub(super) const NAMES: &str = "names";
+
+/// What a file system can hold of an object.
+#[derive(Debug)]
+pub(super) struct Abilities {
+    pub(super) calls: Calls,
+    /// Step of times, in nanoseconds.
+    time_step: i128,
+    /// The times that the earliest and the latest time of the object become.
+    times: [Option<(Mtime, i128)>; 2],
+    /// Modes of the object that are refused, or become others.
+    lost_modes: BTreeSet<u16>,
+    pub(super) symlinks: bool,
+    pub(super) hard_links: bool,
+    /// True if a hole of a file takes no room.
+    pub(super) sparse: bool,
+    pub(super) ignores_case: bool,
+    /// Bytes of the longest name.
+    name_max: u64,
+    /// Components of the object's paths that cannot be names here.
+    bad_names: BTreeSet<Box<[u8]>>,
+}
+
+impl Abilities {
+    /// Tries all that the object needs.
+    pub(super) fn learn(calls: Calls, layout: &Layout, state: &StateFolder) -> Result<Self> {
+        let cannot = |error: Errno| state.cannot(error);
+        let entries = layout.manifest.entries();
+        let probe = state.create(PROBE)?;
+        let fd = probe.as_fd();
+        let mut this = Self {
+            calls,
+            time_step: 1,
+            times: [None; 2],
+            lost_modes: BTreeSet::new(),
+            symlinks: true,
+            hard_links: true,
+            sparse: true,
+            ignores_case: false,
+            name_max: rustix::fs::fstatvfs(state.fd()).map_err(cannot)?.f_namemax,
+            bad_names: BTreeSet::new(),
+        };
+        this.times(entries, fd).map_err(cannot)?;
+        this.modes(entries, fd).map_err(cannot)?;
+        this.sizes(layout, state)?;
+        if entries.iter().any(|entry| entry.link_target().is_some()) {
+            this.symlinks = Self::allowed(calls.symlink(b"x", state.fd(), "probe.link"));
+            state.remove_file("probe.link")?;
+        }
+        if entries.iter().any(|entry| entry.hard_link_to().is_some()) {
+            let (from, to) = ((state.fd(), PROBE.as_bytes()), (state.fd(), &b"probe.link"[..]));
+            this.hard_links = Self::allowed(calls.link(from, to));
+            state.remove_file("probe.link")?;
+        }
+        let upper = dir::stat(state.fd(), PROBE.to_uppercase());
+        this.ignores_case = upper.is_ok_and(|there| there.is_some());
+        state.remove_file(PROBE)?;
+        this.names(entries, state)?;
+        Ok(this)
+    }
+
+    /// What an answer to a link says: any refusal counts, since a file is made instead or left out.
+    fn allowed(answer: Result<(), Errno>) -> bool {
+        answer.is_ok()
+    }
+
+    fn times(&mut self, entries: &[Entry], probe: BorrowedFd<'_>) -> Result<(), Errno> {
+        let held = self.held_time(probe, ODD)?;
+        let off = held.map_or(0, |held| (held - nanos(ODD)).abs());
+        let coarsest = TIME_STEPS[TIME_STEPS.len() - 1];
+        self.time_step = TIME_STEPS.into_iter().find(|step| off < *step).unwrap_or(coarsest);
+        let times = || entries.iter().filter(|it| it.hard_link_to().is_none()).map(|it| it.mtime);
+        for (place, end) in [times().min(), times().max()].into_iter().enumerate() {
+            let Some(end) = end else { continue };
+            self.times[place] = self.held_time(probe, end)?.map(|held| (end, held));
+        }
+        Ok(())
+    }
+
+    /// The time that a file has once it was given another; `None` where that is refused.
+    fn held_time(&self, probe: BorrowedFd<'_>, mtime: Mtime) -> Result<Option<i128>, Errno> {
+        if self.calls.set_mtime(probe, mtime).is_err() {
+            return Ok(None);
+        }
+        rustix::fs::fstat(probe).map(|stat| Some(time_of(&stat)))
+    }
+
+    fn modes(&mut self, entries: &[Entry], probe: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut modes = BTreeSet::new();
+        for entry in entries.iter().filter(|it| it.is_directory() || it.has_content()) {
+            modes.insert(entry.mode);
+            if entry.is_directory() {
+                modes.insert(entry.mode | 0o700);
+            }
+        }
+        for mode in modes {
+            let set = self.calls.set_mode(probe, mode);
+            let held = Mode::from_raw_mode(rustix::fs::fstat(probe)?.st_mode).bits() & 0o777;
+            if set.is_err() || held != u32::from(mode) {
+                self.lost_modes.insert(mode);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether holes take room, and whether there may be a file as large as the largest.
+    fn sizes(&mut self, layout: &Layout, state: &StateFolder) -> Result<()> {
+        const HOLE: u64 = 1 << 20;
+        let cannot = |error: std::io::Error| state.cannot(error);
+        let probe = state.create(PROBE)?;
+        probe.set_len(HOLE).map_err(cannot)?;
+        let stat = rustix::fs::fstat(&probe).map_err(|error| state.cannot(error))?;
+        self.sparse = u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < HOLE;
+        let entries = layout.manifest.entries().iter();
+        if let Some(largest) = entries.max_by_key(|entry| entry.size())
+            && largest.size() >= LARGE
+            && let Err(error) = probe.set_len(largest.size())
+            && error.kind() == std::io::ErrorKind::FileTooLarge
+        {
+            return Err(FilesError::Unwanted(format!(
+                "`{}` has {} bytes, and the file system of {} has no files that large; receive into \
+                 another one",
+                name::shown(&largest.path),
+                largest.size(),
+                name::shown_path(state.path.parent().unwrap_or(&state.path))
+            )));
+        }
+        Ok(())
+    }
+
+    /// Tries names that some file systems do not hold; where one is not held, every name of the object.
+    fn names(&mut self, entries: &[Entry], state: &StateFolder) -> Result<()> {
+        let plain = |name: &BStr| {
+            let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+            name.len() <= 64 && name.iter().all(safe) && !name.ends_with(b".") && !is_device(name)
+        };
+        let components = || entries.iter().map(|entry| name::split(&entry.path).1);
+        if components().all(plain) {
+            return Ok(());
+        }
+        let trial = Trial::open(self.calls, state)?;
+        let long = "\u{e9}".repeat(127) + "x";
+        let odd: [&[u8]; 10] = [
+            b"a\\b:c*d?e\"f<g>h|i",
+            b"a\x01b\nc\x7fd",
+            b"a\xff\xfeb",
+            b"dot.",
+            b"blank ",
+            b" blank",
+            b"nul",
+            "e\u{301}".as_bytes(),
+            "\u{e9}".as_bytes(),
+            long.as_bytes(),
+        ];
+        let mut held = !self.ignores_case;
+        for name in odd {
+            held = held && trial.holds(name)?;
+        }
+        if !held {
+            for name in components().filter(|name| !plain(name)).collect::<BTreeSet<_>>() {
+                if !trial.holds(name)? {
+                    self.bad_names.insert(Box::from(name.as_bytes()));
+                }
+            }
+        }
+        trial.close()
+    }
+
+    /// Why a thing of this kind and name cannot be here; its directories are judged by themselves.
+    pub(super) fn refuses(&self, entry: &Entry) -> Option<Reason> {
+        let (_, name) = name::split(&entry.path);
+        if name.len() as u64 > self.name_max || self.bad_names.contains(name.as_bytes()) {
+            return Some(Reason::Name);
+        }
+        (entry.link_target().is_some() && !self.symlinks).then_some(Reason::Link)
+    }
+
+    /// True if the file system keeps this mode.
+    pub(super) fn keeps_mode(&self, mode: u16) -> bool {
+        !self.lost_modes.contains(&mode)
+    }
+
+    /// Gives a mode, where the file system keeps it.
+    pub(super) fn set_mode(&self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {
+        let set = self.calls.set_mode(fd, mode);
+        if self.keeps_mode(mode) { set } else { Ok(()) }
+    }
+
+    /// Gives a time, where the file system has it.
+    pub(super) fn set_mtime(&self, fd: BorrowedFd<'_>, mtime: Mtime) -> Result<(), Errno> {
+        match self.calls.set_mtime(fd, mtime) {
+            Err(Errno::INVAL | Errno::OVERFLOW | Errno::RANGE) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// True if a file has the time of an entry, as far as the file system keeps it. Files that are taken
+    /// for equal are compared by their digests in the end.
+    pub(super) fn same_time(&self, stat: &Stat, mtime: Mtime) -> bool {
+        let there = time_of(stat);
+        let [earliest, latest] = self.times;
+        let mut want = nanos(mtime);
+        // Times out of its range become its first or its last one.
+        if let Some((asked, held)) = earliest
+            && held - nanos(asked) >= self.time_step
+        {
+            want = want.max(held);
+        }
+        if let Some((asked, held)) = latest
+            && nanos(asked) - held >= self.time_step
+        {
+            want = want.min(held);
+        }
+        let off = (there - want).abs();
+        // What a file system said at first it may have kept in memory alone.
+        let coarse = TIME_STEPS.iter().any(|step| off < *step && there % *step == 0);
+        off < self.time_step || coarse
+    }
+}
+
+fn nanos(mtime: Mtime) -> i128 {
+    i128::from(mtime.seconds) * NANOS + i128::from(mtime.nanos)
+}
+
+fn time_of(stat: &Stat) -> i128 {
+    i128::from(stat.st_mtime) * NANOS + i128::from(stat.st_mtime_nsec)
+}
+
+/// Names of devices on Windows, alone or before a dot.
+fn is_device(name: &[u8]) -> bool {
+    const DEVICES: [&[u8]; 4] = [b"con", b"prn", b"aux", b"nul"];
+    let stem = name.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let numbered = stem.len() == 4
+        && [&b"com"[..], b"lpt"].iter().any(|kind| stem[..3].eq_ignore_ascii_case(kind));
+    numbered || DEVICES.iter().any(|device| stem.eq_ignore_ascii_case(device))
+}
+
+/// An empty directory in the state folder, in which names are tried.
+struct Trial<'s> {
+    calls: Calls,
+    state: &'s StateFolder,
+    fd: std::os::fd::OwnedFd,
+}
+
+impl<'s> Trial<'s> {
+    fn open(calls: Calls, state: &'s StateFolder) -> Result<Self> {
+        state.remove_directory(NAMES)?;
+        let made = rustix::fs::mkdirat(state.fd(), NAMES, Mode::RWXU);
+        let fd = made.and_then(|()| dir::open_directory(state.fd(), NAMES));
+        Ok(Self { calls, state, fd: fd.map_err(|error| state.cannot(error))? })
+    }
+
+    /// True if a file of this name can be made, and has exactly this name then.
+    fn holds(&self, name: &[u8]) -> Result<bool> {
+        let cannot = |error: Errno| self.state.cannot(error);
+        match self.calls.create(self.fd.as_fd(), name) {
+            Ok(_) => {}
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::MFILE)) => {
+                return Err(cannot(error));
+            }
+            Err(_) => return Ok(false),
+        }
+        let mut same = false;
+        let mut found = Vec::new();
+        for there in rustix::fs::Dir::read_from(&self.fd).map_err(cannot)? {
+            let there = there.map_err(cannot)?.file_name().to_bytes().to_vec();
+            if !matches!(&*there, b"." | b"..") {
+                same = there == name;
+                found.push(there);
+            }
+        }
+        for there in &found {
+            rustix::fs::unlinkat(&self.fd, &**there, AtFlags::empty()).map_err(cannot)?;
+        }
+        Ok(same && found.len() == 1)
+    }
+
+    fn close(self) -> Result<()> {
+        self.state.remove_directory(NAMES)
+    }
+}

@@ -1,0 +1,113 @@
+//! System calls whose effect depends on the file system, and a stand-in for FAT that tests use.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::dir;
+use crate::manifest::Mtime;
+
+/// Calls that some file systems refuse, or follow only in part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// True if calls do as on FAT: times of 2 s from 1980 on, no modes, links or forbidden names.
+    #[cfg(test)]
+    pub(super) fat: bool,
+    /// True if rights are judged by modes although root has them all.
+    #[cfg(test)]
+    pub(super) unprivileged: bool,
+}
+
+impl Calls {
+    const fn is_fat(self) -> bool {
+        #[cfg(test)]
+        return self.fat;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// Whether things can be made in a directory.
+    pub(super) fn may_write(self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+        #[cfg(test)]
+        if self.unprivileged {
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode);
+            return if mode.contains(Mode::WUSR) { Ok(()) } else { Err(Errno::ACCESS) };
+        }
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(directory, ".", access, AtFlags::EACCESS)
+    }
+
+    pub(super) fn set_mode(self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {
+        if self.is_fat() {
+            return Err(Errno::PERM);
+        }
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()))
+    }
+
+    pub(super) fn set_mtime(self, fd: BorrowedFd<'_>, mtime: Mtime) -> Result<(), Errno> {
+        let mtime = match self.is_fat() {
+            true => Mtime { seconds: (mtime.seconds & !1).max(315_532_800), nanos: 0 },
+            false => mtime,
+        };
+        dir::set_mtime(fd, mtime)
+    }
+
+    pub(super) fn symlink(
+        self,
+        text: &[u8],
+        parent: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<(), Errno> {
+        if self.is_fat() {
+            return Err(Errno::PERM);
+        }
+        rustix::fs::symlinkat(text, parent, name)
+    }
+
+    /// Makes `name` in `to` a further name of the file `from` in `parent`.
+    pub(super) fn link(
+        self,
+        (parent, from): (BorrowedFd<'_>, &[u8]),
+        (to, name): (BorrowedFd<'_>, &[u8]),
+    ) -> Result<(), Errno> {
+        if self.is_fat() {
+            return Err(Errno::PERM);
+        }
+        rustix::fs::linkat(parent, from, to, name, AtFlags::empty())
+    }
+
+    /// Makes an empty file of a name that nothing has.
+    pub(super) fn create(self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<File, Errno> {
+        let mut name = name;
+        if self.is_fat() {
+            if name.iter().any(|byte| *byte < 32 || b"\"*:<>?|\\\xff".contains(byte)) {
+                return Err(Errno::INVAL);
+            }
+            while let [rest @ .., b'.' | b' '] = name {
+                name = rest;
+            }
+        }
+        dir::open_file(parent, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// True if a file that was made with mode 0600 in `parent` is not of this user, or others may
+    /// write to it: the file system keeps no owners or modes of its own.
+    pub(super) fn ignores_owners(self, parent: BorrowedFd<'_>) -> Result<bool, Errno> {
+        // Somebody else's directory would be found to exist, and is no probe.
+        let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let name = format!(".faircast-probe-{}-{:x}", std::process::id(), time.as_nanos());
+        rustix::fs::mkdirat(parent, &*name, Mode::RWXU)?;
+        let looked = dir::open_directory(parent, &name).and_then(|fd| is_foreign(fd.as_fd()));
+        rustix::fs::unlinkat(parent, &*name, AtFlags::REMOVEDIR)?;
+        looked
+    }
+}
+
+/// True if a directory belongs to somebody else, or others may write to it.
+pub(super) fn is_foreign(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(directory)?;
+    let others = Mode::from_raw_mode(stat.st_mode) & (Mode::WGRP | Mode::WOTH);
+    Ok(stat.st_uid != rustix::process::geteuid().as_raw() || !others.is_empty())
+}

@@ -1,0 +1,122 @@
+//! Entries of an object that the file system of a receiver cannot hold.
+
+use std::collections::BTreeSet;
+
+use fixedbitset::FixedBitSet;
+
+use super::abilities::Abilities;
+use crate::layout::Layout;
+use crate::manifest::Entry;
+use crate::name;
+
+/// Why an entry is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Its name, or that of a directory that it is in.
+    Name,
+    /// A name that differs from another one in case alone.
+    Case,
+    /// A symbolic link.
+    Link,
+}
+
+/// Paths that are named; more are counted.
+const SHOWN: usize = 20;
+
+/// Entries that are not put into their places.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    entries: FixedBitSet,
+    files: u64,
+    links: u64,
+    directories: u64,
+    /// The first ones, each with the reason.
+    shown: Vec<String>,
+}
+
+impl LeftOut {
+    /// Finds the entries that cannot be held.
+    pub(super) fn find(layout: &Layout, abilities: &Abilities) -> Self {
+        let all = layout.manifest.entries();
+        let mut this = Self { entries: FixedBitSet::with_capacity(all.len()), ..Self::default() };
+        let mut seen = BTreeSet::new();
+        // The directory that was left out last, with all that is in it.
+        let mut below: Option<&[u8]> = None;
+        for (index, entry) in all.iter().enumerate() {
+            let inside = below.is_some_and(|directory| name::is_within(directory, &entry.path));
+            let mut reason = if inside { Some(Reason::Name) } else { abilities.refuses(entry) };
+            if reason.is_none()
+                && abilities.ignores_case
+                && !seen.insert(name::without_case(&entry.path))
+            {
+                reason = Some(Reason::Case);
+            }
+            let Some(reason) = reason else { continue };
+            this.entries.insert(index);
+            this.note(entry, reason, inside);
+            if entry.is_directory() && !inside {
+                below = Some(&entry.path);
+            }
+        }
+        this
+    }
+
+    fn note(&mut self, entry: &Entry, reason: Reason, inside: bool) {
+        *match (entry.is_directory(), entry.link_target().is_some()) {
+            (true, _) => &mut self.directories,
+            (_, true) => &mut self.links,
+            _ => &mut self.files,
+        } += 1;
+        if self.shown.len() < SHOWN && !inside {
+            let path = name::shown(&entry.path);
+            let why = match reason {
+                Reason::Name => "its file system has no such names",
+                Reason::Case => "its file system ignores case, and another has this name",
+                Reason::Link => "its file system has no symbolic links",
+            };
+            self.shown.push(format!("{path} ({why})"));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_clear()
+    }
+
+    /// True if the entry with this number is left out.
+    pub(crate) fn contains(&self, entry: usize) -> bool {
+        self.entries.contains(entry)
+    }
+
+    /// The entries that are not left out.
+    pub(super) fn kept<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = &'l Entry> {
+        let all = layout.manifest.entries().iter().enumerate();
+        all.filter(|(index, _)| !self.contains(*index)).map(|(_, entry)| entry)
+    }
+
+    /// The paths that are named, each with the reason, and at the end how many more there are.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = self.shown.clone();
+        let all = self.files + self.links + self.directories;
+        let more = all.saturating_sub(lines.len() as u64);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        lines
+    }
+
+    /// All of it in a few words; the end says the most, of which a sender is told 120 bytes.
+    pub(crate) fn summary(&self) -> String {
+        let count = |count: u64, one: &str, more: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {more}")),
+        };
+        let parts = [
+            count(self.files, "file", "files"),
+            count(self.links, "link", "links"),
+            count(self.directories, "folder", "folders"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        format!("left out {}, which its file system cannot hold", parts.join(", "))
+    }
+}

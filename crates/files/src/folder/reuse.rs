@@ -1,0 +1,213 @@
+//! Content of other objects that lies in the same folder: of earlier versions that were cut off, and of files
+//! that have grown.
+//!
+//! What is taken over is compared with the digests in the end, as all content is.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+
+use bstr::{BStr, BString};
+use fixedbitset::FixedBitSet;
+use rustix::fs::OFlags;
+
+use super::Folder;
+use super::files::Files;
+use super::state::{Neighbour, StateFolder};
+use crate::dir::{self, Cursor, Root};
+use crate::error::Result;
+use crate::layout::{GROUP_BYTES, Layout};
+use crate::manifest::{Entry, Mtime};
+use crate::name;
+use crate::store::Shared;
+
+/// Bytes that are copied before it is looked whether the store is to stop.
+const COPY_BYTES: u64 = 64 << 20;
+
+/// Looks for the files that are missing in the state folders of other objects, and takes what is there.
+pub(super) fn from_others(
+    shared: &Shared<Folder>,
+    (layout, state): (&Layout, &StateFolder),
+    missing: &mut Vec<u32>,
+    have: &mut FixedBitSet,
+) -> Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for neighbour in state.neighbours() {
+        let Some((manifest, complete)) = neighbour.content() else { continue };
+        let other = Layout::new(manifest);
+        let index = Index::new(&other, &complete);
+        let mut rest = Vec::new();
+        for file in std::mem::take(missing) {
+            shared.go_on()?;
+            let taken = index.find(layout.entry(file)).and_then(|found| {
+                take(shared, (state, &neighbour), (layout, file), (&other, found), &complete)
+            });
+            match taken {
+                Some(groups) => groups.for_each(|group| have.insert(group as usize)),
+                None => rest.push(file),
+            }
+        }
+        *missing = rest;
+        neighbour.remove_if_empty();
+    }
+    Ok(())
+}
+
+/// Takes the whole groups of files in their places that have grown since, for those that are to be replaced.
+pub(super) fn from_targets(
+    shared: &Shared<Folder>,
+    (layout, root, state): (&Layout, &Root, &StateFolder),
+    grown: &[u32],
+    have: &mut FixedBitSet,
+) -> Result<()> {
+    let mut cursor = Cursor::new(root);
+    for &file in grown {
+        let entry = layout.entry(file);
+        let (parent, name) = name::split(&entry.path);
+        let Some(parent) = cursor.enter(parent)? else { continue };
+        let Ok(old) = dir::open_file(parent, name, OFlags::RDONLY) else { continue };
+        let Ok(bytes) = old.metadata().map(|old| whole(old.len())) else { continue };
+        if bytes == 0 || copy(shared, &old, (state, file), entry.size(), bytes)?.is_none() {
+            continue;
+        }
+        let groups = layout.groups_of(file);
+        let count = u32::try_from(bytes / GROUP_BYTES).unwrap_or(0);
+        (groups.start..groups.start + count).for_each(|group| have.insert(group as usize));
+    }
+    Ok(())
+}
+
+/// Bytes in the whole groups of a file.
+const fn whole(bytes: u64) -> u64 {
+    bytes - bytes % GROUP_BYTES
+}
+
+/// Files of another object of which groups are complete.
+struct Index<'l> {
+    layout: &'l Layout,
+    by_path: BTreeMap<&'l BStr, u32>,
+    /// By size and time; `None` where several have both.
+    by_look: BTreeMap<(u64, Mtime), Option<u32>>,
+}
+
+impl<'l> Index<'l> {
+    fn new(layout: &'l Layout, complete: &FixedBitSet) -> Self {
+        let (mut by_path, mut by_look) = (BTreeMap::new(), BTreeMap::new());
+        for file in 0..layout.files() {
+            if !layout.groups_of(file).any(|group| complete.contains(group as usize)) {
+                continue;
+            }
+            let entry = layout.entry(file);
+            by_path.insert(&*entry.path, file);
+            let look = by_look.entry((entry.size(), entry.mtime)).or_insert(Some(file));
+            if *look != Some(file) {
+                *look = None;
+            }
+        }
+        Self { layout, by_path, by_look }
+    }
+
+    /// The file that has, or begins with, the content of `wanted`: of the same path and time, or grown
+    /// since; or of the same size and time elsewhere.
+    fn find(&self, wanted: &Entry) -> Option<u32> {
+        let same = |file: &u32| {
+            let found = self.layout.entry(*file);
+            (found.size(), found.mtime, found.holes())
+                == (wanted.size(), wanted.mtime, wanted.holes())
+        };
+        let named = self.by_path.get(&*wanted.path).copied();
+        let grown = |file: &u32| {
+            let found = self.layout.entry(*file);
+            found.size() < wanted.size() && found.holes().is_empty() && wanted.holes().is_empty()
+        };
+        let look = self.by_look.get(&(wanted.size(), wanted.mtime)).copied().flatten();
+        named.filter(same).or(look.filter(same)).or(named.filter(grown))
+    }
+}
+
+/// Takes a file of another object over: by a rename, or a copy where that object is being received. Returns
+/// the groups that are complete; nothing where the file cannot be had.
+fn take(
+    shared: &Shared<Folder>,
+    (state, neighbour): (&StateFolder, &Neighbour),
+    (layout, file): (&Layout, u32),
+    (other, found): (&Layout, u32),
+    complete: &FixedBitSet,
+) -> Option<std::vec::IntoIter<u32>> {
+    let (theirs, ours) = (other.entry(found), layout.entry(file));
+    let part = Files::part_name(found);
+    let old = dir::open_file(neighbour.fd(), &part, OFlags::RDWR).ok()?;
+    let stat = rustix::fs::fstat(&old).ok()?;
+    if !dir::is_file(&stat) || stat.st_nlink != 1 || old.metadata().ok()?.len() != theirs.size() {
+        return None;
+    }
+    let (from, to) = (other.groups_of(found), layout.groups_of(file));
+    let groups: Vec<u32> = from
+        .clone()
+        .filter(|group| complete.contains(*group as usize))
+        // Of a file that has grown since, the last group is another one now.
+        .filter(|group| {
+            theirs.size() == ours.size() || u64::from(other.group(*group).len) == GROUP_BYTES
+        })
+        .map(|group| to.start + (group - from.start))
+        .collect();
+    if groups.is_empty() {
+        return None;
+    }
+    if neighbour.is_idle() {
+        old.set_len(ours.size()).ok()?;
+        rustix::fs::renameat(neighbour.fd(), &*part, state.fd(), &*Files::part_name(file)).ok()?;
+    } else {
+        copy(shared, &old, (state, file), ours.size(), theirs.size()).ok()??;
+    }
+    Some(groups.into_iter())
+}
+
+/// Copies the first `bytes` of a file into a part of `size` bytes. Returns nothing where that fails, since
+/// all of it can be received too.
+fn copy(
+    shared: &Shared<Folder>,
+    mut old: &File,
+    (state, file): (&StateFolder, u32),
+    size: u64,
+    bytes: u64,
+) -> Result<Option<()>> {
+    let name = Files::part_name(file);
+    let new = state.create(&name)?;
+    let mut at = 0;
+    while at < bytes {
+        shared.go_on()?;
+        let piece = COPY_BYTES.min(bytes - at);
+        let from = old.seek(SeekFrom::Start(at));
+        match from.and_then(|_| std::io::copy(&mut old.take(piece), &mut (&new))) {
+            Ok(count) if count == piece => at += piece,
+            _ => {
+                state.remove_file(&name)?;
+                return Ok(None);
+            }
+        }
+    }
+    new.set_len(size).map_err(|error| state.cannot(error))?;
+    Ok(Some(()))
+}
+
+/// Removes what cut sessions left of earlier versions of an object that is in its place now: folders of
+/// objects of the same title with the same outermost names, which nobody is receiving.
+pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
+    let roots = |layout: &Layout| -> Vec<BString> {
+        let entries = layout.manifest.entries().iter();
+        let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
+        outermost.map(|entry| (*entry.path).to_owned()).collect()
+    };
+    for neighbour in state.neighbours().into_iter().filter(Neighbour::is_idle) {
+        let Some((manifest, _)) = neighbour.content() else { continue };
+        let other = Layout::new(manifest);
+        let same =
+            other.manifest.name() == layout.manifest.name() && roots(&other) == roots(layout);
+        if same {
+            neighbour.remove();
+        }
+    }
+}

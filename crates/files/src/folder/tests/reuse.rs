@@ -1,0 +1,126 @@
+//! Tests of what is taken over from other objects: of versions that were cut off, and of files that have grown.
+
+use std::fs;
+use std::io::Write as _;
+
+use faircast_proto::object::Store as _;
+
+use super::*;
+use crate::store::Journal;
+use crate::testing::touch;
+
+/// Receives some of the object, and is cut off; what came stays.
+fn cut_off(case: &Case, keep: usize) {
+    let mut store = case.store().journal_at_once();
+    let found = case.object.open(&mut store).unwrap();
+    let missing = case.object.missing(&found);
+    case.object.give(&mut store, &missing[..missing.len() - keep]).unwrap();
+    let end = missing[missing.len() - keep - 1].end;
+    let mut out = Vec::new();
+    store.read(faircast_proto::object::Part::Content, end - 10, 10, &mut out).unwrap();
+    drop(store);
+}
+
+fn grow(case: &Case, path: &str, bytes: usize) {
+    let path = case.from.join(path);
+    let mut file = fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(&noise(99, bytes)).unwrap();
+    touch(&path, 1_700_000_000 + bytes as u64);
+}
+
+#[test]
+fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
+    let mut case = Case::new(&[("big", 6 * MIB + 5), ("log", 3 * MIB + 100), ("small", 10)]);
+    cut_off(&case, 10);
+    let first = case.state();
+    grow(&case, "log", 50);
+    case.object = Object::of(&case.from);
+    assert_ne!(first, case.state());
+    // Cut off again, as another version, before anything came.
+    let mut store = case.store();
+    let found = case.object.open(&mut store).unwrap();
+    let found: u64 = found.iter().map(|range| range.end - range.start).sum();
+    // All groups of the large file, and of the one that has grown the whole ones that had come.
+    assert_eq!(found, (8 * MIB + 5) as u64);
+    drop(store);
+    grow(&case, "log", 60);
+    case.object = Object::of(&case.from);
+    let mut store = case.store();
+    let handle = store.handle();
+    assert_eq!(case.object.receive(&mut store), Ok(0));
+    let written = handle.counts().bytes_written;
+    assert!(written < 2 * MIB as u64, "{written}");
+    drop(store);
+    // Nothing of the versions before is left.
+    case.assert_same();
+}
+
+#[test]
+fn a_file_of_another_name_is_known_by_its_size_and_time() {
+    let mut case = Case::new(&[("big", 4 * MIB), ("other", 5)]);
+    cut_off(&case, 1);
+    fs::rename(case.from.join("big"), case.from.join("big.1")).unwrap();
+    case.object = Object::of(&case.from);
+    let found = case.object.open(&mut case.store()).unwrap();
+    // The last symbol, with the end of the file, had not come.
+    assert_eq!(found, [0..3 << 20]);
+}
+
+#[test]
+fn what_another_session_receives_is_copied_and_left_to_it() {
+    let mut case = Case::new(&[("big", 4 * MIB), ("other", 5)]);
+    let old = Object::of(&case.from);
+    let mut running = case.store().journal_at_once();
+    old.open(&mut running).unwrap();
+    let symbols = old.missing(&[]);
+    old.give(&mut running, &symbols[..symbols.len() - 1]).unwrap();
+    let mut out = Vec::new();
+    running.read(faircast_proto::object::Part::Content, 0, 10, &mut out).unwrap();
+    // Until the journal says so.
+    let written = || {
+        let file = fs::File::open(state(&case.to, &old).join("journal")).unwrap();
+        Journal::read(file, &old.announcement.object, 5).unwrap().count_ones(..)
+    };
+    while written() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    grow(&case, "other", 5);
+    case.object = Object::of(&case.from);
+    let mut store = case.store();
+    let found = case.object.open(&mut store).unwrap();
+    assert_eq!(found, [0..3 << 20]);
+    case.object.give(&mut store, &case.object.missing(&found)).unwrap();
+    assert_eq!(case.object.verify(&mut store), Ok(0));
+    drop(store);
+    // The older session goes on undisturbed, and is refused what is there now.
+    assert!(state(&case.to, &old).exists());
+    old.give(&mut running, &symbols[symbols.len() - 1..]).unwrap();
+    let error = old.verify(&mut running).unwrap_err().reason;
+    assert!(error.contains("has appeared"), "{error}");
+}
+
+#[test]
+fn content_that_only_looks_the_same_is_had_again() {
+    let mut case = Case::new(&[("big", 4 * MIB), ("other", 5)]);
+    cut_off(&case, 1);
+    // Another content of the same size and time, and another list of files.
+    put(&case.from.join("big"), &noise(42, 4 * MIB));
+    grow(&case, "other", 1);
+    case.object = Object::of(&case.from);
+    assert_eq!(case.object.receive(&mut case.store()), Ok(1));
+    case.assert_same();
+}
+
+#[test]
+fn of_a_file_that_is_replaced_by_a_longer_one_the_beginning_stays() {
+    let mut case = Case::new(&[("log", 3 * MIB + 7)]);
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    grow(&case, "log", MIB);
+    case.object = Object::of(&case.from);
+    let mut store = FilesStore::new(StoreOptions { overwrite: true, ..case.options() });
+    let found = case.object.open(&mut store).unwrap();
+    assert_eq!(found, [0..3 << 20]);
+    case.object.give(&mut store, &case.object.missing(&found)).unwrap();
+    assert_eq!(case.object.verify(&mut store), Ok(0));
+    case.assert_same();
+}
