@@ -177,7 +177,7 @@ impl Bench {
         matches!(self, Self::Suite(loaded) if loaded.has_on_demand())
     }
 
-    /// Its name and its question, in one line.
+    /// Name and question of the benchmark, in one line.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -194,7 +194,7 @@ impl Bench {
         })
     }
 
-    /// What there is to run, each experiment with its question.
+    /// Lists each experiment with its question.
     ///
     /// # Errors
     /// There is nothing of what was asked for.
@@ -247,7 +247,7 @@ pub(crate) fn chosen<T>(
 /// Columns of the lists, as many as every terminal has.
 const COLUMNS: usize = 80;
 
-/// What a benchmark has, by group, id and question.
+/// Experiments of a benchmark, by group, id and question.
 pub(crate) fn listing<'a>(
     name: &str,
     title: &str,

@@ -106,7 +106,7 @@ pub struct TransportEntry {
     pub own_checksum: bool,
     /// Whether receivers repair for others.
     pub repair_heads: bool,
-    /// Its packets on real networks.
+    /// Packets on real networks.
     pub packets: Packets,
     /// How its ends are made.
     pub ends: Ends,

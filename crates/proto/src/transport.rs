@@ -28,11 +28,11 @@ impl PacketFacts {
 /// Congestion control that a flow has where the kernel's TCP runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelTcp {
-    /// Its name in the kernel.
+    /// Name in the kernel.
     pub congestion_control: &'static str,
-    /// Whether SACK is on.
+    /// True if SACK is on.
     pub sack: bool,
-    /// Whether it repairs as the simulator's machine of that name does.
+    /// True if the kernel repairs as the simulator's machine of that name does.
     pub alike: bool,
 }
 

@@ -177,7 +177,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte)
 }
 
-/// What begins a word with percent escapes.
+/// Prefix of a word with percent escapes.
 const ESCAPED: &str = "url:";
 
 /// A word in plain characters, which [`from_plain`] reads back: as it is, or after `url:` with percent escapes.

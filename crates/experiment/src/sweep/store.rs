@@ -26,11 +26,11 @@ pub struct Kept {
 /// The file of a run.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// It is as it was written.
+    /// The file is as it was written.
     Kept(Box<Kept>),
-    /// There is none.
+    /// There is no such file.
     Missing,
-    /// This file is not what a run has written: it was edited or damaged.
+    /// The file at this path was edited or damaged after a run had written it.
     Altered(PathBuf),
 }
 

@@ -55,8 +55,8 @@ fn every_combination_is_run_with_every_seed() {
         sweep
             .command(&jobs[0], Path::new("my out"), true)
             .replace(&sweep.file.display().to_string(), "F"),
-        "sweep F --set 'link.0.rate=1 Mbit/s' --set flow.0.protocol=tcp-reno --seed 1 --out 'my out' \
-         --traces --part"
+        "sweep F --set url:link.0.rate=1%20Mbit/s --set flow.0.protocol=tcp-reno --seed 1 --out \
+         url:my%20out --traces --part"
     );
 }
 
