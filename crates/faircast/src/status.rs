@@ -196,14 +196,14 @@ pub enum ReceiveOutcome {
         /// Its files.
         files: Vec<ReceivedFile>,
     },
-    /// It is all there and was compared with its digests, and what the file system can hold is in its
-    /// place.
+    /// The content came whole and was compared with its digests; entries that the file system can hold
+    /// are in their places, and others are left out.
     Partial {
         /// Its files that are in their places.
         files: Vec<ReceivedFile>,
         /// Paths that are left out, each with the reason; the first ones, and how many more.
         left_out: Vec<String>,
-        /// The same in a few words.
+        /// Summary of what is left out.
         reason: String,
     },
     /// The sender is gone. What is there is kept for another time.

@@ -10,7 +10,7 @@ use super::live::duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  faircast clean in                      what was not touched for 30 days
+  faircast clean in                      what was not touched for 30 days (720 h)
   faircast clean in --older-than 0s      everything that nobody is receiving now
 
 A transfer that was cut off leaves what came in DIR/.faircast, so that the next one goes on. That of an
@@ -23,7 +23,7 @@ pub struct CleanArgs {
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
     /// Remove what was not touched for this time
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "720h", value_parser = duration)]
     pub older_than: Duration,
     /// Print the result as one JSON document
     #[arg(long)]

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, symlink};
 
+use nix::sys::signal::Signal;
+
 use super::site::{Site, noise};
 use super::*;
 
@@ -40,12 +42,13 @@ fn a_tree_of_blobs_snapshots_and_a_sparse_image_arrives_plain_and_with_a_key() {
         symlink("/etc/passwd", tree.join("absolute")).unwrap();
         symlink("../../outside", tree.join("snapshots/outside")).unwrap();
         let receiver = site.start("recv --into in --once");
-        let sent = site.start("send hub").end_with(0);
+        // What was left out unasked makes the status 1, though the receiver has all that was sent.
+        let sent = site.start("send hub").end_with(1);
         receiver.end_with(0);
         let waiting = sent.event("waiting");
         assert_eq!((&waiting["files"], &waiting["links"]), (&3.into(), &3.into()));
         let summary = sent.summary();
-        let skipped = serde_json::json!({ "links": 2, "special": 0, "excluded": 0, "names": 0 });
+        let skipped = serde_json::json!({ "links": 2, "special": 0, "excluded": 0, "names": 0, "lacking": 2 });
         assert_eq!(summary["skipped"], skipped);
         let bytes = summary["bytes_sent"].as_u64().unwrap();
         assert!(bytes < 30_000_000, "{bytes} bytes were sent for 3.6 MB with 62 MiB of holes");
@@ -174,4 +177,87 @@ fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
     root.end_with(0);
     let arrived = std::fs::metadata(site.path("rich/file")).unwrap();
     assert_eq!((arrived.uid(), arrived.gid()), (4242, 4343));
+}
+
+#[test]
+fn all_names_and_hard_links_arrive_and_lost_bits_are_told() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let site = Site::new();
+    let tree = site.path("units");
+    std::fs::create_dir(&tree).unwrap();
+    let names: [&[u8]; 5] =
+        [b"dev-by\\x2did.swap", b"c:", b"no\xffutf8", b"line\nbreak", "\u{202e}txt".as_bytes()];
+    for name in names {
+        std::fs::write(tree.join(OsStr::from_bytes(name)), noise(2000)).unwrap();
+    }
+    std::fs::hard_link(tree.join("c:"), tree.join("second")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(tree.join("c:"), mode).unwrap();
+    let receiver = site.start("recv --into in --once");
+    let sent = site.start("send units").end_with(0);
+    let received = receiver.end_with(0);
+    assert_eq!(sent.event("waiting")["hard_links"], 1);
+    let warning = sent.event("warning")["text"].as_str().unwrap().to_string();
+    assert!(warning.contains("set-user-ID") && warning.contains("units/c:"), "{warning}");
+    for name in names {
+        let there = std::fs::read(site.path("in/units").join(OsStr::from_bytes(name))).unwrap();
+        assert!(there == noise(2000), "{name:?}");
+    }
+    let inode = |name: &str| std::fs::metadata(site.path("in/units").join(name)).unwrap().ino();
+    assert_eq!(inode("c:"), inode("second"));
+    // Programs that print names as text read them too.
+    assert!(received.out.contains("no\\\\xffutf8"), "{}", received.out);
+}
+
+#[test]
+fn a_tree_that_changed_after_a_cut_goes_on_and_leaves_nothing_behind() {
+    let site = Site::new();
+    let tree = site.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("large"), noise(8_000_000)).unwrap();
+    std::fs::write(tree.join("log"), noise(10)).unwrap();
+    let receiver = site.start("recv --into in");
+    let sender = site.start("send tree --rate-max 20Mbit/s");
+    receiver
+        .until("progress", |event| event["objects"][0]["bytes_done"].as_u64() > Some(4_000_000));
+    sender.signal(Signal::SIGINT);
+    sender.end_with(1);
+    receiver.until("gone", |_| true);
+    receiver.signal(Signal::SIGINT);
+    receiver.end();
+    std::fs::write(tree.join("log"), noise(20)).unwrap();
+    let receiver = site.start("recv --into in --once");
+    site.start("send tree").end_with(0);
+    let received = receiver.end_with(0);
+    let found = received.event("complete")["bytes_found"].as_u64();
+    assert!(found >= Some(1 << 20), "{found:?}: at least a group was here");
+    assert_eq!(facts(&site.path("in/tree")), facts(&tree));
+    assert!(!site.path("in/.faircast").exists());
+}
+
+#[test]
+fn leftovers_are_cleaned_once_they_are_old() {
+    let site = Site::new();
+    site.put("file", noise(4_000_000));
+    let receiver = site.start("recv --into in");
+    let sender = site.start("send file --rate-max 10Mbit/s");
+    receiver
+        .until("progress", |event| event["objects"][0]["bytes_done"].as_u64() > Some(2_000_000));
+    let clean = |words: &str| {
+        let ended = program(words).current_dir(site.path("")).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    // What is in use stays, however old it may be.
+    assert_eq!(clean("clean in --older-than 0s"), "nothing to remove\n");
+    sender.signal(Signal::SIGKILL);
+    sender.end();
+    receiver.signal(Signal::SIGINT);
+    receiver.end();
+    assert!(site.path("in/.faircast").exists());
+    assert_eq!(clean("clean in"), "nothing to remove\n");
+    let removed = clean("clean in --older-than 0s");
+    assert!(removed.starts_with("removed in/.faircast/"), "{removed}");
+    assert!(!site.path("in/.faircast").exists());
 }

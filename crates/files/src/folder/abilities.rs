@@ -30,7 +30,7 @@ const LARGE: u64 = u32::MAX as u64;
 const PROBE: &str = "probe";
 pub(super) const NAMES: &str = "names";
 
-/// What a file system can hold of an object.
+/// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
@@ -74,12 +74,13 @@ impl Abilities {
         this.modes(entries, fd).map_err(cannot)?;
         this.sizes(layout, state)?;
         if entries.iter().any(|entry| entry.link_target().is_some()) {
-            this.symlinks = Self::allowed(calls.symlink(b"x", state.fd(), "probe.link"));
+            // Any refusal counts, since links are left out then.
+            this.symlinks = calls.symlink(b"x", state.fd(), "probe.link").is_ok();
             state.remove_file("probe.link")?;
         }
         if entries.iter().any(|entry| entry.hard_link_to().is_some()) {
             let (from, to) = ((state.fd(), PROBE.as_bytes()), (state.fd(), &b"probe.link"[..]));
-            this.hard_links = Self::allowed(calls.link(from, to));
+            this.hard_links = calls.link(from, to).is_ok();
             state.remove_file("probe.link")?;
         }
         let upper = dir::stat(state.fd(), PROBE.to_uppercase());
@@ -87,11 +88,6 @@ impl Abilities {
         state.remove_file(PROBE)?;
         this.names(entries, state)?;
         Ok(this)
-    }
-
-    /// What an answer to a link says: any refusal counts, since a file is made instead or left out.
-    fn allowed(answer: Result<(), Errno>) -> bool {
-        answer.is_ok()
     }
 
     fn times(&mut self, entries: &[Entry], probe: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -196,7 +192,7 @@ impl Abilities {
         trial.close()
     }
 
-    /// Why a thing of this kind and name cannot be here; its directories are judged by themselves.
+    /// Reason for which an entry cannot be here by itself; its directories are judged apart.
     pub(super) fn refuses(&self, entry: &Entry) -> Option<Reason> {
         let (_, name) = name::split(&entry.path);
         if name.len() as u64 > self.name_max || self.bad_names.contains(name.as_bytes()) {

@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
 
-/// Why an entry is left out.
+/// Reason for which an entry is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// Its name, or that of a directory that it is in.
@@ -99,12 +99,12 @@ impl LeftOut {
         let all = self.files + self.links + self.directories;
         let more = all.saturating_sub(lines.len() as u64);
         if more > 0 {
-            lines.push(format!("and {more} more"));
+            lines.push(format!("{more} more"));
         }
         lines
     }
 
-    /// All of it in a few words; the end says the most, of which a sender is told 120 bytes.
+    /// Summary in a few words: a sender is told no more than 120 bytes.
     pub(crate) fn summary(&self) -> String {
         let count = |count: u64, one: &str, more: &str| match count {
             0 => None,

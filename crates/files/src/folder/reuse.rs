@@ -1,7 +1,7 @@
 //! Content of other objects that lies in the same folder: of earlier versions that were cut off, and of files
 //! that have grown.
 //!
-//! What is taken over is compared with the digests in the end, as all content is.
+//! Content that is taken over is compared with the digests in the end, as all content is.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -201,7 +201,7 @@ pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
         let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
         outermost.map(|entry| (*entry.path).to_owned()).collect()
     };
-    for neighbour in state.neighbours().into_iter().filter(Neighbour::is_idle) {
+    for neighbour in state.neighbours().filter(Neighbour::is_idle) {
         let Some((manifest, _)) = neighbour.content() else { continue };
         let other = Layout::new(manifest);
         let same =

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -28,6 +28,8 @@ const RECEIVER: &str = "receiver";
 const LOCK: &str = "lock";
 /// Tries to get hold of a folder that somebody else is removing at the moment.
 const TRIES: u32 = 100;
+/// Longest wait for a folder that is locked.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 /// A folder that is ours alone while this lives.
 #[derive(Debug)]
@@ -47,11 +49,16 @@ impl StateFolder {
     pub(crate) fn open(root: &Root, object: &[u8; 32]) -> Result<Self> {
         let name = folder_name(object);
         let path = root.path(STATE_FOLDER.as_bytes());
-        for _ in 0..TRIES {
+        let begun = Instant::now();
+        for _ in 0..=2 * TRIES {
             match Self::try_open(root, &name) {
                 Ok(Some(folder)) => return Ok(folder),
                 // Removed between two steps of ours, by one that has just finished.
                 Ok(None) | Err(Errno::NOENT) => {}
+                // For a moment by one that looks what it can take over from here.
+                Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT => {
+                    std::thread::sleep(LOCK_WAIT / TRIES);
+                }
                 Err(Errno::WOULDBLOCK) => {
                     return Err(FilesError::refused(
                         &root.path(b""),
@@ -83,29 +90,36 @@ impl StateFolder {
         self.fd.as_fd()
     }
 
-    /// The state folders of other objects beside this one, as far as they are ours.
-    pub(super) fn neighbours(&self) -> Vec<Neighbour> {
-        let mut found = Vec::new();
-        let Ok(entries) = rustix::fs::Dir::read_from(&self.parent) else { return found };
-        for entry in entries.flatten() {
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if !is_folder_name(name) || name == self.name {
-                continue;
+    /// State folders of other objects beside this one, as far as they are ours. Each is locked no longer
+    /// than the caller keeps it, since its object may be received at any moment.
+    pub(super) fn neighbours(&self) -> impl Iterator<Item = Neighbour> + '_ {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.parent).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_str().unwrap_or_default();
+            if is_folder_name(name) && name != self.name {
+                names.push(name.to_string());
             }
-            let Ok(fd) = dir::open_directory(self.parent.as_fd(), name) else { continue };
-            let Ok(parent) = self.parent.try_clone() else { continue };
-            if !self.foreign && is_foreign(fd.as_fd()).unwrap_or(true) {
-                continue;
-            }
-            let lock = match lock(fd.as_fd()) {
-                Ok(Some(lock)) => Some(lock),
-                Err(Errno::WOULDBLOCK) => None,
-                Ok(None) | Err(_) => continue,
-            };
-            let path = self.path.with_file_name(name);
-            found.push(Neighbour { name: name.to_string(), parent, fd, path, lock });
         }
-        found
+        names.into_iter().filter_map(|name| self.neighbour(name))
+    }
+
+    fn neighbour(&self, name: String) -> Option<Neighbour> {
+        let fd = dir::open_directory(self.parent.as_fd(), &name).ok()?;
+        if !self.foreign && is_foreign(fd.as_fd()).unwrap_or(true) {
+            return None;
+        }
+        // A folder that is just being made has none of these, and nothing to take.
+        for file in [MANIFEST, JOURNAL] {
+            dir::stat(fd.as_fd(), file).ok()??;
+        }
+        let lock = match lock(fd.as_fd()) {
+            Ok(lock) => Some(lock?),
+            Err(Errno::WOULDBLOCK) => None,
+            Err(_) => return None,
+        };
+        let parent = self.parent.try_clone().ok()?;
+        let path = self.path.with_file_name(&name);
+        Some(Neighbour { name, parent, fd, path, lock })
     }
 
     /// Opens a file in it for reading; nothing where there is none.

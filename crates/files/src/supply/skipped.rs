@@ -57,7 +57,7 @@ pub struct Skipped {
     pub names: u64,
     /// What patterns exclude; a directory with all that is in it counts as one.
     pub excluded: u64,
-    /// All of these that receivers lack although nobody asked to leave them out: neither excluded nor
+    /// Entries that receivers lack although nobody asked to leave them out: neither excluded nor
     /// links where none are wanted, nor sockets or folders of a receiver's state.
     pub lacking: u64,
 }
