@@ -436,15 +436,21 @@ impl Show {
                 json["kept"] = json!(self.keeps);
                 self.output.tell("gone", &text, json)
             }
-            ReceiveOutcome::GivenUp | ReceiveOutcome::Superseded => {
-                let reason = match outcome {
-                    ReceiveOutcome::GivenUp => {
-                        "the sender has given it up: it has changed there, or was a pipe"
-                    }
-                    _ => "another object of this name has come, and the sender is silent",
+            ReceiveOutcome::GivenUp => {
+                let then = match self.keeps {
+                    true => "its next version takes over what has not changed",
+                    false => "nothing of it is kept",
                 };
+                let text = format!(
+                    "the sender has given it up: it has changed there, or was a pipe; {then}"
+                );
+                json["kept"] = json!(self.keeps);
+                self.output.tell("gone", &text, json)
+            }
+            ReceiveOutcome::Superseded => {
+                let text = "another object of this name has come, and the sender is silent; nothing of it is kept";
                 json["kept"] = json!(false);
-                self.output.tell("gone", &format!("{reason}; nothing of it is kept"), json)
+                self.output.tell("gone", text, json)
             }
             ReceiveOutcome::Failed(reason) => {
                 self.failed += 1;

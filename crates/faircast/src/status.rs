@@ -208,7 +208,7 @@ pub enum ReceiveOutcome {
     },
     /// The sender is gone. What is there is kept for another time.
     SenderGone,
-    /// The sender has given the object up: what it sent has changed, or was a pipe. Nothing of it is kept.
+    /// The sender has given the object up: content changed there, or was a pipe. A newer version takes over what is here.
     GivenUp,
     /// Superseded: an object of the same name came whole, and the sender of this one is silent. The state is removed.
     Superseded,

@@ -186,9 +186,6 @@ impl Assembly {
         let reason = if given_up.is_some() { GIVEN_UP } else { reason };
         let news = self.fail(cx, reason.to_string());
         self.given_up = given_up;
-        if news && given_up.is_some() {
-            self.store.discard();
-        }
         news
     }
 

@@ -69,8 +69,6 @@ pub(crate) struct Disk {
     pub(crate) taken: usize,
     /// Up to which byte it takes content.
     pub(crate) window: Option<u64>,
-    /// Whether nothing of the object need be kept.
-    pub(crate) discarded: bool,
 }
 
 /// A store over a disk that outlives its machine.
@@ -85,11 +83,6 @@ impl Store for DiskStore {
             disk.written[part as usize] = vec![false; len];
         }
         Ok(())
-    }
-
-    fn discard(&mut self) {
-        let disk = &mut *self.0.lock().unwrap();
-        assert!(!core::mem::replace(&mut disk.discarded, true), "twice");
     }
 
     fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
