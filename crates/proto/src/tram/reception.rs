@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_was_only_told_of_is_missing_and_can_be_given_up() {
         let mut reception = Reception::new(1);
-        let mut hear_of = |reception: &mut Reception, last: u64| {
+        let hear_of = |reception: &mut Reception, last: u64| {
             let before = reception.lost_packets();
             reception.hear_of(at(0), last, LEARNS);
             reception.find_lost(at(0));
