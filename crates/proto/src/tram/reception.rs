@@ -243,10 +243,12 @@ mod tests {
         assert_eq!((reception.find_lost(at(34)), reception.next_loss()), (None, Some(at(35))));
         assert_eq!(reception.lost().collect::<Vec<_>>(), [3..4, 5..6]);
         assert_eq!(arrive(&mut reception, 34, 8), Arrived::Late);
-        assert_eq!(reception.find_lost(at(35)), Some(7..9));
+        // That was 14 ms late.
+        assert_eq!(reception.next_loss(), Some(at(41)));
+        assert_eq!((reception.find_lost(at(40)), reception.find_lost(at(41))), (None, Some(7..9)));
         assert_eq!(reception.lost_packets(), 3);
-        assert!(reception.hear_of(at(36), 14, LEARNS));
-        assert_eq!(reception.find_lost(at(60)), Some(9..15));
+        assert!(reception.hear_of(at(42), 14, LEARNS));
+        assert_eq!(reception.find_lost(at(100)), Some(9..15));
     }
 
     #[test]
