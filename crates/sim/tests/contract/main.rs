@@ -10,6 +10,7 @@ mod catalogue;
 mod forge;
 mod forged;
 mod lies;
+mod reordering;
 mod repeat;
 mod reports;
 mod silence;

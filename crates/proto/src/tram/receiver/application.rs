@@ -235,7 +235,7 @@ impl TramReceiver {
 
     /// Whether it knows of packets that have been sent and have not come.
     pub(crate) fn lacks_packets(&self) -> bool {
-        self.reached.as_ref().is_some_and(|reached| !reached.reception.is_complete())
+        self.reached.as_ref().is_some_and(|reached| reached.reception.lacks())
     }
 
     /// Writes a word to the source.

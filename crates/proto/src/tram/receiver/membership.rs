@@ -74,9 +74,12 @@ impl TramReceiver {
         self.ack_due = true;
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
-            let first = reached.reception.end();
-            let missing = reached.reception.hear_of(last);
-            self.losses.missing(first..first + missing, |event| cx.emit(event));
+            reached.reception.hear_of(cx.now, last, (false, None));
+            if let Some(range) = reached.reception.find_lost(cx.now) {
+                for run in reached.reception.missing_within(range) {
+                    self.losses.missing(run, |event| cx.emit(event));
+                }
+            }
         }
         if done {
             self.doubt_end(cx.now, last);
