@@ -45,12 +45,14 @@ fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
                 () => vec![""],
             };
             for flow in flows {
+                let got = rate(protocol, &world(Some(reorder), flow));
+                if 2 * got >= tcp {
+                    continue;
+                }
                 // Whom the path does not limit has no more than it would have without.
                 let alone = rate(protocol, &world(None, flow));
-                let got = rate(protocol, &world(Some(reorder), flow));
-                println!("{reorder:?} {} {flow:?}: {got} of {alone}, TCP {tcp}", protocol.name);
                 assert!(
-                    2 * got >= tcp.min(alone),
+                    2 * got >= alone,
                     "{} with {flow:?} and {reorder:?}: {got} packets where TCP has {tcp}, and {alone} \
                      without reordering",
                     protocol.name

@@ -82,8 +82,9 @@ pub(crate) struct ReceiverSession<R> {
     suspected: u64,
     /// Lateness of originals; `None` before the first gap.
     disorder: Option<Box<Disorder>>,
-    /// Acknowledgements that are due for originals which came so late that others do not show them.
-    late_acks: LateAcks,
+    /// Acknowledgements that are due for originals which came so late that others do not show them;
+    /// `None` before the first.
+    late_acks: Option<Box<LateAcks>>,
     /// Packets that were passed by.
     lost: u64,
     losses: LossRecord,
@@ -195,7 +196,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             timers,
             suspected: 0,
             disorder: None,
-            late_acks: LateAcks::default(),
+            late_acks: None,
             requests_due: Requests::default(),
             nak_copy: None,
             acknowledges: false,

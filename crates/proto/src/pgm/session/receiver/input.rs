@@ -10,7 +10,7 @@ use super::reach::{Belief, Reach};
 use super::window::{Place, Window};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
 use crate::LossRecord;
-use crate::congestion::{Arrival, LateAcks};
+use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
@@ -254,9 +254,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 disorder.came(now, index);
             }
         }
-        // Truncation is the wrap of sequence numbers.
         let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
-        self.late_acks.note(Seq::new(index as u32), if repair { 0 } else { behind });
+        let behind = if repair { 0 } else { behind };
+        if behind >= AckVector::PACKETS || self.late_acks.is_some() {
+            // Truncation is the wrap of sequence numbers.
+            self.late_acks.get_or_insert_default().note(Seq::new(index as u32), behind);
+        }
     }
 
     /// Data that another scheme's announcement rides on is not for us.
@@ -331,7 +334,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if let Some(disorder) = &mut self.disorder {
             disorder.rewind(index);
         }
-        self.late_acks = LateAcks::default();
+        self.late_acks = None;
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
         // Truncation is the wrap of sequence numbers.
