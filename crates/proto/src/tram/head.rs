@@ -28,6 +28,9 @@ use repairs::Repairs;
 /// Most answers that wait to be sent: more requests at once are not answered, and are repeated.
 const ANSWERS_MAX: usize = 256;
 
+/// Most repairs that one acknowledgement asks for, of a member that gets no further; chosen.
+const STUCK_ASKS: usize = 8;
+
 /// Heads beside each other of which the advertisements of all take an interval of a second (src: jrms).
 const HEADS_PER_SECOND: u64 = 30;
 
@@ -347,7 +350,9 @@ impl Head {
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
         let stuck = self.is_source && self.members.is_stuck(now, from);
-        for sequence in ack.missing().take_while(|sequence| *sequence < end + unheard) {
+        let most = if stuck { STUCK_ASKS } else { usize::MAX };
+        let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
+        for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {
                 self.repairs.ask(now, sequence, from, (front, stuck));
             } else if self.passes_on && sequence >= front {

@@ -26,6 +26,9 @@ const REFUSED_MAX: usize = 64;
 /// until it leaves a head that repairs nothing.
 const STANDSTILLS_MAX: u64 = 10;
 
+/// Longest time from a member's place to its first acknowledgement, for which packets are kept for it.
+const MUTE_AFTER: Duration = Duration::from_secs(1);
+
 /// A member that lacks something and gets no further for so long is repaired by turns with new data.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
@@ -61,6 +64,8 @@ pub(super) struct Child {
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
+    /// It has not, for longer than that takes: nothing is kept for it. Anybody can ask for a place in any name.
+    pub(super) mute: bool,
     /// When it was taken.
     pub(super) since: Time,
     pub(super) heard_at: Time,
@@ -254,6 +259,7 @@ impl Members {
             catches_up: rescued || self.is_behind(start, end),
             rescued,
             confirmed: false,
+            mute: false,
             since: now,
             heard_at: now,
             advanced_at: now,
@@ -325,7 +331,7 @@ impl Members {
         }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
-        child.confirmed = true;
+        (child.confirmed, child.mute) = (true, false);
         child.rescued &= child.first_missing < front;
         child.catches_up &= child.rescued || is_behind;
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
@@ -382,9 +388,11 @@ impl Members {
         self.parted.ask(now)
     }
 
-    /// Whether a member has asked for repairs for a while and has got no further: what it is sent takes turns with new data.
+    /// Whether a member has got no further for a while, or never: what it is sent takes turns with new data.
     pub(super) fn is_stuck(&self, now: Time, node: NodeId) -> bool {
-        let stuck = |child: &Child| now.since(child.advanced_at) >= STUCK_AFTER;
+        let stuck = |child: &Child| {
+            child.advanced_at == child.since || now.since(child.advanced_at) >= STUCK_AFTER
+        };
         self.children.get(&node).is_some_and(stuck)
     }
 
@@ -496,7 +504,7 @@ impl Members {
     /// The first packet that some member lacks; `None` without members.
     pub(super) fn first_missing(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
-        let kept_for = self.children.values().filter(|child| !child.rescued);
+        let kept_for = self.children.values().filter(|child| !child.rescued && !child.mute);
         kept_for.map(|child| child.first_missing).chain(orphans).min()
     }
 
@@ -544,6 +552,7 @@ impl Members {
         let (mut asked, mut gone) = (Vec::new(), Vec::new());
         self.orphans.retain(|orphans| orphans.until > now);
         for (&node, child) in &mut self.children {
+            child.mute = !child.confirmed && now.since(child.since) >= MUTE_AFTER;
             if now.since(child.heard_at) < silence {
                 continue;
             }

@@ -361,6 +361,8 @@ impl TramReceiver {
                 let alone = matches!(datagram.to, Destination::Node(_));
                 self.head.on_solicitation(cx.now, (from, packet.ttl, alone), call, known);
             }
+            // The source has no head.
+            Body::Bind(_) if from == self.source => return Err(BadInput::Foreign),
             Body::Bind(bind) => {
                 // Nobody becomes its own head's head.
                 let known = self.known();

@@ -219,6 +219,20 @@ fn a_member_that_goes_on_saying_that_it_has_less_never_had_more() {
 }
 
 #[test]
+fn nothing_is_kept_for_who_asked_for_a_place_and_never_spoke() {
+    let mut members = two();
+    admit(&mut members, 3, HeadRole::Reluctant, 60).unwrap();
+    let look_after = |members: &mut Members, ms| {
+        members.look_after(at(ms), Duration::from_secs(60), 3);
+        members.first_missing()
+    };
+    assert_eq!(look_after(&mut members, 900), Some(60), "it may be about to speak");
+    assert_eq!(look_after(&mut members, 1000), Some(95));
+    members.acknowledge(at(1200), NodeId(3), &ack(60, 80), (1, 100, 0)).unwrap();
+    assert_eq!(members.first_missing(), Some(60));
+}
+
+#[test]
 fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
     let mut members = two();
     // 99 is the last that was sent, and windows are 30 at most.

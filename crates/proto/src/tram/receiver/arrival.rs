@@ -31,7 +31,8 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return true };
         let sequence = front.sequence;
         match body {
-            _ if front.repair => reached.reach.can_be(cx.now, sequence),
+            // Nobody asks for a packet of which nothing is known; a forged one would be taken for what comes next.
+            _ if front.repair => sequence < reached.reception.end(),
             Body::Data(_) => {
                 let unbegun = sequence < reached.start && reached.deliver == reached.start;
                 let fresh = unbegun || reached.reception.wants(sequence);

@@ -21,6 +21,9 @@ const END_QUIET_KEPT: Duration = Duration::from_secs(3);
 /// Resignations in a row that are believed: another head is looked for, and this one serves on meanwhile.
 const RESIGNATIONS: u32 = 2;
 
+/// Time in which a head that was asked shows that it is there for this receiver. A rejection is believed after it.
+const ANSWER_MAX: Duration = Duration::from_millis(1500);
+
 /// What packets say against what is believed.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
@@ -32,6 +35,8 @@ pub(super) struct Doubts {
     pub(super) forget: Dissent<u64>,
     /// Its head does not have it; whether all say that it was removed.
     pub(super) rejected: Dissent<bool>,
+    /// Since when, without an answer of its head.
+    pub(super) rejected_at: Option<Time>,
     /// Its head is below it, or gives it up.
     pub(super) level: Dissent<()>,
     pub(super) resigns: Dissent<(), RESIGNATIONS>,
@@ -94,6 +99,20 @@ impl TramReceiver {
             self.timers.arm_by(Timer::Silence, self.silent_until());
         }
         self.after_progress(cx);
+    }
+
+    /// Its head has said that this receiver is no member, and answers nothing else: another is looked for.
+    pub(super) fn check_rejection(&mut self, cx: &mut Cx<'_>) {
+        let Some(since) = self.doubts.rejected_at else { return };
+        if cx.now.since(since) < ANSWER_MAX {
+            self.ask_head();
+            return;
+        }
+        self.doubts.rejected.contradict();
+        self.doubts.rejected_at = None;
+        if let Some(bound) = self.parent.bound() {
+            self.lose_head(cx, bound.node);
+        }
     }
 
     /// Its head says something that is not believed at once, and is asked whether it is there for this receiver.

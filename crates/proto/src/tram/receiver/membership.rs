@@ -111,9 +111,11 @@ impl TramReceiver {
             // Anybody can say so: each time that head is asked, which answers in the same way, or with a hello.
             pruned &= self.doubts.rejected.get().copied().unwrap_or(true);
             if !self.doubts.rejected.claim(cx.now, pruned, Duration::ZERO, |_| true) {
+                self.doubts.rejected_at.get_or_insert(cx.now);
                 self.ask_head();
                 return;
             }
+            self.doubts.rejected_at = None;
         }
         if was_bound && pruned {
             // It gets no reliability any more (src: tram s3.6, note 10).
@@ -125,17 +127,22 @@ impl TramReceiver {
             self.check_end(cx);
             return;
         }
+        self.lose_head(cx, from);
+        if let Some(reached) = &mut self.reached
+            && reached.before.take_if(|before| before.0 == from).is_some()
+        {
+            self.give_up_where_nobody_has_it(cx);
+        }
+    }
+
+    /// A head does not have this receiver, or does not take it.
+    pub(super) fn lose_head(&mut self, cx: &mut Cx<'_>, from: NodeId) {
         let seeker = self.seeker(cx.now);
         let news = self.parent.on_reject(cx.now, from, seeker);
         self.on_news(cx, news);
         if news == News::Lost {
             // That head knows that it is no member: it counts it no more.
             self.missed = Some((0, cx.now));
-        }
-        if let Some(reached) = &mut self.reached
-            && reached.before.take_if(|before| before.0 == from).is_some()
-        {
-            self.give_up_where_nobody_has_it(cx);
         }
     }
 
@@ -171,6 +178,7 @@ impl TramReceiver {
         self.ack_due |= hello.asks(self.identity.id(cx));
         if bound.is_some() {
             self.doubts.rejected.contradict();
+            self.doubts.rejected_at = None;
             self.doubt_head(cx, hello);
         }
         let (high, done) = (hello.high, hello.done);

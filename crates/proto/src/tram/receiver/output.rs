@@ -43,6 +43,7 @@ impl TramReceiver {
     /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
     pub(super) fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
         self.arm_ack(cx.now);
+        self.check_rejection(cx);
         let Some(reached) = &mut self.reached else { return };
         let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
         let lacks = reached.reception.lacks();

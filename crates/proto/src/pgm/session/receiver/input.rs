@@ -290,7 +290,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         };
         let index = window.index(seq).ok_or(BadInput::OutOfWindow)?;
         if repair {
-            let can_be = reach.can_be(cx.now, index);
+            // Nobody asks for a packet of which nothing is known; a forged one would be taken for what comes next.
+            let can_be = index < window.known && reach.can_be(cx.now, index);
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
         let fresh = if self.repair.naks().is_some() {
