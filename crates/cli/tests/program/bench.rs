@@ -74,14 +74,14 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     let end = "2 rows: 1 judged, hold; 1 not reproduced, cause unknown.\n";
     assert!(ended.out.contains("UNKNOWN") && ended.out.ends_with(end), "{}", ended.out);
     let proved = "explained = \"Wrong by design.\"\nproved_by = [\"share.used\"]";
-    let site = suite(&wrong(proved));
-    let ended = site.start("bench my-suite.toml").end_with(1);
+    let explained = suite(&wrong(proved));
+    let ended = explained.start("bench my-suite.toml").end_with(1);
     assert!(ended.out.contains("(proved by share.used)"), "{}", ended.out);
     assert!(ended.out.ends_with("1 judged, miss, mechanism proved.\n"), "{}", ended.out);
     // The page of the documentation has the same words.
-    let ended = site.start("bench my-suite.toml --docs verdicts.md").end_with(1);
+    let ended = explained.start("bench my-suite.toml --docs verdicts.md").end_with(1);
     assert!(ended.out.ends_with("mechanism proved.\n"), "{}", ended.out);
-    let page = site.read("verdicts.md");
+    let page = explained.read("verdicts.md");
     assert!(page.contains("| `mine` | 2 | 1 | 1 | 0 | 0 | 0 | 0 |"), "{page}");
     // A proof that fails proves nothing.
     let unproved = wrong(proved).replace("at_least = 0.9", "at_least = 1.1");

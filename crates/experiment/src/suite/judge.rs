@@ -39,6 +39,7 @@ pub(super) fn rows(
             if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
                 row.holds = false;
                 row.explained = Some(format!("not judged, since no run was valid: {why}"));
+                row.proved_by.clear();
             }
             row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
             row.group.clone_from(&experiment.group);

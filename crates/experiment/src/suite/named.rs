@@ -32,7 +32,6 @@ fn specs<'a>(catalog: &'a Catalog, name: &'a str) -> impl Iterator<Item = &'a [O
 
 /// A value as a reader would write it behind the key.
 fn value(text: &str) -> OptionValue {
-    let text = text.trim_matches(['"', '\'']);
     match text {
         "true" | "false" => OptionValue::Bool(text == "true"),
         _ => match (text.parse::<i64>(), text.parse::<f64>()) {
@@ -50,8 +49,8 @@ const UNITS: &[&str] =
 /// Settings that a text names: `key = value`, `key=value`, and `one and other = value`.
 fn named(text: &str) -> Vec<(String, String)> {
     let spaced = text.replace('=', " = ");
-    let strip =
-        |word: &str| word.trim_matches(['`', ',', '.', ';', ':', '(', ')', '?']).to_string();
+    let around = ['`', '"', '\'', ',', '.', ';', ':', '(', ')', '?'];
+    let strip = |word: &str| word.trim_matches(around).to_string();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut found = Vec::new();
     for (i, word) in words.iter().enumerate() {
@@ -79,7 +78,7 @@ fn named(text: &str) -> Vec<(String, String)> {
 /// Why no protocol or program takes the setting; `None` where one does, or none has such a setting. Placeholders such as
 /// `NAME` are no values, and `program` is a key of the language too.
 fn refused(catalog: &Catalog, key: &str, text: &str) -> Option<String> {
-    let is_placeholder = text.len() > 1 && text.chars().all(|c| c.is_ascii_uppercase());
+    let is_placeholder = !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase());
     if is_placeholder || key == "program" {
         return None;
     }
@@ -104,7 +103,8 @@ fn settings_are_found_in_texts() {
         refused(&catalog, "nak_backoff", "0 s")
             .is_some_and(|why| why.contains("0.001 s to 3600 s"))
     );
-    assert_eq!(named("`late_join = \"full\"`, and"), [("late_join".into(), "\"full\"".into())]);
+    assert_eq!(named("`late_join = \"full\"`, and"), [("late_join".into(), "full".into())]);
+    assert_eq!(named("`overhead = \"1 ms\"`"), [("overhead".into(), "1 ms".into())]);
     assert_eq!(named("flow.mcc.options.nak_backoff=1 ms"), [("nak_backoff".into(), "1 ms".into())]);
 }
 
