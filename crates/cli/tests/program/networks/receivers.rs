@@ -69,7 +69,7 @@ fn resume(site: &Site, lan: &Lan, host: usize, name: &str, folder: &str) -> Runn
 /// Kills a receiver that has a part, and says where: its folder knows whose it is.
 fn kill(site: &Site, receiver: Running, folder: &str) {
     receiver.until_has(1);
-    until("the folder keeps the receiver's identity", || {
+    running::until("the folder keeps the receiver's identity", || {
         let kept = std::fs::read_dir(site.path(folder).join(".faircast"));
         kept.into_iter().flatten().flatten().any(|object| object.path().join("receiver").exists())
     });
