@@ -52,11 +52,11 @@ fn both_ends_know_what_arrives_and_the_others_go_on() {
 
 #[test]
 fn a_hole_that_opens_and_closes_again_costs_time_alone() {
-    let mut world = World::new(3_000_000, 2, &choices(), 2).with_network(hole(700, 1..20));
+    let mut world = World::new(12_000_000, 2, &choices(), 2).with_network(hole(700, 1..20));
     world.source.machine.set_stall_max(Some(Duration::from_secs(60)));
     world.run_until(s(12));
     assert_eq!(known(&world).1.map(|path| path.arrives), Some(700));
-    world.complete_by(s(90));
+    world.complete_by(s(200));
     assert_eq!(known(&world), (MemberState::Done, None));
 }
 
