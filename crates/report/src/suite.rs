@@ -330,7 +330,7 @@ mod tests {
             "paper": 0.74, "simulated": null, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
             "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
             "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
-            "per_seed": [{ "seed": 1, "value": 0.77 }]
+            "per_seed": [{ "seed": 1, "value": 0.77 }], "interval": null
         }] });
         assert_eq!(json["suite"], want["suite"]);
         assert_eq!(json["rows"][0], want["rows"][0]);
