@@ -1,6 +1,6 @@
 //! `faircast sweep`: a scenario with every combination of some values, as tables and plots.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::sweep::{
@@ -90,9 +90,13 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
 fn unescaped(args: &SweepArgs) -> Result<SweepArgs, Failure> {
     let word = |word: &str| from_plain(word).map_err(Failure::Usage);
     // A path that is no text is not escaped.
-    let path =
-        |path: &Path| path.to_str().map_or(Ok(path.to_owned()), |text| Ok(word(text)?.into()));
-    let set = args.set.iter().map(|set| word(set)).collect::<Result<_, _>>()?;
+    let path = |path: &Path| -> Result<PathBuf, Failure> {
+        match path.to_str() {
+            Some(text) => Ok(word(text)?.into()),
+            None => Ok(path.to_owned()),
+        }
+    };
+    let set = args.set.iter().map(|set| word(set)).collect::<Result<Vec<String>, Failure>>()?;
     Ok(SweepArgs { set, file: path(&args.file)?, out: path(&args.out)?, ..args.clone() })
 }
 

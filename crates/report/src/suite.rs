@@ -349,7 +349,7 @@ mod tests {
             "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
             "proved_by": [], "fitted": null, "baseline": false, "class": "holds",
             "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
-            "per_seed": [{ "seed": 1, "value": 0.77 }]
+            "per_seed": [{ "seed": 1, "value": 0.77 }], "interval": null
         }] });
         assert_eq!(json["suite"], want["suite"]);
         let keys: Vec<&String> = json.as_object().unwrap().keys().collect();

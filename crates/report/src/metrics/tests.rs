@@ -129,7 +129,7 @@ fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
     let table = got.table();
     let row = table.lines().find(|line| line.starts_with("mcc")).unwrap();
     assert!(row.split_whitespace().nth(2) == Some("533.3"), "{table}");
-    let head = "Flow  Protocol  While all on    Counted time";
+    let head = "Flow  Protocol  While all on  Counted time";
     assert!(
         table.contains(head) && table.contains("Jain index 0.9615 while all were on"),
         "{table}"
