@@ -258,7 +258,7 @@ mod tests {
         table.push(vec!["\u{1b}[2J\n\u{202e}".into(), "1".into()]);
         let mut text = String::new();
         table.write(&mut text);
-        assert_eq!(text, "Name                 Number\n\\u001b[2J\\n\\u202e       1\n");
+        assert_eq!(text, "Name               Number\n\\u001b[2J\\n\\u202e       1\n");
         assert_eq!(escape("<\u{202e}>"), "&lt;\\u202e&gt;");
     }
 
