@@ -15,7 +15,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_programs::{Limits, Signers, WasmHost};
-use faircast_proto::credit::{self, CreditReceiver, CreditSource, ProgramHost, RunningProgram};
+use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
 use faircast_proto::hop::{
     Attach, FrameKind, Guard, HopNode, HopPacket, HopSettings, Sends, node_of,
 };

@@ -145,6 +145,7 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
                 repair: false,
                 duplicate: false,
                 congestion_experienced: false,
+                reordering: None,
             };
             receiver.on_data(&mut cx, &arrival, Some(&announce));
             receiver.on_timeout(&mut cx);

@@ -17,19 +17,7 @@ pub struct Suite {
     /// Subject of the suite in a sentence, for the page.
     pub about: String,
     /// One row per published figure.
-    #[serde(serialize_with = "with_intervals")]
     pub rows: Vec<Row>,
-}
-
-/// Rows, each with the confidence interval of its median as `interval`; null of fewer than five seeds.
-fn with_intervals<S: serde::Serializer>(rows: &[Row], to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Of<'a> {
-        #[serde(flatten)]
-        row: &'a Row,
-        interval: Option<Interval>,
-    }
-    to.collect_seq(rows.iter().map(|row| Of { row, interval: row.interval() }))
 }
 
 /// One published figure, and what we measure for it.
@@ -244,8 +232,11 @@ impl Suite {
             #[serde(flatten)]
             row: &'a Row,
             class: Class,
+            /// Confidence interval of the median; null of fewer than five seeds.
+            interval: Option<Interval>,
         }
-        let rows = self.rows.iter().map(|row| Classed { row, class: Class::of(row) }).collect();
+        let classed = |row| Classed { row, class: Class::of(row), interval: Row::interval(row) };
+        let rows = self.rows.iter().map(classed).collect();
         let document = Document { suite: &self.name, counts: self.counts(), rows };
         serde_json::to_string_pretty(&document).expect("every key of a suite is a string")
     }
