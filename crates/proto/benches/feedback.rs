@@ -74,6 +74,7 @@ fn ormcc(bencher: Bencher<'_, '_>, receivers: u32) {
             echo_us: latest.sent_us,
             rate: Some(1e5 + 1e6 * varied(count) as f32),
             receiver: Some(node),
+            takes_back: false,
             congestion: true,
         };
         (Carrier::Nak { first: seq }, report)

@@ -46,6 +46,11 @@ pub struct AckVector {
     pub bitmap: u32,
 }
 
+impl AckVector {
+    /// Packets that a bitmap covers.
+    pub const PACKETS: u64 = u32::BITS as u64;
+}
+
 /// How a report came to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -85,6 +90,9 @@ pub struct Arrival {
     pub duplicate: bool,
     /// Whether the network marked congestion on it.
     pub congestion_experienced: bool,
+    /// Time for which the endpoint waits for a missing packet, as the lateness of others has shown;
+    /// `None` where packets come in order, so that some later ones show a loss.
+    pub reordering: Option<Duration>,
 }
 
 /// What the rate of a control follows from, at one moment.

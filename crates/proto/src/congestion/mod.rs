@@ -6,6 +6,7 @@ pub mod common;
 mod control;
 mod gauge_trace;
 mod guarantees;
+mod late_acks;
 pub mod open;
 pub mod ormcc;
 mod pace;
@@ -23,6 +24,7 @@ pub use control::{
 };
 pub(crate) use gauge_trace::GaugeTrace;
 pub use guarantees::{Floor, Guarantees, Load};
+pub(crate) use late_acks::LateAcks;
 pub use pace::Pace;
 pub(crate) use relayed::{RelayedReport, Stamps};
 pub use scheme::{AnnounceOf, ReportOf, Reported, RouterView, Scheme};

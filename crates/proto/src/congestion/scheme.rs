@@ -157,7 +157,13 @@ mod tests {
         [
             encoded(&PgmccReport { echo_ms: echo, loss: 1000 * worse, receiver }),
             encoded(&report),
-            encoded(&OrmccReport { echo_us: echo, rate: Some(rate), receiver, congestion: true }),
+            encoded(&OrmccReport {
+                echo_us: echo,
+                rate: Some(rate),
+                receiver,
+                congestion: true,
+                takes_back: false,
+            }),
         ]
     }
 

@@ -1,12 +1,13 @@
 //! The window of a link: how many frames may be on their way from one neighbour to another, and which of them are lost, by
-//! the rules of TCP (src: RFC 5681 s3). What is lost is found as with SACK (src: RFC 6675 s5), and the retry timer is that of TCP
-//! (src: RFC 6298).
+//! the rules of TCP (src: RFC 5681 s3). What is lost is found as with SACK (src: RFC 6675 s5), or where frames come late by
+//! the time that is learnt from these (src: RFC 8985 s6.2); the retry timer is that of TCP (src: RFC 6298).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, Time};
 
+use crate::congestion::common::lateness::{Lateness, bound};
 use crate::fields::Fields;
 
 /// Frames on their way at most, and frames that wait for one before them.
@@ -79,6 +80,8 @@ impl Ack {
 struct Sent {
     first_at: Time,
     sent_at: Time,
+    /// When it was first missing among later ones that had arrived.
+    missed: Option<Time>,
     again: bool,
     lost: bool,
     arrived: bool,
@@ -103,11 +106,14 @@ pub(super) struct Window {
     timeout: Duration,
     timeout_at: Option<Time>,
     gave_up: bool,
+    lateness: Lateness,
+    /// The window and its threshold before the last cut, and frames that it was made for and that have not come.
+    undo: Option<(f64, f64, u32)>,
 }
 
 impl Window {
     /// One in which nothing was sent. The first frame has this number.
-    pub(super) const fn new(first: u32) -> Self {
+    pub(super) fn new(first: u32) -> Self {
         Self {
             sent: VecDeque::new(),
             first,
@@ -121,6 +127,8 @@ impl Window {
             timeout: TIMEOUT_FIRST,
             timeout_at: None,
             gave_up: false,
+            lateness: Lateness::default(),
+            undo: None,
         }
     }
 
@@ -171,8 +179,8 @@ impl Window {
         }
         let seq = self.first.wrapping_add(self.sent.len() as u32);
         let (first_at, sent_at) = (now, now);
-        let (again, lost, arrived) = (false, false, false);
-        self.sent.push_back(Sent { first_at, sent_at, again, lost, arrived });
+        let (missed, again, lost, arrived) = (None, false, false, false);
+        self.sent.push_back(Sent { first_at, sent_at, missed, again, lost, arrived });
         self.in_flight += 1;
         self.timeout_at.get_or_insert(now + self.timeout);
         Some(seq)
@@ -190,6 +198,8 @@ impl Window {
         }
         let was_full = self.in_flight as f64 + 1.0 >= self.size / 2.0;
         let (mut came, mut sample, mut highest) = (0, None, None);
+        let round_trip = self.round_trip();
+        let mut late = 0;
         // Mostly nothing is missing.
         let told = if ack.mask == [0; MASK_WORDS] { before } else { before + MASK_BITS + 1 };
         for (place, sent) in self.sent.iter_mut().enumerate().take(told as usize) {
@@ -198,6 +208,14 @@ impl Window {
                 highest = Some(seq);
                 if !sent.arrived {
                     sent.arrived = true;
+                    if let Some(missed) = sent.missed {
+                        // What comes sooner than half a round trip after it was sent again is the first (src: RFC 3522).
+                        let soon = round_trip.is_some_and(|it| now.since(sent.sent_at) < it / 2);
+                        if !sent.again || soon {
+                            self.lateness.came(now.since(missed), bound(round_trip));
+                            late += u32::from(sent.again || sent.lost);
+                        }
+                    }
                     came += 1;
                     self.in_flight -= usize::from(!sent.lost);
                     self.lost -= usize::from(sent.lost);
@@ -209,6 +227,7 @@ impl Window {
         if let Some(sample) = sample {
             self.measure(sample);
         }
+        self.take_back(late);
         while self.sent.front().is_some_and(|sent| sent.arrived) {
             self.sent.pop_front();
             self.first = self.first.wrapping_add(1);
@@ -231,22 +250,51 @@ impl Window {
     /// Those are lost after which enough others have arrived; `highest` is the place of the last that has.
     fn find_losses(&mut self, now: Time, highest: u32) {
         let retry_after = self.round_trip.map_or(TIMEOUT_FIRST, |(mean, vary)| mean + vary * 2);
-        let mut newest = None;
-        for place in 0..highest.saturating_sub(LATER - 1) {
+        let tolerance = self.lateness.tolerance(bound(self.round_trip()));
+        let (mut newest, mut lost) = (None, 0);
+        for place in 0..highest {
             let sent = &mut self.sent[place as usize];
-            let is_old = !sent.again || now.since(sent.sent_at) > retry_after;
-            if !sent.arrived && !sent.lost && is_old {
+            if sent.arrived || sent.lost {
+                continue;
+            }
+            let missed = *sent.missed.get_or_insert(now);
+            let by_later = place + LATER <= highest;
+            let is_lost = match tolerance {
+                _ if sent.again => by_later && now.since(sent.sent_at) > retry_after,
+                Some(tolerance) => missed + tolerance <= now,
+                None => by_later,
+            };
+            if is_lost {
                 sent.lost = true;
                 self.in_flight -= 1;
                 self.lost += 1;
+                lost += 1;
                 newest = Some(self.first.wrapping_add(place));
             }
+        }
+        if lost > 0 {
+            self.lateness.lost(now);
+        }
+        if let Some((.., alleged)) = &mut self.undo {
+            *alleged += lost;
         }
         if let Some(newest) = newest
             && newest.wrapping_sub(self.recover).cast_signed() >= 0
         {
+            self.undo = Some((self.size, self.threshold, lost));
             self.cut();
             (self.size, self.recovers) = (self.threshold, true);
+        }
+    }
+
+    /// So many frames that counted as lost have come after all. Where all have, the cut had no reason.
+    fn take_back(&mut self, late: u32) {
+        let Some((size, threshold, alleged)) = &mut self.undo else { return };
+        *alleged = alleged.saturating_sub(late);
+        if *alleged == 0 && late > 0 {
+            (self.size, self.threshold) = (self.size.max(*size), self.threshold.max(*threshold));
+            self.recovers = false;
+            self.undo = None;
         }
     }
 
@@ -317,6 +365,7 @@ impl Window {
         (self.in_flight, self.lost) = (0, 0);
         if !self.sent.is_empty() {
             self.cut();
+            self.undo = None;
             (self.size, self.recovers) = (1.0, false);
             self.sent.iter_mut().for_each(|sent| sent.lost = !sent.arrived);
             self.lost = self.sent.iter().filter(|sent| sent.lost).count();

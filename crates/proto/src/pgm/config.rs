@@ -151,6 +151,9 @@ pub struct ReceiverConfig {
     pub reorder_packets: u32,
     /// After how long a gap that fewer later packets have shown counts as missing. Default 20 ms.
     pub reorder_delay: Duration,
+    /// Whether packets that come after they were missed show how long gaps are waited for, whatever
+    /// comes meanwhile. Default true.
+    pub reorder_learn: bool,
     /// After how long what only an SPM or a NAK told of counts as missing. Default 20 ms. OpenPGM's
     /// sources announce packets before they may send them: 4 s is right for those.
     pub tail_delay: Duration,
@@ -210,6 +213,7 @@ impl ReceiverConfig {
             window_packets: settings.receive_window,
             reorder_packets: settings.reorder_packets,
             reorder_delay: settings.reorder_delay,
+            reorder_learn: settings.reorder_learn,
             tail_delay: settings.tail_delay,
             repair_timers: settings.repair_timers,
             nak_backoff: settings.nak_backoff,

@@ -11,6 +11,7 @@
 mod newreno;
 mod receiver;
 mod reno;
+mod reordering;
 mod rtt;
 mod sack;
 mod scoreboard;

@@ -34,8 +34,9 @@ impl TcpSender {
             }
         }
         self.partial_seen = false;
+        let packets = ack - self.una;
         self.take_new_ack(cx, ack);
-        self.open_window();
+        self.open_window(packets);
     }
 
     /// The next hole of the same window is retransmitted; recovery goes on.

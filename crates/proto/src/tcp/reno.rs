@@ -12,8 +12,9 @@ impl TcpSender {
                 self.last_cut = LastCut::Recovered;
             }
             self.inflation = 0;
+            let packets = ack - self.una;
             self.take_new_ack(cx, ack);
-            self.open_window();
+            self.open_window(packets);
         } else if ack == self.una {
             self.on_dup_ack(cx);
         }
@@ -25,6 +26,9 @@ impl TcpSender {
     /// A duplicate acknowledgement, as Reno and NewReno take it.
     pub(super) fn on_dup_ack(&mut self, cx: &mut Cx<'_>) {
         self.dup_acks += 1;
+        if self.hole_is_lost(cx.now).is_some() {
+            return self.judge_hole(cx);
+        }
         let threshold = self.settings.duplicate_acks;
         if self.dup_acks == threshold {
             if self.may_fast_retransmit() {
@@ -36,6 +40,19 @@ impl TcpSender {
             }
         } else if self.settings.limited_transmit {
             self.send_one(cx);
+        }
+    }
+
+    /// The same where packets are late: the first hole is a loss after its time.
+    pub(super) fn judge_hole(&mut self, cx: &mut Cx<'_>) {
+        if self.last_cut == LastCut::DupAcks {
+            self.inflation += 1;
+        } else if self.hole_is_lost(cx.now) == Some(true) && self.may_fast_retransmit() {
+            let arrived = u64::from(self.dup_acks);
+            self.fast_retransmit(cx);
+            self.inflation = arrived;
+        } else {
+            self.send_beyond_hole(cx);
         }
     }
 

@@ -14,9 +14,14 @@ impl TcpSender {
         }
         if ack > self.una {
             self.partial_seen = false;
+            let packets = ack - self.una;
             self.take_new_ack(cx, ack);
-            self.open_window();
+            self.open_window(packets);
             self.after_timeout = false;
+            if self.hole_is_lost(cx.now).is_some() {
+                self.scoreboard.update(ack, blocks);
+                return self.judge_hole_sack(cx);
+            }
             self.scoreboard.clear();
         } else if ack == self.una && !self.after_timeout && self.scoreboard.update(ack, blocks) {
             self.on_sacked(cx);
@@ -28,6 +33,9 @@ impl TcpSender {
 
     /// A duplicate acknowledgement that told something new, outside recovery.
     fn on_sacked(&mut self, cx: &mut Cx<'_>) {
+        if self.hole_is_lost(cx.now).is_some() {
+            return self.judge_hole_sack(cx);
+        }
         self.dup_acks += 1;
         let threshold = self.settings.duplicate_acks;
         if self.dup_acks == threshold {
@@ -39,10 +47,22 @@ impl TcpSender {
         }
     }
 
+    /// The same where packets are late: the first hole is a loss after its time, and what has arrived beyond
+    /// it has left the network.
+    pub(super) fn judge_hole_sack(&mut self, cx: &mut Cx<'_>) {
+        self.dup_acks = self.scoreboard.arrived();
+        if self.hole_is_lost(cx.now) == Some(true) && self.may_fast_retransmit() {
+            self.begin_recovery(cx);
+            self.send_window(cx, false, usize::MAX);
+        } else {
+            self.send_beyond_hole(cx);
+        }
+    }
+
     fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
         self.recover = self.high;
         // The duplicate acknowledgements say that so many have left the network.
-        self.pipe = (self.high - self.una) as i64 - i64::from(self.settings.duplicate_acks);
+        self.pipe = (self.high - self.una) as i64 - i64::from(self.dup_acks);
         self.set_timer(cx.now);
         self.stop_timing();
         self.recovering = true;
@@ -60,6 +80,10 @@ impl TcpSender {
             self.take_new_ack(cx, ack);
             self.after_timeout = false;
             self.scoreboard.clear();
+            if self.hole_is_lost(cx.now).is_some() {
+                self.scoreboard.update(ack, blocks);
+                self.dup_acks = self.scoreboard.arrived();
+            }
             if self.una == self.high {
                 // deviates: a window of one, halved, lets nothing go, and with nothing in flight no
                 // timer ends that in ns-2.
@@ -93,16 +117,18 @@ impl TcpSender {
             if !open || self.last_una >= self.end || self.must_wait(cx, force) {
                 break;
             }
-            let Some(seq) = self.next_to_send(window) else { break };
+            let Some(seq) = self.next_to_send(cx, window) else { break };
             self.output(cx, seq);
             self.next = self.next.max(seq + 1);
             self.pipe += 1;
         }
     }
 
-    fn next_to_send(&mut self, window: u64) -> Option<u64> {
+    fn next_to_send(&mut self, cx: &Cx<'_>, window: u64) -> Option<u64> {
         let limit = self.una + u64::from(self.settings.window_max);
-        if let Some(hole) = self.scoreboard.next_hole(self.una) {
+        let lost_before = self.reordering.as_ref().and_then(|it| it.lost_before(cx.now));
+        let is_lost = |hole: &u64| lost_before.is_none_or(|end| *hole < end);
+        if let Some(hole) = self.scoreboard.next_hole(self.una).filter(is_lost) {
             // ns-2 leaves holes alone where nothing was ever cut since the last recovery.
             let may = self.recover > 1 && hole < limit;
             return may.then(|| {

@@ -41,6 +41,13 @@ impl Scoreboard {
         Some(hole)
     }
 
+    /// Packets that have arrived beyond the first hole.
+    pub(super) fn arrived(&self) -> u32 {
+        let arrived: u64 = self.sacked.iter().map(|run| run.end - run.start).sum();
+        // No more than a window.
+        arrived as u32
+    }
+
     /// Notes that packet `seq` has been retransmitted.
     pub(super) fn mark_retransmitted(&mut self, seq: u64) {
         self.retransmitted = self.retransmitted.max(seq + 1);

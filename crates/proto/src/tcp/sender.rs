@@ -10,6 +10,7 @@ use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
 
 use super::Flavour;
+use super::reordering::Reordering;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::settings::Settings;
@@ -60,6 +61,7 @@ pub struct TcpSender {
     /// SACK: whether a timeout has not been followed by a new acknowledgement yet.
     pub(super) after_timeout: bool,
     pub(super) scoreboard: Scoreboard,
+    pub(super) reordering: Option<Box<Reordering>>,
 
     pub(super) rtt: RttEstimator,
     /// The packet whose round trip is being measured, and when it was sent.
@@ -130,6 +132,7 @@ impl TcpSender {
             pipe: 0,
             after_timeout: false,
             scoreboard: Scoreboard::default(),
+            reordering: settings.reordering.then(Box::default),
             rtt: RttEstimator::new(&settings),
             timed: None,
             retransmit_at: None,
@@ -173,6 +176,9 @@ impl TcpSender {
         self.out.push_back(seq);
         let repair = seq < self.high;
         cx.emit(Event::DataSent { seq, bytes: self.payload_len(seq), repair });
+        if repair && let Some(reordering) = &mut self.reordering {
+            reordering.on_resent(cx.now, seq);
+        }
         if !repair {
             self.high = seq + 1;
             self.timed = self.timed.or(Some((seq, cx.now)));
@@ -210,15 +216,22 @@ impl TcpSender {
         self.next = self.next.max(ack);
         if let Some(sent) = self.take_timed(ack) {
             self.rtt.sample(sent, cx.now);
+            if let Some(reordering) = &mut self.reordering {
+                reordering.on_round_trip(cx.now.since(sent));
+            }
             let rtt_ns = cx.now.since(sent).as_nanos();
             cx.emit(Event::RttSample { node: self.peer, rtt_ns });
         }
         self.set_timer(cx.now);
     }
 
-    /// The window's growth with an acknowledgement of new data (ns-2: opencwnd()).
-    pub(super) fn open_window(&mut self) {
-        self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
+    /// The window's growth with an acknowledgement of new data (ns-2: opencwnd()), `packets` in all. Where
+    /// packets may be late each counts: many are acknowledged when the last of them comes.
+    pub(super) fn open_window(&mut self, packets: u64) {
+        let times = if self.reordering.is_some() { packets } else { 1 };
+        for _ in 0..times {
+            self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
+        }
         if self.una == 1 {
             // ns-2 sets the initial window when packet 0 is acknowledged, SYN or not.
             self.cwnd = f64::from(self.settings.initial_window);
@@ -232,6 +245,9 @@ impl TcpSender {
         } else {
             (self.usable_window() / 2) as f64
         };
+        if let Some(reordering) = &mut self.reordering {
+            reordering.on_cut(cx.now, self.cwnd, self.ssthresh);
+        }
         self.ssthresh = (half as u64).max(2) as f64;
         self.cwnd = if reason == CutReason::Timeout { 1.0 } else { half };
         cx.emit(Event::Cut { reason, window_milli: milli(self.cwnd) });
@@ -307,6 +323,9 @@ impl TcpSender {
         self.last_una = self.una;
         self.recover = self.high;
         self.scoreboard.clear();
+        if let Some(reordering) = &mut self.reordering {
+            reordering.on_timeout();
+        }
         self.cwnd = self.cwnd.max(1.0);
         if self.una == self.high {
             // Nothing is in flight: the connection was idle and starts slowly again.
@@ -359,6 +378,7 @@ impl TcpSender {
         let bytes = self.offset(ack).saturating_sub(self.offset(self.una)) as u32;
         cx.emit(Event::AckReceived { seq: ack.saturating_sub(1), bytes, from: self.peer });
         if self.una < self.end {
+            self.note_order(cx, ack, blocks);
             match self.flavour {
                 Flavour::Reno => self.on_ack_reno(cx, ack),
                 Flavour::NewReno => self.on_ack_newreno(cx, ack),
@@ -434,6 +454,12 @@ impl Machine for TcpSender {
         if self.send_at.take_if(|at| *at <= cx.now).is_some() {
             self.send_window(cx, true, usize::MAX);
         }
+        if self.hole_due().is_some_and(|at| at <= cx.now) {
+            match self.flavour {
+                Flavour::Reno | Flavour::NewReno => self.judge_hole(cx),
+                Flavour::Sack => self.judge_hole_sack(cx),
+            }
+        }
         if self.retransmit_at.is_some_and(|at| at <= cx.now) {
             self.time_out(cx);
         }
@@ -458,7 +484,8 @@ impl Machine for TcpSender {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [self.start, self.send_at, self.retransmit_at].into_iter().flatten().min()
+        let reordering = self.hole_due();
+        [self.start, self.send_at, self.retransmit_at, reordering].into_iter().flatten().min()
     }
 }
 

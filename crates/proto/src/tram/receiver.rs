@@ -54,6 +54,8 @@ enum Timer {
     Ack,
     /// What is missing is asked for.
     Ask,
+    /// Gaps that nothing has closed are losses.
+    Gaps,
     /// The next repair may leave.
     Pace,
     /// The source has been silent for long.
@@ -61,7 +63,8 @@ enum Timer {
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Start, Self::Ack, Self::Ask, Self::Pace, Self::Silence];
+    const ALL: &'static [Self] =
+        &[Self::Start, Self::Ack, Self::Ask, Self::Gaps, Self::Pace, Self::Silence];
 
     fn number(self) -> usize {
         self as usize
@@ -171,7 +174,7 @@ pub struct TramReceiver {
     missed: Option<(u64, Time)>,
     /// When a packet came last that was missing.
     came_at: Time,
-    timers: Timers<Timer, 5>,
+    timers: Timers<Timer, 6>,
     events: VecDeque<AppEvent>,
 }
 
@@ -441,6 +444,9 @@ impl Machine for TramReceiver {
         }
         if self.timers.take_due(Timer::Ack, now) {
             self.on_ack_timer(cx);
+        }
+        if self.timers.take_due(Timer::Gaps, now) {
+            self.on_gaps_timer(cx);
         }
         if self.timers.take_due(Timer::Ask, now) {
             self.on_ask_timer(cx);

@@ -1,7 +1,11 @@
 //! A receiver's record of the packets that have come, and of the gaps between them.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
+use faircast_base::{Duration, Time};
+
+use crate::congestion::common::lateness::Disorder;
 use crate::ranges::RangeSet;
 
 /// How far beyond the last packet a packet may lie to be believed. Windows are much smaller; whoever invents a
@@ -11,10 +15,12 @@ pub(super) const JUMP_MAX: u64 = 1 << 16;
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// It is the first copy, and nobody had missed it; so many before it are missing now.
-    New { missing: u64 },
-    /// It fills a gap.
-    Repaired,
+    /// It is the first copy, and nobody had missed it.
+    New,
+    /// It fills a gap that may have been nothing but disorder.
+    Late,
+    /// It fills a gap that counted as lost, as the original or as a repair.
+    Repaired { original: bool },
     /// It is here already, was given up, or was sent before this receiver took part.
     Useless,
     /// It lies too far ahead to be believed.
@@ -28,12 +34,16 @@ pub(super) struct Reception {
     end: u64,
     /// Of those before `end`, the ones that are missing.
     missing: RangeSet,
+    /// Those of them before this one count as lost; others may come late.
+    lost_before: u64,
+    /// Lateness of originals; `None` before the first gap.
+    disorder: Option<Box<Disorder>>,
 }
 
 impl Reception {
     /// Nothing has come, and `first` is the first that is wanted.
     pub(super) fn new(first: u64) -> Self {
-        Self { end: first, missing: RangeSet::default() }
+        Self { end: first, missing: RangeSet::default(), lost_before: first, disorder: None }
     }
 
     /// The first packet that is missing: all before it are here or given up (H_r + 1 in the paper).
@@ -46,48 +56,122 @@ impl Reception {
         self.end
     }
 
-    /// The packets that are missing, in ascending order.
-    pub(super) fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.missing.iter()
+    /// The packets that are missing and count as lost, in ascending order.
+    pub(super) fn lost(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let runs = self.missing.iter().take_while(|run| run.start < self.lost_before);
+        runs.map(|run| run.start..run.end.min(self.lost_before))
     }
 
-    pub(super) fn is_complete(&self) -> bool {
-        self.missing.is_empty()
+    /// The packet up to which the window moves: the first that is lost. Before one is, each packet that has come
+    /// counts, also beyond a gap that may only be disorder, or that would close a window of the packets of a round trip.
+    pub(super) fn reached(&self) -> u64 {
+        let waited_for = self.missing.within(self.lost_before..self.end);
+        match self.lost().next() {
+            Some(lost) => lost.start,
+            None => self.end - waited_for.map(|run| run.end - run.start).sum::<u64>(),
+        }
     }
 
-    /// How many packets are missing.
-    pub(super) fn missing_packets(&self) -> u64 {
-        self.missing.iter().map(|run| run.end - run.start).sum()
+    /// Whether some packets are lost and have not been repaired.
+    pub(super) fn lacks(&self) -> bool {
+        self.lost().next().is_some()
     }
 
-    /// A packet has come.
-    pub(super) fn arrive(&mut self, sequence: u64) -> Arrived {
+    /// How many packets are lost and have not been repaired.
+    pub(super) fn lost_packets(&self) -> u64 {
+        self.lost().map(|run| run.end - run.start).sum()
+    }
+
+    /// A packet has come, as a `repair` or as the original, over a path with this round trip, where that is known.
+    /// With `learns` late originals show for how long others are waited for.
+    pub(super) fn arrive(
+        &mut self,
+        now: Time,
+        (sequence, repair): (u64, bool),
+        (learns, round_trip): (bool, Option<Duration>),
+    ) -> Arrived {
         if sequence >= self.end {
-            let missing = sequence - self.end;
-            if missing > JUMP_MAX {
+            if sequence - self.end > JUMP_MAX {
                 return Arrived::TooFar;
             }
-            self.missing.insert(self.end..sequence);
+            if sequence > self.end {
+                self.open_gap(now, sequence, (learns, round_trip));
+            }
             self.end = sequence + 1;
-            return Arrived::New { missing };
+            return Arrived::New;
+        }
+        if let Some(disorder) = self.disorder.as_mut().filter(|_| !repair) {
+            disorder.came(now, sequence);
         }
         if !self.missing.contains(sequence) {
             return Arrived::Useless;
         }
         self.missing.remove(sequence..sequence + 1);
-        Arrived::Repaired
+        match sequence < self.lost_before {
+            true => Arrived::Repaired { original: !repair },
+            false => Arrived::Late,
+        }
     }
 
-    /// The sender says that `last` was the last packet so far. Returns how many are newly missing; none where
-    /// that cannot be believed.
-    pub(super) fn hear_of(&mut self, last: u64) -> u64 {
-        if last < self.end || last - self.end >= JUMP_MAX {
-            return 0;
+    /// All packets from the end up to `to` are missing.
+    fn open_gap(&mut self, now: Time, to: u64, (learns, round_trip): (bool, Option<Duration>)) {
+        self.missing.insert(self.end..to);
+        if learns {
+            let disorder = self.disorder.get_or_insert_default();
+            disorder.notice(now, (self.end, to), round_trip);
         }
-        let missing = last + 1 - self.end;
-        self.missing.insert(self.end..last + 1);
-        self.end = last + 1;
-        missing
+    }
+
+    /// The sender says that `last` was the last packet so far. Returns whether some are newly missing; not where
+    /// that cannot be believed.
+    pub(super) fn hear_of(
+        &mut self,
+        now: Time,
+        last: u64,
+        learns: (bool, Option<Duration>),
+    ) -> bool {
+        let hears = last >= self.end && last - self.end < JUMP_MAX;
+        if hears {
+            self.open_gap(now, last + 1, learns);
+            self.end = last + 1;
+        }
+        hears
+    }
+
+    /// Decides of the gaps which ones are losses by now. Returns the packets that have been decided of, where some
+    /// of them are missing.
+    pub(super) fn find_lost(&mut self, now: Time) -> Option<Range<u64>> {
+        let to = match &self.disorder {
+            // Without a gap that may close nothing is waited for.
+            Some(disorder) if disorder.next(self.lost_before).is_some() => disorder.overdue(now)?,
+            _ => self.end,
+        };
+        let from = self.lost_before;
+        self.lost_before = from.max(to);
+        let lost = self.missing.within(from..to).next().is_some();
+        if let Some(disorder) = self.disorder.as_mut().filter(|_| lost) {
+            disorder.lost(now);
+        }
+        lost.then_some(from..to)
+    }
+
+    /// The packets of `range` that are missing.
+    pub(super) fn missing_within(
+        &self,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.missing.within(range)
+    }
+
+    /// When the next gap is a loss, unless it closes before.
+    pub(super) fn next_loss(&self) -> Option<Time> {
+        let (due, _) = self.disorder.as_ref()?.next(self.lost_before)?;
+        Some(due)
+    }
+
+    /// How long a missing packet is waited for; `None` where later packets show a loss.
+    pub(super) fn reordering(&self) -> Option<Duration> {
+        self.disorder.as_ref()?.tolerance()
     }
 
     /// These packets, all of which are known of, are not wanted.
@@ -114,55 +198,100 @@ impl Reception {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::{at, ms};
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
+
+    const LEARNS: (bool, Option<Duration>) = (true, None);
+
+    fn arrive(reception: &mut Reception, now: u64, sequence: u64) -> Arrived {
+        reception.arrive(at(now), (sequence, false), LEARNS)
+    }
 
     #[test]
     fn gaps_open_and_close() {
         let mut reception = Reception::new(5);
+        let repaired = Arrived::Repaired { original: true };
         let steps = [
-            (4, Arrived::Useless, 5),
-            (5, Arrived::New { missing: 0 }, 6),
-            (9, Arrived::New { missing: 3 }, 6),
-            (9, Arrived::Useless, 6),
-            (6, Arrived::Repaired, 7),
-            (8, Arrived::Repaired, 7),
-            (8, Arrived::Useless, 7),
-            (7, Arrived::Repaired, 10),
-            (11 + JUMP_MAX, Arrived::TooFar, 10),
+            (4, Arrived::Useless, 5, None),
+            (5, Arrived::New, 6, None),
+            (9, Arrived::New, 6, Some(6..10)),
+            (9, Arrived::Useless, 6, None),
+            (6, repaired, 7, None),
         ];
-        for (sequence, arrived, first_missing) in steps {
-            assert_eq!(reception.arrive(sequence), arrived, "{sequence}");
+        for (sequence, arrived, first_missing, lost) in steps {
+            assert_eq!(arrive(&mut reception, 0, sequence), arrived, "{sequence}");
             assert_eq!(reception.first_missing(), first_missing, "after {sequence}");
+            assert_eq!(reception.find_lost(at(0)), lost, "after {sequence}");
         }
-        assert!(reception.is_complete() && reception.end() == 10);
+        let repair = reception.arrive(at(0), (8, true), LEARNS);
+        assert_eq!(repair, Arrived::Repaired { original: false });
+        assert_eq!(arrive(&mut reception, 0, 7), repaired);
+        assert_eq!(arrive(&mut reception, 0, 11 + JUMP_MAX), Arrived::TooFar);
+        assert!(!reception.lacks() && reception.end() == 10 && reception.first_missing() == 10);
+    }
+
+    #[test]
+    fn once_packets_were_late_a_gap_is_a_loss_after_its_time() {
+        let mut reception = Reception::new(1);
+        (1..=3).for_each(|sequence| _ = arrive(&mut reception, 0, 2 * sequence));
+        assert_eq!(reception.find_lost(at(0)), Some(1..7), "later packets tell");
+        // So late is the first: 10 ms, and half as much again is waited.
+        assert_eq!(arrive(&mut reception, 10, 1), Arrived::Repaired { original: true });
+        assert_eq!(reception.reordering(), Some(ms(15)));
+        arrive(&mut reception, 20, 9);
+        arrive(&mut reception, 22, 12);
+        assert_eq!((reception.find_lost(at(34)), reception.next_loss()), (None, Some(at(35))));
+        assert_eq!(reception.lost().collect::<Vec<_>>(), [3..4, 5..6]);
+        assert_eq!(arrive(&mut reception, 34, 8), Arrived::Late);
+        // That was 14 ms late.
+        assert_eq!(reception.next_loss(), Some(at(41)));
+        assert_eq!((reception.find_lost(at(40)), reception.find_lost(at(41))), (None, Some(7..8)));
+        assert_eq!(reception.lost_packets(), 3);
+        assert!(reception.hear_of(at(42), 14, LEARNS));
+        assert_eq!(reception.find_lost(at(100)), Some(8..15));
     }
 
     #[test]
     fn what_was_only_told_of_is_missing_and_can_be_given_up() {
         let mut reception = Reception::new(1);
-        assert_eq!(reception.hear_of(0), 0);
-        assert_eq!(reception.hear_of(10), 10);
-        assert_eq!(reception.hear_of(10), 0);
-        assert_eq!(reception.hear_of(11 + JUMP_MAX), 0, "nobody sends so much at once");
-        reception.arrive(4);
+        let hear_of = |reception: &mut Reception, last: u64| {
+            let before = reception.lost_packets();
+            reception.hear_of(at(0), last, LEARNS);
+            reception.find_lost(at(0));
+            reception.lost_packets() - before
+        };
+        assert_eq!(hear_of(&mut reception, 0), 0);
+        assert_eq!(hear_of(&mut reception, 10), 10);
+        assert_eq!(hear_of(&mut reception, 10), 0);
+        assert_eq!(hear_of(&mut reception, 11 + JUMP_MAX), 0, "nobody sends so much at once");
+        arrive(&mut reception, 0, 4);
         let mut lost = Vec::new();
         reception.give_up(7, |run| lost.push(run));
         assert_eq!(lost, [1..4, 5..7]);
-        assert_eq!((reception.first_missing(), reception.missing_packets()), (7, 4));
+        assert_eq!((reception.first_missing(), reception.lost_packets()), (7, 4));
     }
 
     proptest::proptest! {
         #[test]
-        fn it_is_the_set_of_what_has_come(arrivals: Vec<u8>) {
+        fn it_is_the_set_of_what_has_come(arrivals: Vec<(u8, u8)>) {
             let (mut reception, mut here) = (Reception::new(1), BTreeSet::new());
-            for sequence in arrivals.into_iter().map(|x| 1 + u64::from(x)) {
-                let useless = reception.arrive(sequence) == Arrived::Useless;
+            let mut now = 0;
+            for (sequence, wait) in arrivals {
+                let sequence = 1 + u64::from(sequence);
+                now += u64::from(wait % 8);
+                let useless = arrive(&mut reception, now, sequence) == Arrived::Useless;
+                reception.find_lost(at(now));
                 proptest::prop_assert_eq!(useless, !here.insert(sequence));
                 let first = (1..).find(|x| !here.contains(x)).unwrap();
                 proptest::prop_assert_eq!(reception.first_missing(), first);
-                let missing: u64 = reception.missing_packets();
-                proptest::prop_assert_eq!(missing + here.len() as u64 + 1, reception.end());
+                // All that is missing is lost after the longest wait, and nothing else ever.
+                let mut later = Reception { disorder: reception.disorder.clone(), ..Reception::new(1) };
+                later.lost_before = reception.lost_before;
+                (later.end, later.missing) = (reception.end, reception.missing.clone());
+                later.find_lost(at(now + 1000));
+                proptest::prop_assert_eq!(later.lost_packets() + here.len() as u64 + 1, reception.end());
+                proptest::prop_assert!(reception.lost_packets() <= later.lost_packets());
             }
         }
     }

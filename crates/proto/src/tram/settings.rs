@@ -137,6 +137,9 @@ settings! {
     window_decrease: f64 [0.1, 1.0] = 0.75;
     /// Share of an acknowledgement window that is lost in a congested one, L_th
     loss_threshold: f64 [0.0, 1.0] = 0.25;
+    /// Whether packets that come after they were missed show how long gaps are waited for, whatever comes meanwhile: up
+    /// to a round trip, or 50 ms (paper, jrms: false)
+    reorder_learn: bool = true;
     /// When a window was congested (jrms: missing)
     congestion_rule: CongestionRule = Window;
     /// Up to where a receiver lets the source send: a congestion window beyond what it has (paper: plain), beyond the
@@ -335,6 +338,7 @@ impl TramSettings {
             right_edge: RightEdge::Plain,
             rate_max: Bitrate::from_bits_per_s(12_000_000),
             pass_on: false,
+            reorder_learn: false,
             ask_interval: Duration::ZERO,
             rate_initial: Bitrate::from_bits_per_s(0),
             slow_start_acknowledged: false,

@@ -100,6 +100,11 @@ impl ReceiverWindow {
         self.lost += packets;
     }
 
+    /// One of those has come after all, and not as a repair.
+    pub(super) fn on_late(&mut self) {
+        self.lost = self.lost.saturating_sub(1);
+    }
+
     /// An acknowledgement window has ended; `missing` of `known` packets from the first that is missing on are.
     /// Returns whether there was congestion in it.
     pub(super) fn end(&mut self, now: Time, missing: u64, known: u64) -> bool {
@@ -124,10 +129,13 @@ impl ReceiverWindow {
         congested
     }
 
-    /// All packets before this one are here, at a receiver of this level: the right edge may move on. Rounded to where the next
-    /// acknowledgement is due staggered ones do not hold the source up (src: jrms).
-    pub(super) fn on_progress(&mut self, first_missing: u64, level: u8) {
-        let has = first_missing.saturating_sub(1);
+    /// All packets before `first_missing` are here, and as many as if all before `reached` were, at a receiver of this
+    /// level: the right edge may move on. Rounded to where the next acknowledgement is due staggered ones do not hold
+    /// the source up (src: jrms).
+    pub(super) fn on_progress(&mut self, first_missing: u64, reached: u64, level: u8) {
+        // Heads believe no window that is larger than the largest.
+        let room = self.lossless_max.max(self.size_max) - self.size;
+        let has = reached.min(first_missing.saturating_add(room.max(0.0) as u64)).saturating_sub(1);
         // A member of the source has level 2.
         let heads = u64::from(level.saturating_sub(2)).min(LEVELS_MAX);
         let base = match self.right_edge {
@@ -240,12 +248,12 @@ mod tests {
     fn the_right_edge_never_goes_back() {
         let mut window = window(|_| ());
         assert_eq!(window.allowed(), 128);
-        window.on_progress(65, 2);
+        window.on_progress(65, 65, 2);
         assert_eq!(window.allowed(), 2 * 64 + 128);
         steps(&mut window, &[(60, true, 96.0)]);
-        window.on_progress(66, 2);
+        window.on_progress(66, 66, 2);
         assert_eq!(window.allowed(), 256);
-        window.on_progress(200, 2);
+        window.on_progress(200, 200, 2);
         assert_eq!(window.allowed(), 4 * 64 + 96);
     }
 
@@ -253,7 +261,7 @@ mod tests {
     fn the_right_edge_may_go_with_what_is_here() {
         let mut window = window(|settings| settings.right_edge = RightEdge::Plain);
         for (first_missing, allowed) in [(2, 129), (40, 167), (30, 167)] {
-            window.on_progress(first_missing, 9);
+            window.on_progress(first_missing, first_missing, 9);
             assert_eq!(window.allowed(), allowed, "{first_missing}");
         }
     }
@@ -262,7 +270,7 @@ mod tests {
     fn the_right_edge_may_make_up_for_heads_on_the_way() {
         let mut window = window(|settings| settings.right_edge = RightEdge::Levels);
         for (level, allowed) in [(0, 137), (2, 137), (3, 169), (6, 265), (255, 649), (3, 649)] {
-            window.on_progress(10, level);
+            window.on_progress(10, 10, level);
             assert_eq!(window.allowed(), allowed, "level {level}");
         }
     }

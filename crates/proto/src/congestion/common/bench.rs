@@ -17,7 +17,8 @@ pub(crate) use crate::world::{at, ms};
 /// An original packet with `len` bytes of payload that comes for the first time.
 pub(crate) fn original(seq: u32, len: u32) -> Arrival {
     let (seq, congestion_experienced) = (Seq::new(seq), false);
-    Arrival { seq, len, repair: false, duplicate: false, congestion_experienced }
+    let reordering = None;
+    Arrival { seq, len, repair: false, duplicate: false, congestion_experienced, reordering }
 }
 
 /// A value as it goes over the wire.

@@ -1,10 +1,11 @@
 //! Common parts of schemes: TCP's throughput equation, the mean of loss intervals, loss detection
-//! under reordering, unanswered packets, nodes and timestamps in values.
+//! under reordering and the lateness of packets, unanswered packets, nodes and timestamps in values.
 
 #[cfg(test)]
 pub(crate) mod bench;
 pub mod equation;
 pub mod intervals;
+pub(crate) mod lateness;
 pub(crate) mod node;
 pub(crate) mod reorder;
 pub(crate) mod silence;

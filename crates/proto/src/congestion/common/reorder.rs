@@ -1,18 +1,43 @@
-//! Loss detection under reordering: packets count as lost once enough later ones have come.
+//! Loss detection under reordering: packets count as lost once enough later ones have come, or a time
+//! after the first of them.
 
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
-use faircast_base::Seq;
+use faircast_base::{Duration, Seq, Time};
 
-/// Packets in the order of their numbers. One counts as lost once so many later ones have come; what
-/// comes before that waits here, with what is to be known of it then.
+/// Packets in the order of their numbers. Packets that come ahead of their turn wait here until the fate
+/// of all before them is known, with what is to be known of them then.
 #[derive(Clone, Debug)]
 pub(crate) struct Reorder<T> {
     /// The first number of unknown fate; `None` before the first packet.
     next: Option<Seq>,
-    /// What has come at or beyond it; ascending.
-    early: Vec<(Seq, T)>,
+    /// Packets that have come at or beyond it, and when; ascending.
+    early: VecDeque<(Seq, Time, T)>,
+    /// The earliest of these moments: then the first gap was noticed.
+    noticed: Time,
 }
+
+/// Evidence by which a missing packet counts as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// Packets with later numbers that have come.
+    Later(usize),
+    /// Time since a later packet came, where packets are known to be reordered.
+    Overdue(Duration),
+}
+
+impl Evidence {
+    /// As many later packets as this where nothing is reordered, else the time that is tolerated.
+    pub(crate) fn of(later: u32, reordering: Option<Duration>) -> Self {
+        reordering.map_or(Self::Later(later as usize), Self::Overdue)
+    }
+}
+
+/// Most packets that wait for one that is overdue. Chosen: 50 ms at 1 Gbit/s.
+const EARLY_MAX: usize = 4096;
+
+/// The least evidence: one later packet.
+pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
 /// What has become of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +56,7 @@ pub(crate) enum Settled<T> {
 impl<T: Copy> Reorder<T> {
     /// Nothing has come yet.
     pub(crate) fn new() -> Self {
-        Self { next: None, early: Vec::new() }
+        Self { next: None, early: VecDeque::new(), noticed: Time::MAX }
     }
 
     /// The first number of unknown fate.
@@ -39,14 +64,14 @@ impl<T: Copy> Reorder<T> {
         self.next
     }
 
-    /// The same where something has come beyond it.
-    pub(crate) fn first_gap(&self) -> Option<Seq> {
-        self.next.filter(|_| !self.early.is_empty())
+    /// The first number that is missing, where something has come beyond it, and when that was noticed.
+    pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
+        Some((self.next.filter(|_| !self.early.is_empty())?, self.noticed))
     }
 
     /// The first number beyond all that have come.
     pub(crate) fn end(&self) -> Option<Seq> {
-        self.early.last().map(|(last, _)| last.next()).or(self.next)
+        self.early.back().map(|(last, ..)| last.next()).or(self.next)
     }
 
     /// Whether packet `seq`, which has come, is the next one and nothing waits: then its fate is known
@@ -60,25 +85,35 @@ impl<T: Copy> Reorder<T> {
     }
 
     /// Packet `seq` has come. Whether its fate was unknown.
-    pub(crate) fn arrived(&mut self, seq: Seq, known: T) -> bool {
+    pub(crate) fn arrived(&mut self, now: Time, seq: Seq, known: T) -> bool {
         let next = *self.next.get_or_insert(seq);
         let place = self.early.partition_point(|early| early.0.before(seq));
         let unknown = !seq.before(next) && self.early.get(place).is_none_or(|early| early.0 != seq);
         if unknown {
-            self.early.insert(place, (seq, known));
+            self.early.insert(place, (seq, now, known));
+            self.noticed = self.noticed.min(now);
         }
         unknown
     }
 
-    /// The next fate that is known where `tolerance` later packets show a loss.
-    pub(crate) fn settle(&mut self, tolerance: usize) -> Option<Settled<T>> {
-        let (next, &(end, known)) = self.next.zip(self.early.first())?;
+    /// The next fate that is known by this evidence.
+    pub(crate) fn settle(&mut self, now: Time, evidence: Evidence) -> Option<Settled<T>> {
+        let (next, &(end, at, known)) = self.next.zip(self.early.front())?;
         if end == next {
-            self.early.remove(0);
+            self.early.pop_front();
             self.next = Some(next.next());
+            if at == self.noticed {
+                self.noticed = self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
+            }
             return Some(Settled::Came(known));
         }
-        (self.early.len() >= tolerance).then(|| {
+        let lost = match evidence {
+            Evidence::Later(packets) => self.early.len() >= packets,
+            Evidence::Overdue(after) => {
+                self.noticed + after <= now || self.early.len() >= EARLY_MAX
+            }
+        };
+        lost.then(|| {
             self.next = Some(end);
             Settled::Lost { first: next, end, instead: known }
         })
@@ -87,7 +122,7 @@ impl<T: Copy> Reorder<T> {
     /// The fate of all before `next` is known otherwise; nothing is left of what had come.
     pub(crate) fn skip_to(&mut self, next: Seq) {
         self.early.clear();
-        self.next = Some(next);
+        (self.next, self.noticed) = (Some(next), Time::MAX);
     }
 
     /// Nothing after `newest` was sent. Whether that unsettles something.
@@ -96,10 +131,10 @@ impl<T: Copy> Reorder<T> {
         let back = next.after(newest.next());
         if back || next == newest.next() {
             // All that waits lies beyond `next`, and so after `newest`, however far.
-            self.early.clear();
-            self.next = Some(newest.next());
+            self.skip_to(newest.next());
         } else {
-            self.early.retain(|(seq, _)| !seq.after(newest));
+            self.early.retain(|(seq, ..)| !seq.after(newest));
+            self.noticed = self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
         }
         back
     }
@@ -114,14 +149,16 @@ impl<T: Copy> Reorder<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
+    use alloc::vec::Vec;
 
     /// The packets behind which a loss is seen.
     fn revealing(tolerance: usize, arrivals: &[u32]) -> Vec<u32> {
         let mut order = Reorder::new();
         let reveals = |n: &u32| {
-            order.arrived(Seq::new(*n), ());
+            order.arrived(at(0), Seq::new(*n), ());
             let mut lost = false;
-            while let Some(settled) = order.settle(tolerance) {
+            while let Some(settled) = order.settle(at(0), Evidence::Later(tolerance)) {
                 lost |= settled != Settled::Came(());
             }
             assert!(order.waiting() < tolerance);
@@ -156,16 +193,47 @@ mod tests {
     fn losses_are_told_with_what_came_instead() {
         let mut order = Reorder::new();
         for n in [1, 3, 6] {
-            assert!(order.arrived(Seq::new(n), n) && !order.arrived(Seq::new(n), n));
+            let mut arrives = || order.arrived(at(n.into()), Seq::new(n), n);
+            assert!(arrives() && !arrives());
         }
-        assert_eq!(order.settle(3), Some(Settled::Came(1)));
-        assert_eq!((order.settle(3), order.first_gap()), (None, Some(Seq::new(2))));
+        let three = Evidence::of(3, None);
+        assert_eq!(order.settle(at(6), three), Some(Settled::Came(1)));
+        assert_eq!(order.settle(at(6), three), None);
+        assert_eq!(order.first_gap(), Some((Seq::new(2), at(3))));
         assert_eq!(order.end(), Some(Seq::new(7)));
         let (first, end) = (Seq::new(2), Seq::new(3));
-        assert_eq!(order.settle(2), Some(Settled::Lost { first, end, instead: 3 }));
-        assert!(order.rewind(Seq::new(1)) && order.arrived(Seq::new(2), 2));
-        assert_eq!((order.settle(1), order.settle(1)), (Some(Settled::Came(2)), None));
+        let lost = order.settle(at(6), Evidence::of(2, None));
+        assert_eq!(lost, Some(Settled::Lost { first, end, instead: 3 }));
+        assert!(order.rewind(Seq::new(1)) && order.arrived(at(7), Seq::new(2), 2));
+        assert_eq!(order.settle(at(7), AT_ONCE), Some(Settled::Came(2)));
+        assert_eq!(order.settle(at(7), AT_ONCE), None);
         assert!(!order.rewind(Seq::new(2)) && order.end() == Some(Seq::new(3)));
+    }
+
+    #[test]
+    fn where_packets_are_reordered_only_time_makes_a_loss() {
+        let mut order = Reorder::new();
+        let wait = Evidence::of(1, Some(Duration::from_millis(10)));
+        let packet = |seq: u32, came: u64, order: &mut Reorder<()>| {
+            order.arrived(at(came), Seq::new(seq), ());
+            let mut lost = Vec::new();
+            while let Some(settled) = order.settle(at(came), wait) {
+                if let Settled::Lost { first, end, .. } = settled {
+                    lost.extend((0..end.distance(first)).map(|n| first.value() + n as u32));
+                }
+            }
+            lost
+        };
+        // 2 and 4 are overtaken; 4 does not come. Each has its own time.
+        let came = [(1, 0), (3, 2), (5, 6), (6, 7), (7, 8), (2, 11), (8, 15)];
+        for (seq, now) in came {
+            assert_eq!(packet(seq, now, &mut order), [], "{seq}");
+        }
+        assert_eq!(packet(9, 16, &mut order), [4]);
+        assert_eq!(order.first_gap(), None);
+        let ahead: Vec<u32> = (0..2 * EARLY_MAX as u32).map(|n| 12 + n).collect();
+        let lost = ahead.iter().find(|seq| !packet(**seq, 17, &mut order).is_empty());
+        assert_eq!(lost, Some(&(11 + EARLY_MAX as u32)), "memory is bounded");
     }
 
     #[test]
@@ -173,9 +241,9 @@ mod tests {
         for (early, newest, back) in [(0x7fff_ffff, 0xffff_fff0u32, true), (0x8000_0000, 0, false)]
         {
             let mut order = Reorder::new();
-            order.arrived(Seq::new(0), 0);
-            assert_eq!(order.settle(1), Some(Settled::Came(0)));
-            order.arrived(Seq::new(early), early);
+            order.arrived(at(0), Seq::new(0), 0);
+            assert_eq!(order.settle(at(0), AT_ONCE), Some(Settled::Came(0)));
+            order.arrived(at(0), Seq::new(early), early);
             assert_eq!((order.waiting(), order.rewind(Seq::new(newest))), (1, back));
             assert_eq!((order.waiting(), order.end()), (0, Some(Seq::new(newest) + 1)));
         }

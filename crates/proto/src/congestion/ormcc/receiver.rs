@@ -5,7 +5,8 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use super::config::{Feedback, OrmccConfig};
 use super::output::OutputMeter;
 use super::{OrmccAnnounce, OrmccReport, cost};
-use crate::congestion::common::reorder::{Reorder, Settled};
+use crate::congestion::common::lateness::BOUND_MAX;
+use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
 /// The longest wait before a call for a representative is answered, so that not all speak at once.
@@ -29,6 +30,8 @@ pub struct OrmccReceiver {
     node: NodeId,
     meter: OutputMeter,
     order: Reorder<()>,
+    /// Time for which the endpoint waits for a missing packet, as it said last.
+    reordering: Option<Duration>,
     /// Where the first gap begins, and when it counts as a loss though too few packets have shown it.
     gap: Option<(Seq, Time)>,
     /// The latest announcement with its packet's number and when it came.
@@ -36,6 +39,9 @@ pub struct OrmccReceiver {
     /// The average of the rates at which it was congested.
     trac: Option<f64>,
     congestion_due: bool,
+    /// Packets that count as lost since the last indication, and whether all of them have come late.
+    alleged: u64,
+    take_back_due: bool,
     indicated: Option<Time>,
     alive_due: bool,
     /// When to answer a call.
@@ -50,12 +56,15 @@ impl OrmccReceiver {
         Self {
             meter: OutputMeter::new(config.n),
             order: Reorder::new(),
+            reordering: None,
             config,
             node,
             gap: None,
             latest: None,
             trac: None,
             congestion_due: false,
+            alleged: 0,
+            take_back_due: false,
             indicated: None,
             alive_due: false,
             answer: None,
@@ -94,11 +103,17 @@ impl OrmccReceiver {
             rate: rate.filter(|rate| rate.is_normal()),
             receiver: Some(self.node),
             congestion,
+            takes_back: false,
         })
     }
 
-    /// A loss was found with a packet that came now.
-    fn congested(&mut self, now: Time) {
+    /// Packets count as lost with one that came now; `None` where the network marked it.
+    fn congested(&mut self, now: Time, lost: Option<u64>) {
+        let recently = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
+        let before = if recently { self.alleged } else { 0 };
+        // A mark cannot be taken back.
+        self.alleged = before.saturating_add(lost.unwrap_or(u64::MAX));
+
         let rate = self.output_rate();
         if let Some(rate) = rate {
             let gain = self.config.alpha;
@@ -122,7 +137,7 @@ impl OrmccReceiver {
             return;
         }
         self.indicated = Some(now);
-        self.congestion_due = true;
+        (self.congestion_due, self.take_back_due) = (true, false);
     }
 
     /// Whether the source paused between the latest original and this one, or between that and a
@@ -142,23 +157,38 @@ impl OrmccReceiver {
         now.since(last) > long
     }
 
-    /// Whether a packet is lost behind which `tolerance` others have come.
-    fn reveals_loss(&mut self, tolerance: usize) -> bool {
-        let mut lost = false;
-        while let Some(settled) = self.order.settle(tolerance) {
-            lost |= settled != Settled::Came(());
+    /// Packets that are lost by this evidence.
+    fn find_lost(&mut self, now: Time, evidence: Evidence) -> u64 {
+        let mut lost = 0;
+        while let Some(settled) = self.order.settle(now, evidence) {
+            lost += count(settled);
         }
         lost
     }
 
+    /// A packet that counted as lost has come after all. Where all have that were lost at the last indication,
+    /// there was no congestion.
+    fn came_late(&mut self, now: Time) {
+        let lately = self.indicated.is_some_and(|at| now.since(at) <= BOUND_MAX);
+        if !self.config.guard || !lately || self.alleged == 0 {
+            return;
+        }
+        self.alleged -= 1;
+        if self.alleged == 0 {
+            self.take_back_due = !core::mem::take(&mut self.congestion_due);
+        }
+    }
+
     /// The first gap has its time from when it became the first: what was late for an earlier one has
-    /// come.
+    /// come. Where packets are reordered it has its own.
     fn watch_gap(&mut self, now: Time) {
         let until = now + self.config.ci_reorder_delay.max(TICK);
-        self.gap = self.order.first_gap().map(|first| match self.gap {
-            Some(same) if same.0 == first => same,
-            _ => (first, until),
-        });
+        self.gap =
+            self.order.first_gap().map(|(first, noticed)| match (self.reordering, self.gap) {
+                (Some(tolerance), _) => (first, (noticed + tolerance).max(now + TICK)),
+                (None, Some(same)) if same.0 == first => same,
+                (None, _) => (first, until),
+            });
     }
 
     fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &OrmccAnnounce) {
@@ -211,11 +241,16 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(announce) = announce {
             self.on_announce(cx, arrival.seq, announce);
         }
-        self.order.arrived(arrival.seq, ());
-        let revealed = self.reveals_loss(self.config.ci_reorder as usize);
+        if self.order.next().is_some_and(|next| arrival.seq.before(next)) {
+            self.came_late(cx.now);
+        }
+        self.order.arrived(cx.now, arrival.seq, ());
+        self.reordering = arrival.reordering;
+        let evidence = Evidence::of(self.config.ci_reorder, self.reordering);
+        let lost = self.find_lost(cx.now, evidence);
         self.watch_gap(cx.now);
-        if revealed || arrival.congestion_experienced {
-            self.congested(cx.now);
+        if lost > 0 || arrival.congestion_experienced {
+            self.congested(cx.now, (!arrival.congestion_experienced).then_some(lost));
         }
     }
 
@@ -237,10 +272,11 @@ impl ReceiverFeedback for OrmccReceiver {
 
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, OrmccReport)> {
-        if !self.congestion_due && !self.alive_due {
+        if !self.congestion_due && !self.alive_due && !self.take_back_due {
             return None;
         }
-        let report = self.report(cx.now, self.congestion_due)?;
+        let mut report = self.report(cx.now, self.congestion_due)?;
+        report.takes_back = core::mem::take(&mut self.take_back_due) && !self.congestion_due;
         self.reported = Some(cx.now);
         // An indication is a sign of life too.
         self.alive_due = false;
@@ -255,10 +291,10 @@ impl ReceiverFeedback for OrmccReceiver {
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.gap.is_some_and(|(_, at)| at <= cx.now) {
             // What is missing in the first gap is lost, though too few packets have shown it.
-            self.order.settle(1);
-            self.reveals_loss(usize::MAX);
+            let first = self.order.settle(cx.now, AT_ONCE).map_or(0, count);
+            let lost = first + self.find_lost(cx.now, Evidence::of(u32::MAX, self.reordering));
             self.watch_gap(cx.now);
-            self.congested(cx.now);
+            self.congested(cx.now, Some(lost));
         }
         if self.answer.is_some_and(|at| at <= cx.now) {
             self.answer = None;
@@ -272,6 +308,14 @@ impl ReceiverFeedback for OrmccReceiver {
             (Some(gap), Some(answer)) => Some(gap.min(answer)),
             (gap, answer) => gap.or(answer),
         }
+    }
+}
+
+/// Packets that are lost by this.
+fn count(settled: Settled<()>) -> u64 {
+    match settled {
+        Settled::Came(()) => 0,
+        Settled::Lost { first, end, .. } => u64::from(end.distance(first).unsigned_abs()),
     }
 }
 

@@ -9,6 +9,7 @@ use super::recent::Recent;
 use super::repairs::Repairs;
 use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::congestion::Pace;
+use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{RTT_MAX, echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
@@ -29,6 +30,11 @@ const DOUBLING_LEAD: f64 = 2.0;
 /// Round trips in a row that are longer than the least by what hystart allows, after which the rate no
 /// longer doubles.
 const DELAYED_MAX: u32 = 3;
+
+/// Cuts in a row that can be taken back, and how many more with each cut: reordering is learnt from the first ones, and
+/// forgotten after sixteen losses. Chosen.
+const TAKE_BACKS_MAX: f64 = 4.0;
+const TAKE_BACKS_PER_CUT: f64 = 1.0 / 16.0;
 
 /// The sender: a rate, the averages that choose the representative, and its round trip. All of it
 /// is of a size that does not depend on the number of receivers.
@@ -71,6 +77,9 @@ pub struct OrmccSender {
     /// For how long nobody reports, and the representative does not.
     unheard: Unanswered,
     unheard_own: Unanswered,
+    /// The rate before the last cut and when that was, while it may be taken back; and how often that may happen yet.
+    before_cut: Option<(Time, Rate)>,
+    take_backs: f64,
     /// In silence: when the rate halves next, and half of what it was before.
     silent: Option<(Time, f64)>,
 }
@@ -101,6 +110,8 @@ impl OrmccSender {
             busy: None,
             unheard: Unanswered::default(),
             unheard_own: Unanswered::default(),
+            before_cut: None,
+            take_backs: TAKE_BACKS_MAX,
             silent: None,
             config,
         }
@@ -346,10 +357,37 @@ impl OrmccSender {
         }
         self.sent_at_congestion = self.sent;
         let (rtt, bytes) = (self.round_trip_s(), self.bytes);
+        self.remember_rate(cx.now);
         if self.rate.cut(&self.config, cx.now, output, rtt, bytes) {
+            self.take_backs = (self.take_backs + TAKE_BACKS_PER_CUT).min(TAKE_BACKS_MAX);
             cx.emit(Event::Cut { reason: CutReason::Report, window_milli: 0 });
         }
         self.follow(cx.now);
+    }
+
+    /// The rate is about to be cut. Of cuts that belong together the first is what may be taken back.
+    fn remember_rate(&mut self, now: Time) {
+        if self.before_cut.is_none_or(|(at, _)| now.since(at) > self.take_back_span()) {
+            self.before_cut = Some((now, self.rate));
+        }
+    }
+
+    /// Longest time from a cut to the report that takes it back.
+    fn take_back_span(&self) -> Duration {
+        Duration::from_secs_f64(self.round_trip_s()) + BOUND_MAX
+    }
+
+    /// What the representative took for lost has only been late: the cut for it is taken back. Whoever says so after
+    /// each cut is not believed.
+    fn take_back(&mut self, now: Time) {
+        let Some((at, before)) = self.before_cut.take() else { return };
+        if self.config.guard && self.take_backs >= 1.0 && now.since(at) <= self.take_back_span() {
+            self.take_backs -= 1.0;
+            if before.bytes_per_s() >= self.rate.bytes_per_s() {
+                self.rate = before;
+                self.follow(now);
+            }
+        }
     }
 
     /// Whether the representative has not told of congestion for the interval I.
@@ -428,12 +466,16 @@ impl SenderControl for OrmccSender {
         if let Some(sample) = sample.filter(|_| counts) {
             self.sample(cx, from, sample);
         }
+        if report.takes_back && is_own {
+            self.take_back(cx.now);
+        }
         // Indications tell of lost originals. The rest of a session may be repairs alone.
         if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
             match output {
                 Some(output) => self.on_indication(cx, from, output, sample),
                 // Fewer than n packets have come: nothing to compare or to cut to.
                 None if is_own => {
+                    self.remember_rate(cx.now);
                     self.rate.end_doubling(self.config.beta * self.rate.bytes_per_s());
                     self.follow(cx.now);
                 }

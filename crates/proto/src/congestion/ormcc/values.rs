@@ -23,6 +23,7 @@ const ALIVE: u8 = 0x02;
 const MODE_SHIFT: u8 = 4;
 const CONGESTION: u8 = 0x01;
 const MEASURED: u8 = 0x02;
+const TAKES_BACK: u8 = 0x04;
 
 /// What rides on each original data packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +58,8 @@ pub struct OrmccReport {
     pub receiver: Option<NodeId>,
     /// Whether a loss was found with the latest packet.
     pub congestion: bool,
+    /// Whether all that was taken for lost at the last indication has come late.
+    pub takes_back: bool,
 }
 
 impl Wire for OrmccAnnounce {
@@ -105,7 +108,9 @@ impl Wire for OrmccReport {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.congestion, CONGESTION) | flag(self.rate.is_some(), MEASURED);
+        let flags = flag(self.congestion, CONGESTION)
+            | flag(self.rate.is_some(), MEASURED)
+            | flag(self.takes_back, TAKES_BACK);
         let tail = u32::from_be_bytes([flags, 0, 0, 0]);
         put_words(out, [self.echo_us, bits(self.rate), address(self.receiver), tail]);
     }
@@ -113,7 +118,9 @@ impl Wire for OrmccReport {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let [echo_us, rate, receiver, tail] = words(bytes)?;
         let [flags, ..] = tail.to_be_bytes();
-        if flags & !(CONGESTION | MEASURED) != 0 {
+        let congestion = flags & CONGESTION != 0;
+        let takes_back = flags & TAKES_BACK != 0;
+        if flags & !(CONGESTION | MEASURED | TAKES_BACK) != 0 || congestion && takes_back {
             return None;
         }
         let rate = match (flags & MEASURED != 0, rate) {
@@ -121,8 +128,7 @@ impl Wire for OrmccReport {
             (false, _) => return None,
             (true, bits) => Some(sound_rate(bits)?),
         };
-        let congestion = flags & CONGESTION != 0;
-        Some(Self { echo_us, rate, receiver: node(receiver), congestion })
+        Some(Self { echo_us, rate, receiver: node(receiver), congestion, takes_back })
     }
 }
 
@@ -162,18 +168,30 @@ mod tests {
             rate: Some(125_000.0),
             receiver: Some(NodeId(0x0a4d_0003)),
             congestion: true,
+            takes_back: false,
         };
         let want = [1, 2, 3, 4, 0x47, 0xf4, 0x24, 0, 0x0a, 0x4d, 0, 3, 3, 0, 0, 0];
         assert_eq!(encoded(&report), want);
-        let bare = OrmccReport { echo_us: 7, rate: None, receiver: None, congestion: false };
+        let bare = OrmccReport {
+            echo_us: 7,
+            rate: None,
+            receiver: None,
+            congestion: false,
+            takes_back: false,
+        };
         assert_eq!(encoded(&bare), [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_is_no_rate_is_refused() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1.0, 0.0, -0.0, 1e-40, 1e15] {
-            let report =
-                OrmccReport { echo_us: 1, rate: Some(bad), receiver: None, congestion: true };
+            let report = OrmccReport {
+                echo_us: 1,
+                rate: Some(bad),
+                receiver: None,
+                congestion: true,
+                takes_back: false,
+            };
             assert_eq!(OrmccReport::decode(&encoded(&report)), None, "{bad}");
             let announce = OrmccAnnounce { rate: Some(bad), ..ANNOUNCE };
             let got = OrmccAnnounce::decode(&encoded(&announce));
@@ -181,8 +199,13 @@ mod tests {
             let none = (bad.to_bits() == 0).then_some(OrmccAnnounce { rate: None, ..ANNOUNCE });
             assert_eq!(got, none, "{bad}");
         }
-        let mut unmeasured =
-            encoded(&OrmccReport { echo_us: 1, rate: None, receiver: None, congestion: true });
+        let mut unmeasured = encoded(&OrmccReport {
+            echo_us: 1,
+            rate: None,
+            receiver: None,
+            congestion: true,
+            takes_back: false,
+        });
         unmeasured[5] = 1;
         assert_eq!(OrmccReport::decode(&unmeasured), None, "a rate that was not measured");
     }
@@ -209,7 +232,13 @@ mod tests {
             let rate = [None, Some(1e-3), Some(125_000.0), Some(1e13)][i / 12];
             let announce = OrmccAnnounce { representative: node, rate, alive, ..ANNOUNCE };
             check_wire(&OrmccAnnounce { feedback, pauses: i as u8, ..announce });
-            check_wire(&OrmccReport { echo_us: 7, rate, receiver: node, congestion: alive });
+            check_wire(&OrmccReport {
+                echo_us: 7,
+                rate,
+                receiver: node,
+                congestion: alive,
+                takes_back: false,
+            });
         }
     }
 }

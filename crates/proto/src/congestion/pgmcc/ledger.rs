@@ -33,6 +33,10 @@ pub(super) struct SentRecord {
     pub(super) acker: Option<NodeId>,
     /// What became of it.
     pub(super) fate: Fate,
+    /// When a bitmap first lacked it.
+    pub(super) missed: Option<Time>,
+    /// It was sent again, so that who acknowledges it may have it from there.
+    pub(super) repaired: bool,
 }
 
 /// The record. Sequence numbers are consecutive.
@@ -52,7 +56,8 @@ impl Ledger {
             (self.base, self.unsettled) = (seq, seq);
         }
         assert_eq!(seq, self.next(), "data packets are numbered consecutively");
-        self.entries.push_back(SentRecord { at, acker, fate: Fate::InFlight });
+        let fate = Fate::InFlight;
+        self.entries.push_back(SentRecord { at, acker, fate, missed: None, repaired: false });
         self.flight += 1;
         while self.entries.len() > LEDGER_MAX
             || self.entries.len() > HISTORY && self.unsettled != self.base
@@ -92,6 +97,12 @@ impl Ledger {
     /// What is known of a packet.
     pub(super) fn get(&self, seq: Seq) -> Option<&SentRecord> {
         self.entries.get(self.index(seq)?)
+    }
+
+    /// The same, to write.
+    pub(super) fn get_mut(&mut self, seq: Seq) -> Option<&mut SentRecord> {
+        let index = self.index(seq)?;
+        self.entries.get_mut(index)
     }
 
     /// Gives a packet in flight its fate. Whether it was in flight.

@@ -1,7 +1,8 @@
 //! The loss measurement of pgmcc's receiver.
 //!
 //! Each sequence number gives one sample, in order: lost or received. A hole is settled as lost
-//! only once so many later packets have arrived, so that reordered packets are no losses. Repairs
+//! only once so many later packets have arrived, or on paths that reorder once the time has passed by
+//! which packets are late, so that reordered packets are no losses. Repairs
 //! never reach this filter: what they mend *was* a loss by congestion.
 
 use alloc::boxed::Box;
@@ -11,7 +12,8 @@ use faircast_base::{Duration, Seq, Time};
 
 use super::config::{LossEstimator, PgmccConfig};
 use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
-use crate::congestion::common::reorder::{Reorder, Settled};
+use crate::congestion::common::lateness::BOUND_MAX;
+use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 
 /// More losses in a row than this change no estimate visibly, and are not counted one by one.
 const RUN_MAX: u32 = 8192;
@@ -20,11 +22,15 @@ const RUN_MAX: u32 = 8192;
 #[derive(Clone, Debug)]
 pub(super) struct LossMeter {
     estimate: Estimate,
-    tolerance: usize,
+    tolerance: u32,
+    /// Time for which the endpoint waits for a missing packet, as it said last.
+    reordering: Option<Duration>,
     /// Packets, and whether they were marked.
     order: Reorder<bool>,
     /// The latest long run of losses.
     long_run: Option<Box<LongRun>>,
+    /// When the first of the latest losses was counted, and the estimate before it.
+    latest: Option<Box<(Time, Estimate)>>,
 }
 
 /// A long run of losses, which may be taken back.
@@ -72,21 +78,36 @@ pub(super) struct Intervals {
 impl LossMeter {
     /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
-        let tolerance = config.reorder_tolerance as usize;
-        Self { estimate: Estimate::new(config), tolerance, order: Reorder::new(), long_run: None }
+        Self {
+            estimate: Estimate::new(config),
+            tolerance: config.reorder_tolerance,
+            reordering: None,
+            order: Reorder::new(),
+            long_run: None,
+            latest: None,
+        }
     }
 
     /// Original data has arrived; `marked` where the network marked congestion on it, which counts
     /// as a loss (src: pgmcc-draft s2.9).
-    pub(super) fn received(&mut self, now: Time, seq: Seq, marked: bool) {
+    pub(super) fn received(
+        &mut self,
+        now: Time,
+        (seq, marked): (Seq, bool),
+        reordering: Option<Duration>,
+    ) {
+        if self.reordering.is_none() && reordering.is_some() {
+            self.take_back(now);
+        }
+        self.reordering = reordering;
         let settled = self.order.next().is_some_and(|next| seq.before(next));
         if settled && self.comes_late(seq) {
             self.rewind(seq - 1);
         }
         if self.order.passes(seq) {
             self.estimate.sample(now, marked);
-        } else if self.order.arrived(seq, marked) {
-            self.advance(now, self.tolerance);
+        } else if self.order.arrived(now, seq, marked) {
+            self.advance(now, Evidence::of(self.tolerance, reordering));
         }
     }
 
@@ -112,7 +133,15 @@ impl LossMeter {
         if self.order.next().is_none_or(|next| last.before(next)) {
             return;
         }
-        self.advance(now, 1);
+        if self.reordering.is_none() {
+            self.advance(now, AT_ONCE);
+        }
+        // Later gaps have their own time.
+        while self.order.first_gap().is_some_and(|(first, _)| !last.before(first))
+            && let Some(settled) = self.order.settle(now, AT_ONCE)
+        {
+            self.take(now, settled);
+        }
         if let Some(next) = self.order.next().filter(|next| !last.before(*next)) {
             self.lost(now, next, last.next());
             self.order.skip_to(last.next());
@@ -124,24 +153,42 @@ impl LossMeter {
         self.estimate.loss()
     }
 
-    /// Loss in 0..=1 with all present holes counted as lost: what a NAK that asks for them says.
+    /// Loss in 0..=1 with all present holes counted as lost, but for packets that may only be late: what
+    /// a NAK that asks for them says.
     pub(super) fn loss_with_holes(&self, now: Time) -> f64 {
         let mut meter = self.clone();
-        meter.advance(now, 1);
+        meter.advance(now, Evidence::of(1, self.reordering));
         meter.loss()
     }
 
-    /// Settles packets as far as `tolerance` allows.
-    fn advance(&mut self, now: Time, tolerance: usize) {
-        while let Some(settled) = self.order.settle(tolerance) {
-            match settled {
-                Settled::Came(marked) => self.estimate.sample(now, marked),
-                Settled::Lost { first, end, .. } => self.lost(now, first, end),
-            }
+    /// Settles packets as far as this evidence shows their fate.
+    fn advance(&mut self, now: Time, evidence: Evidence) {
+        while let Some(settled) = self.order.settle(now, evidence) {
+            self.take(now, settled);
+        }
+    }
+
+    fn take(&mut self, now: Time, settled: Settled<bool>) {
+        match settled {
+            Settled::Came(marked) => self.estimate.sample(now, marked),
+            Settled::Lost { first, end, .. } => self.lost(now, first, end),
+        }
+    }
+
+    /// Packets are reordered, as was not known: what was counted a moment ago because later packets
+    /// had come was no loss.
+    fn take_back(&mut self, now: Time) {
+        if let Some(latest) = self.latest.take().filter(|latest| now.since(latest.0) <= BOUND_MAX) {
+            self.estimate = latest.1;
         }
     }
 
     fn lost(&mut self, now: Time, first: Seq, end: Seq) {
+        if self.reordering.is_none()
+            && self.latest.as_ref().is_none_or(|latest| now.since(latest.0) > BOUND_MAX)
+        {
+            self.latest = Some(Box::new((now, self.estimate.clone())));
+        }
         let count = end.distance(first) as u32;
         if count >= LONG_RUN {
             let estimate = self.estimate.clone();
@@ -231,7 +278,7 @@ mod tests {
 
     fn feed(meter: &mut LossMeter, seqs: impl IntoIterator<Item = u32>) {
         for seq in seqs {
-            meter.received(Time::ZERO, Seq::new(seq), false);
+            meter.received(Time::ZERO, (Seq::new(seq), false), None);
         }
     }
 
@@ -327,7 +374,7 @@ mod tests {
     fn a_congestion_mark_counts_as_a_loss() {
         let mut meter = meter(3);
         feed(&mut meter, [0, 1]);
-        meter.received(Time::ZERO, Seq::new(2), true);
+        meter.received(Time::ZERO, (Seq::new(2), true), None);
         assert!((meter.loss() - 500.0 / 65536.0).abs() < 1e-12);
     }
 
@@ -348,13 +395,13 @@ mod tests {
         let mut meter = LossMeter::new(&config);
         for seq in (0..5000u32).filter(|seq| seq % 100 != 99) {
             let now = Time::ZERO + Duration::from_millis(u64::from(seq) * 10);
-            meter.received(now, Seq::new(seq), false);
+            meter.received(now, (Seq::new(seq), false), None);
         }
         assert!((meter.loss() - 0.01).abs() < 1e-9, "{}", meter.loss());
         // Losses within one span are one event.
         let now = Time::ZERO + Duration::from_secs(60);
         for seq in [5000, 5002, 5004, 5006] {
-            meter.received(now, Seq::new(seq), false);
+            meter.received(now, (Seq::new(seq), false), None);
         }
         assert!(meter.loss() < 0.0125, "{}", meter.loss());
     }

@@ -157,7 +157,8 @@ impl ReceiverFeedback for PgmccReceiver {
         if !arrival.repair {
             // The meter knows what it has seen; for it an original after its repair is no
             // duplicate.
-            self.meter.received(cx.now, arrival.seq, arrival.congestion_experienced);
+            let packet = (arrival.seq, arrival.congestion_experienced);
+            self.meter.received(cx.now, packet, arrival.reordering);
             self.note_mark(arrival.seq, arrival.congestion_experienced);
             // An acker's bitmaps show marks; who is none and lacks nothing has no NAK to tell by.
             let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));

@@ -22,11 +22,13 @@ mod acks;
 mod candidates;
 mod honesty;
 mod judge;
+mod late;
 mod spread;
 
 use acks::echoed_round_trip;
 use candidates::Candidates;
 use honesty::Honesty;
+use late::Late;
 use spread::Spread;
 
 /// How long an acker that reported false loss may not be acker again.
@@ -71,6 +73,7 @@ pub struct PgmccSender {
     spread: Spread,
     /// The round trips of slow start.
     hystart: HyStart,
+    late: Late,
 }
 
 /// The acker, and what is known of it since it became that.
@@ -109,6 +112,7 @@ impl PgmccSender {
             idle: false,
             spread: Spread::default(),
             hystart: HyStart::default(),
+            late: Late::default(),
         }
     }
 
@@ -177,6 +181,7 @@ impl PgmccSender {
         }
         self.window.restart();
         self.spread.restart();
+        self.late.settle();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
             // All of them may be lost, and an acker that says so later reports true loss.
@@ -269,6 +274,7 @@ impl PgmccSender {
 
     /// Halves the window; until feedback for the next packet it stands still.
     fn cut(&mut self) {
+        self.late.settle();
         self.window.cut();
         self.spread.restart();
         let next = self.ledger.next();
@@ -338,7 +344,10 @@ impl SenderControl for PgmccSender {
         PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
     }
 
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<PgmccAnnounce> {
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, _len: u32) -> Option<PgmccAnnounce> {
+        if let Some(sent) = self.ledger.get_mut(seq) {
+            sent.repaired = true;
+        }
         if self.config.charge_repairs {
             if self.repairs.len() == REPAIRS_MAX {
                 self.repairs.pop_front();

@@ -3,6 +3,7 @@
 mod bitmap;
 mod election;
 mod harness;
+mod late;
 mod networks;
 mod properties;
 mod receiver;

@@ -99,6 +99,13 @@ impl Window {
         }
     }
 
+    /// The cut before which the window was `before` had no reason.
+    pub(super) fn take_back(&mut self, before: &Self) {
+        self.tokens += (before.size - self.size).max(0.0);
+        self.size = self.size.max(before.size);
+        self.threshold = self.threshold.max(before.threshold);
+    }
+
     /// A loss was found, answered or not, with `flight` packets still out: the window is realigned
     /// to the number of packets in flight (src: seada-helmy s4.4, which has no formula; this is
     /// the plainest reading). After a switch of ackers that number can be far too low. Whether the window

@@ -3,7 +3,7 @@
 use faircast_base::{Duration, Seq, Time};
 
 use super::history::History;
-use crate::congestion::common::reorder::{Reorder, Settled};
+use crate::congestion::common::reorder::{Evidence, Reorder, Settled};
 
 /// Losses in a row that are looked at one by one; of more, the latest. The events that they begin
 /// fill the history many times over.
@@ -17,7 +17,7 @@ const FIRST_INDEX: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     history: History,
-    threshold: usize,
+    threshold: u32,
     /// Packets, when they came and whether they were marked.
     order: Reorder<(Time, bool)>,
     /// The number without wrap of the next packet that is to be settled.
@@ -52,7 +52,7 @@ impl Arrivals {
     pub fn new(threshold: u32, discounting: bool) -> Self {
         Self {
             history: History::new(discounting),
-            threshold: threshold as usize,
+            threshold,
             order: Reorder::new(),
             next: FIRST_INDEX,
             before: (FIRST_INDEX, Time::ZERO),
@@ -60,13 +60,14 @@ impl Arrivals {
     }
 
     /// An original has arrived; `marked` where the network marked congestion on it, which is a loss
-    /// at once (src: RFC 4654 s5.1). Losses within `rtt` of the first are one event; `first` is asked
-    /// at the first loss.
+    /// at once (src: RFC 4654 s5.1). Where packets are reordered, one that is missing is lost after the
+    /// time `reordering`. Losses within `rtt` of the first are one event; `first` is asked at the first
+    /// loss.
     pub fn received(
         &mut self,
         now: Time,
-        seq: Seq,
-        marked: bool,
+        (seq, marked): (Seq, bool),
+        reordering: Option<Duration>,
         rtt: Duration,
         first: &dyn Fn() -> FirstInterval,
     ) {
@@ -74,8 +75,8 @@ impl Arrivals {
         if behind > 0 {
             return self.history.found(self.next.saturating_sub(behind as u64));
         }
-        if self.order.arrived(seq, (now, marked)) {
-            self.settle(rtt, first);
+        if self.order.arrived(now, seq, (now, marked)) {
+            self.settle(now, Evidence::of(self.threshold, reordering), rtt, first);
         }
     }
 
@@ -110,7 +111,7 @@ impl Arrivals {
     /// not the next one after all that have come, the silence was a loss, and nothing is forgotten.
     pub fn forget(&mut self, seq: Seq, discounting: bool) {
         if self.order.end() == Some(seq) {
-            *self = Self::new(self.threshold as u32, discounting);
+            *self = Self::new(self.threshold, discounting);
         }
     }
 
@@ -120,8 +121,14 @@ impl Arrivals {
         self.history.correct_first_interval(rtt_s);
     }
 
-    fn settle(&mut self, rtt: Duration, first: &dyn Fn() -> FirstInterval) {
-        while let Some(settled) = self.order.settle(self.threshold) {
+    fn settle(
+        &mut self,
+        now: Time,
+        evidence: Evidence,
+        rtt: Duration,
+        first: &dyn Fn() -> FirstInterval,
+    ) {
+        while let Some(settled) = self.order.settle(now, evidence) {
             let index = self.next;
             match settled {
                 Settled::Came((at, marked)) => {
@@ -202,7 +209,13 @@ mod tests {
     /// Packets 10 ms apart; `seqs` in the order of arrival, each at its place's time.
     fn feed(arrivals: &mut Arrivals, start_ms: u64, seqs: impl IntoIterator<Item = u32>) {
         for (i, seq) in seqs.into_iter().enumerate() {
-            arrivals.received(at(start_ms + 10 * i as u64), Seq::new(seq), false, RTT, &first);
+            arrivals.received(
+                at(start_ms + 10 * i as u64),
+                (Seq::new(seq), false),
+                None,
+                RTT,
+                &first,
+            );
         }
     }
 
@@ -228,7 +241,7 @@ mod tests {
             let seqs = (0..=30).filter(|seq| *seq != 10 && *seq != second);
             for seq in seqs {
                 let now = at(10 * u64::from(seq));
-                arrivals.received(now, Seq::new(seq), false, RTT, &first);
+                arrivals.received(now, (Seq::new(seq), false), None, RTT, &first);
             }
             assert!((arrivals.loss() - loss).abs() < 1e-12, "{second}: {}", arrivals.loss());
         }
@@ -248,7 +261,7 @@ mod tests {
     fn a_mark_is_a_loss_at_once() {
         let mut arrivals = Arrivals::new(3, false);
         feed(&mut arrivals, 0, 0..5);
-        arrivals.received(at(50), Seq::new(5), true, RTT, &first);
+        arrivals.received(at(50), (Seq::new(5), true), None, RTT, &first);
         assert!(arrivals.has_loss());
         feed(&mut arrivals, 60, [5]);
         assert!(arrivals.has_loss(), "it cannot be undone");
@@ -279,7 +292,7 @@ mod tests {
                 };
                 match way {
                     3 if jump % 4 == 0 => arrivals.rewind(now, Seq::new(next)),
-                    _ => arrivals.received(now, Seq::new(next), way == 7, RTT, &first),
+                    _ => arrivals.received(now, (Seq::new(next), way == 7), None, RTT, &first),
                 }
                 proptest::prop_assert!((0.0..=1.0).contains(&arrivals.loss()));
                 proptest::prop_assert!(arrivals.order.waiting() < 3);

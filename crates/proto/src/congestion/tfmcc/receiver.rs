@@ -268,7 +268,8 @@ impl ReceiverFeedback for TfmccReceiver {
         let marked = arrival.congestion_experienced;
         let watches = self.config.report_losses && self.is_clr;
         let before = if watches { self.arrivals.latest_event() } else { None };
-        self.arrivals.received(cx.now, arrival.seq, marked, rtt, &first);
+        let packet = (arrival.seq, marked);
+        self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
         // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
         // event rate expedites feedback).
         self.due |= watches && self.arrivals.latest_event() > before;

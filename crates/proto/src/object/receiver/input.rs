@@ -190,7 +190,8 @@ impl ObjectReceiver {
         }
         if notice.exhausted && !self.assembly.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            self.requests.on_exhausted(cx, &mut self.assembly.blocks, sent);
+            let reordering = self.session.reordering();
+            self.requests.on_exhausted(cx, &mut self.assembly.blocks, sent, reordering);
         }
         if new.digests.is_some() && old.digests.is_none() {
             self.advance(cx);
@@ -251,7 +252,8 @@ impl ObjectReceiver {
             return Ok(());
         }
         if newest && !name.repair {
-            self.requests.on_swept(cx, &mut self.assembly.blocks, name.key);
+            let reordering = self.session.reordering();
+            self.requests.on_swept(cx, &mut self.assembly.blocks, name.key, reordering);
         }
         if part_of(name.key) == Part::Content && name.key >= self.assembly.content_end {
             // The store cannot take it yet; others can.

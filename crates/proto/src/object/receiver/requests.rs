@@ -1,5 +1,6 @@
 //! The requests of an object's receiver: which blocks it asks for, and when again.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -48,7 +49,9 @@ pub(super) struct Requests {
     source_knows: bool,
     passages: [Option<Passage>; 3],
     /// All before this block counts as passed by at [`Timer::Gaps`].
-    suspected: Key,
+    suspected: Option<Key>,
+    /// Where packets are reordered: blocks that the sweep has passed by, and when they are overdue.
+    passed: VecDeque<(Time, Range<Key>)>,
     pub(super) sent: u64,
 }
 
@@ -80,7 +83,8 @@ impl Requests {
             run_retry: RetryTimer::new(config.repair_timers, config.nak_repeat, config.nak_backoff),
             source_knows: false,
             passages: [None; 3],
-            suspected: 0,
+            suspected: None,
+            passed: VecDeque::new(),
             sent: 0,
             reorder_delay: config.reorder_delay,
         }
@@ -159,8 +163,15 @@ impl Requests {
     }
 
     /// A packet of the sweep came, sent after all that came before. Two later packets, or some time
-    /// after one, show that what has not come of a block will not.
-    pub(super) fn on_swept(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, at: Key) {
+    /// after one, show that what has not come of a block will not. Where packets are reordered, only
+    /// the time shows it for which the session waits for them.
+    pub(super) fn on_swept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        blocks: &mut Blocks,
+        at: Key,
+        reordering: Option<Duration>,
+    ) {
         let part = part_of(at);
         let Some(passage) = &mut self.passages[part as usize] else {
             self.passages[part as usize] = Some(Passage { judged: at, at });
@@ -171,6 +182,18 @@ impl Requests {
             return;
         }
         let before = core::mem::replace(&mut passage.at, at);
+        if let Some(tolerance) = reordering {
+            let anew = at < before;
+            let last = core::mem::replace(&mut passage.judged, at);
+            if anew {
+                let end = blocks.layout.keys(part).end;
+                self.pass(cx, blocks, tolerance, last..end);
+                self.pass(cx, blocks, tolerance, key(part, 0)..at);
+            } else {
+                self.pass(cx, blocks, tolerance, last..at);
+            }
+            return;
+        }
         if at < before {
             // It has begun anew, so nothing more of the last round comes.
             let last = core::mem::replace(&mut passage.judged, key(part, 0));
@@ -185,22 +208,72 @@ impl Requests {
         }
     }
 
+    /// The sweep has passed these blocks by, which are overdue at `due`.
+    fn pass(
+        &mut self,
+        cx: &mut Cx<'_>,
+        blocks: &mut Blocks,
+        tolerance: Duration,
+        range: Range<Key>,
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        let due = cx.now + tolerance;
+        let full = self.passed.len() >= PASSED_MAX;
+        match self.passed.back_mut() {
+            Some((at, last)) if last.end == range.start && (full || *at == due) => {
+                (*at, last.end) = (due, range.end);
+            }
+            Some(_) if full => self.overdue(cx, blocks, range),
+            _ => self.passed.push_back((due, range)),
+        }
+        self.plan_passed();
+    }
+
+    fn plan_passed(&mut self) {
+        if let Some((due, _)) = self.passed.front() {
+            self.timers.arm_by(Timer::Gaps, *due);
+        }
+    }
+
+    /// Blocks that were passed by for long enough have to be asked for.
+    fn judge_passed(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks) {
+        while self.passed.front().is_some_and(|(due, _)| *due <= cx.now)
+            && let Some((_, range)) = self.passed.pop_front()
+        {
+            self.overdue(cx, blocks, range);
+        }
+        self.plan_passed();
+    }
+
     /// All before `to` counts as passed by soon.
     fn suspect(&mut self, now: Time, to: Key) {
-        self.suspected = to;
+        self.suspected = Some(to);
         self.timers.arm(Timer::Gaps, now + self.reorder_delay);
     }
 
     /// The source says that nothing is left to send of what was asked for.
-    pub(super) fn on_exhausted(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, sent: [bool; 3]) {
+    pub(super) fn on_exhausted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        blocks: &mut Blocks,
+        sent: [bool; 3],
+        reordering: Option<Duration>,
+    ) {
         for part in Part::ALL {
-            if sent[part as usize] {
-                self.overdue(cx, blocks, blocks.layout.keys(part));
+            let keys = blocks.layout.keys(part);
+            match reordering {
+                _ if !sent[part as usize] => {}
+                // What overtook the last packets.
+                Some(tolerance) => self.pass(cx, blocks, tolerance, keys),
+                None => self.overdue(cx, blocks, keys),
             }
         }
         // Of what it was asked for before and has confirmed, too: what has not come is lost, however
         // long answers took until now.
-        self.naks.repairs_sent(cx.now + self.reorder_delay);
+        let delay = self.reorder_delay.max(reordering.unwrap_or_default());
+        self.naks.repairs_sent(cx.now + delay);
     }
 
     /// What has not come of these blocks has to be asked for.
@@ -305,7 +378,10 @@ impl Requests {
 
     pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, can_ask: bool) {
         if self.timers.take_due(Timer::Gaps, cx.now) {
-            self.judge_until(cx, blocks, self.suspected);
+            self.judge_passed(cx, blocks);
+            if let Some(suspected) = self.suspected.take() {
+                self.judge_until(cx, blocks, suspected);
+            }
         }
         self.naks.expire(cx, can_ask);
         if self.timers.take_due(Timer::Runs, cx.now) {
@@ -379,6 +455,7 @@ impl Requests {
         self.timers.disarm_all();
         self.run_due = false;
         self.passages = [None; 3];
+        (self.suspected, self.passed) = (None, VecDeque::new());
     }
 
     /// What was judged of the sweep is void: the source has begun anew. All that is lacking is
@@ -399,6 +476,10 @@ impl Requests {
         self.run_retry.smoothed()
     }
 }
+
+/// Most runs of blocks that wait until they are overdue. Beyond it those that follow each other wait
+/// together, and others do not wait.
+const PASSED_MAX: usize = 256;
 
 /// Most runs that one request is made from.
 const RUNS_LOOKED_AT: usize = 4096;

@@ -25,7 +25,8 @@ use self::reach::Reach;
 pub use self::spm::SpmOrder;
 use self::window::Window;
 pub(crate) use self::window::start_over;
-use crate::congestion::{Feedback, SchemeOptions};
+use crate::congestion::common::lateness::Disorder;
+use crate::congestion::{Feedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Spm, Tsi};
@@ -78,6 +79,11 @@ pub(crate) struct ReceiverSession<R> {
     missing: Option<u64>,
     /// Gaps before this packet count as missing at [`Timer::Gaps`].
     suspected: u64,
+    /// Lateness of originals; `None` before the first gap.
+    disorder: Option<Box<Disorder>>,
+    /// Acknowledgements that are due for originals which came so late that others do not show them;
+    /// `None` before the first.
+    late_acks: Option<Box<LateAcks>>,
     lost: u64,
 }
 
@@ -186,6 +192,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
             missing: None,
             timers,
             suspected: 0,
+            disorder: None,
+            late_acks: None,
             requests_due: Requests::default(),
             nak_copy: None,
             acknowledges: false,
@@ -264,6 +272,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Whether nothing of the session was lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.lost == 0 && self.from_start
+    }
+
+    /// How long a missing original is waited for; `None` where later packets show a loss.
+    pub(crate) fn reordering(&self) -> Option<Duration> {
+        self.disorder.as_ref()?.tolerance()
     }
 
     fn path(&self) -> Option<NodeId> {

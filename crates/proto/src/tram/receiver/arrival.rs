@@ -50,18 +50,53 @@ impl TramReceiver {
 
     /// The source has sent everything up to `last`.
     pub(super) fn hear_of(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
+        let learns = (self.settings.reorder_learn, self.round_trip());
         let Some(reached) = &mut self.reached else { return };
-        let first = reached.reception.end();
-        let missing = reached.reception.hear_of(last);
-        reached.window.on_missing(missing);
-        // What nobody sends any more can only be asked for.
-        self.ack_due |= missing > 0;
+        reached.reception.hear_of(cx.now, last, learns);
         if done && reached.reception.end() == last + 1 {
             self.last = Some(last);
             self.timers.arm_by(Timer::Silence, self.silent_until());
         }
-        self.tell_of_losses(cx, first, missing);
+        // What nobody sends any more can only be asked for.
+        self.ack_due |= self.find_lost(cx) > 0;
         self.after_progress(cx);
+    }
+
+    /// The round trip to the head, where there is one.
+    fn round_trip(&self) -> Option<Duration> {
+        self.parent.bound().map(|bound| bound.round_trip)
+    }
+
+    /// Gaps that no packet has closed in time are losses.
+    pub(super) fn on_gaps_timer(&mut self, cx: &mut Cx<'_>) {
+        let lost = self.find_lost(cx);
+        self.lost += lost;
+        self.plan_asking(cx.now, lost);
+    }
+
+    /// So many packets were found lost, which are asked for in a moment together with others.
+    fn plan_asking(&mut self, now: Time, lost: u64) {
+        if lost > 0 && self.settings.ask_interval > Duration::ZERO {
+            self.timers.arm_by(Timer::Ask, now + self.settings.ask_interval);
+        }
+    }
+
+    /// Counts the gaps that are losses by now. Returns how many packets of them are missing. Others may close by
+    /// themselves, and are looked at again later.
+    pub(super) fn find_lost(&mut self, cx: &mut Cx<'_>) -> u64 {
+        let Some(reached) = &mut self.reached else { return 0 };
+        let found = reached.reception.find_lost(cx.now);
+        if let Some(at) = reached.reception.next_loss() {
+            self.timers.arm_by(Timer::Gaps, at);
+        }
+        let Some(range) = found else { return 0 };
+        let runs: Vec<_> = reached.reception.missing_within(range).collect();
+        let lost = runs.iter().map(|run| run.end - run.start).sum();
+        reached.window.on_missing(lost);
+        for run in runs {
+            self.tell_of_losses(cx, run.start, run.end - run.start);
+        }
+        lost
     }
 
     pub(super) fn on_data(
@@ -85,14 +120,17 @@ impl TramReceiver {
             let end = front.forget_before;
             self.give_up_before(cx, end);
         }
+        let learns = (self.settings.reorder_learn, self.round_trip());
         let Some(reached) = &mut self.reached else { return Ok(()) };
-        let first = reached.reception.end();
-        let arrived = reached.reception.arrive(sequence);
-        if let Arrived::New { missing } = arrived {
-            self.lost += missing;
-            reached.window.on_missing(missing);
-            self.tell_of_losses(cx, first, missing);
+        let arrived = reached.reception.arrive(cx.now, (sequence, front.repair), learns);
+        if arrived == (Arrived::Repaired { original: true }) {
+            // It was late and not lost.
+            reached.window.on_late();
+            self.lost = self.lost.saturating_sub(1);
         }
+        let lost = self.find_lost(cx);
+        self.lost += lost;
+        self.plan_asking(cx.now, lost);
         // Its payload is taken, whatever is wrong with what else it carries.
         let informed = self.inform(cx, data, datagram, arrived);
         let Some(reached) = &mut self.reached else { return Ok(()) };
@@ -101,20 +139,18 @@ impl TramReceiver {
             Arrived::Useless if front.repair => return Ok(()),
             Arrived::Useless => return Err(BadInput::Duplicate),
             Arrived::TooFar => return Err(BadInput::OutOfWindow),
-            Arrived::New { missing } => {
-                if missing > 0 && self.settings.ask_interval > Duration::ZERO {
-                    self.timers.arm_by(Timer::Ask, cx.now + self.settings.ask_interval);
-                }
+            Arrived::New => {
                 if reached.acks.on_packet(cx.now, sequence) {
                     self.end_window(cx, sequence);
                 }
             }
-            Arrived::Repaired => {
+            Arrived::Late => self.head.on_repaired(sequence, true),
+            Arrived::Repaired { .. } => {
                 (reached.fruitless, reached.asks) = (0, 0);
                 let to_all = matches!(datagram.to, Destination::Group(_));
                 self.head.on_repaired(sequence, to_all);
                 // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
-                self.ack_due |= reached.reception.is_complete()
+                self.ack_due |= !reached.reception.lacks()
                     || reached.reception.first_missing() >= reached.asked_until;
             }
         }
@@ -149,6 +185,7 @@ impl TramReceiver {
             repair: front.repair,
             duplicate: arrived == Arrived::Useless,
             congestion_experienced: datagram.congestion_experienced,
+            reordering: self.reached.as_ref().and_then(|reached| reached.reception.reordering()),
         };
         reports.on_data(cx, front.sequence, &arrival, announce)
     }
@@ -165,7 +202,7 @@ impl TramReceiver {
     /// An acknowledgement window has ended.
     fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
         let Some(reached) = &mut self.reached else { return };
-        let missing = reached.reception.missing_packets();
+        let missing = reached.reception.lost_packets();
         let known = reached.reception.end() - reached.reception.first_missing();
         let congested = reached.window.end(cx.now, missing, known);
         reached.acks.schedule(highest + reached.window.ack_window());
@@ -176,7 +213,7 @@ impl TramReceiver {
         self.congested |= congested;
         // The end of a window is told of, but for what lies well within a large one.
         let late = reached.acks.packets() * 2 >= reached.window.step();
-        self.ack_due |= congested || late || !reached.reception.is_complete();
+        self.ack_due |= congested || late || reached.reception.lacks();
     }
 
     /// Hands over what is in order, where the application does not take it itself.
@@ -248,7 +285,7 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return };
         let first_missing = reached.reception.first_missing();
         let level = self.parent.bound().map_or(0, |bound| bound.level.saturating_add(1));
-        reached.window.on_progress(first_missing, level);
+        reached.window.on_progress(first_missing, reached.reception.reached(), level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
         let (told, step) = (reached.told_allowed, reached.window.step());

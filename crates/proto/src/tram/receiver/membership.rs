@@ -104,7 +104,8 @@ impl TramReceiver {
         // What was sent before is no loss, but is to be had.
         let (last, done) = (self.front.sequence, self.front.done);
         if let Some(reached) = &mut self.reached {
-            reached.reception.hear_of(last);
+            reached.reception.hear_of(cx.now, last, (false, None));
+            reached.reception.find_lost(cx.now);
             if done && reached.reception.end() == last + 1 {
                 self.last = Some(last);
             }

@@ -30,9 +30,7 @@ impl TramReceiver {
     pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
-        let Some(reached) = self.reached.as_mut().filter(|it| !it.reception.is_complete()) else {
-            return;
-        };
+        let Some(reached) = self.reached.as_mut().filter(|it| it.reception.lacks()) else { return };
         self.ack_due = true;
         if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
             reports.on_stuck(cx);
@@ -47,7 +45,7 @@ impl TramReceiver {
         self.arm_ack(cx.now);
         let Some(reached) = &mut self.reached else { return };
         let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
-        let lacks = !reached.reception.is_complete();
+        let lacks = reached.reception.lacks();
         let changed = reached.told_below != self.head.members.all();
         let news = self.head.members.departures.is_due();
         self.ack_due |= lacks || closed || changed || news || self.completed;
@@ -100,7 +98,7 @@ impl TramReceiver {
         // No more than the window would have let come: who joins late has all to ask for.
         reached.asked_until = first_missing + reached.window.size() as u64;
         let asked = reached.asked_until;
-        let missing = reached.reception.missing().map(|run| run.start..run.end.min(asked));
+        let missing = reached.reception.lost().map(|run| run.start..run.end.min(asked));
         wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
         if let Some(reports) = self.reports.as_mut().filter(|_| !mask.is_empty()) {
             reports.on_ask(first_missing);

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
 
 use crate::congestion::{
-    AckVector, Arrival, Audience, Feedback, RelayedReport, Reported, RouterView, Stamps,
+    AckVector, Arrival, Audience, Feedback, LateAcks, RelayedReport, Reported, RouterView, Stamps,
 };
 use crate::options::Options;
 use crate::tram::identity::Identity;
@@ -36,6 +36,7 @@ pub(super) struct Reports {
     acknowledges: bool,
     leaves: bool,
     up: Up,
+    late_acks: LateAcks,
 }
 
 /// What goes up the tree next.
@@ -79,9 +80,9 @@ impl Up {
     }
 }
 
-/// A packet of the source that comes so many behind the latest was not overtaken on its way: what was taken for the
-/// latest was forged, and the source, which has not sent it yet, would not take word of it. Chosen, far above what
-/// paths reorder.
+/// A packet of the source that comes so many behind the latest was not overtaken on its way, where the path is not known
+/// to reorder: what was taken for the latest was forged, and the source, which has not sent it yet, would not take word
+/// of it. Chosen.
 const LATE_MAX: u64 = 64;
 
 impl Reports {
@@ -97,6 +98,7 @@ impl Reports {
             acknowledges: false,
             leaves: false,
             up: Up::default(),
+            late_acks: LateAcks::default(),
         }
     }
 
@@ -128,7 +130,7 @@ impl Reports {
         }
         let announce = announce.map(|words| words.value);
         if !arrival.repair {
-            self.note(sequence);
+            self.note(sequence, arrival.reordering);
             if let Some(stamp) = announce.and_then(self.view.stamp) {
                 self.stamps.note(cx.now, stamp);
             }
@@ -137,8 +139,10 @@ impl Reports {
         if sound { Ok(()) } else { Err(BadInput::Malformed) }
     }
 
-    fn note(&mut self, sequence: u64) {
-        let known = self.latest.filter(|(latest, _)| latest.saturating_sub(sequence) <= LATE_MAX);
+    fn note(&mut self, sequence: u64, reordering: Option<Duration>) {
+        let behind = self.latest.map_or(0, |(latest, _)| latest.saturating_sub(sequence));
+        self.late_acks.note(seq(sequence), behind);
+        let known = self.latest.filter(|_| behind <= LATE_MAX || reordering.is_some());
         let (latest, bits) = known.unwrap_or((sequence, 0));
         let ahead = sequence.saturating_sub(latest);
         let bits = if ahead < 32 { bits << ahead } else { 0 };
@@ -204,14 +208,25 @@ impl Reports {
     /// What the scheme has to say of itself now, and of what.
     fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(Telling, u64)> {
         let (latest, bitmap) = self.latest?;
-        let vector = AckVector { highest: seq(latest), bitmap };
-        let acknowledges =
-            |it: &Self| Telling::Acknowledges { bitmap: it.feedback.shape_vector(vector).bitmap };
+        let highest = seq(latest);
+        let acknowledges = |it: &Self, vector: AckVector| {
+            let AckVector { highest: last, bitmap } = it.feedback.shape_vector(vector);
+            // A late packet lies a little behind the latest.
+            (
+                Telling::Acknowledges { bitmap },
+                latest - u64::from(highest.distance(last).max(0) as u32),
+            )
+        };
+        if let Some((vector, report)) = self.late_acks.next() {
+            value.extend_from_slice(&report);
+            return Some(acknowledges(self, vector));
+        }
         if let Some(audience) = self.feedback.poll_report(cx, value) {
             return Some(match audience {
                 Audience::SenderAck => {
                     self.acknowledges |= self.feedback.reports_directly();
-                    (acknowledges(self), latest)
+                    let late = self.late_acks.replace(value);
+                    acknowledges(self, late.unwrap_or(AckVector { highest, bitmap }))
                 }
                 Audience::SenderNak => {
                     let missing = self.missing.filter(|missing| *missing < latest);

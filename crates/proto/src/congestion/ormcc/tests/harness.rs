@@ -36,6 +36,7 @@ impl Bench {
             rate: rate.map(|rate| rate as f32),
             receiver: Some(NodeId(from)),
             congestion: true,
+            takes_back: false,
         }
     }
 

@@ -256,3 +256,31 @@ fn naks_carry_a_timestamp_and_no_congestion() {
     let report = listener.bench.on_nak().expect("data came");
     assert_eq!((report.echo_us, report.congestion), (1_010_000, false));
 }
+
+#[test]
+fn an_indication_is_taken_back_when_all_that_was_lost_has_come() {
+    let mut listener = Listener::new(improved());
+    listener.pass(ms(100));
+    for seq in (0..20).chain([21, 23, 24, 25]) {
+        listener.pass(ms(1));
+        listener.arrive(&original(seq, LEN));
+    }
+    let told = listener.reports();
+    assert!(told.iter().any(|(_, report)| report.congestion), "{told:?}");
+    listener.arrive(&original(20, LEN));
+    assert!(listener.reports().iter().all(|(_, report)| !report.takes_back), "22 is missing");
+    listener.arrive(&original(22, LEN));
+    let told = listener.reports();
+    assert!(told.iter().any(|(_, report)| report.takes_back && !report.congestion), "{told:?}");
+    // On a path that reorders, only time makes a loss.
+    for seq in [26, 28, 29, 30, 31, 27] {
+        listener.pass(ms(1));
+        listener.arrive(&Arrival { reordering: Some(ms(20)), ..original(seq, LEN) });
+        assert!(listener.reports().iter().all(|(_, report)| !report.congestion), "{seq}");
+    }
+    listener.arrive(&Arrival { reordering: Some(ms(20)), ..original(33, LEN) });
+    listener.pass(ms(19));
+    assert!(listener.reports().iter().all(|(_, report)| !report.congestion));
+    listener.pass(ms(2));
+    assert!(listener.reports().iter().any(|(_, report)| report.congestion));
+}

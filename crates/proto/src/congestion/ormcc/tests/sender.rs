@@ -384,3 +384,30 @@ fn a_representative_that_leaves_is_replaced_by_whoever_speaks_next() {
     let want = [(None, SwitchReason::Left), (Some(2), SwitchReason::First)];
     assert_eq!(bench.switches()[1..], want);
 }
+
+#[test]
+fn a_cut_is_taken_back_once_and_not_for_whoever_says_so_after_each() {
+    let mut bench = Bench::new(improved());
+    bench.pump(1);
+    bench.alive(1, None);
+    let mut taken_back = 0;
+    for _ in 0..12 {
+        bench.advance(ms(2000));
+        bench.pump(1);
+        let before = bench.rate();
+        bench.indicate(1, before / 2.0);
+        let cut = bench.rate();
+        assert!(cut < before, "{cut} of {before}");
+        let report = OrmccReport {
+            congestion: false,
+            takes_back: true,
+            ..bench.report(1, Some(before / 2.0), ms(100))
+        };
+        bench.take(&report);
+        let restored = bench.rate() >= before;
+        taken_back += u32::from(restored);
+        bench.take(&report);
+        assert!(bench.rate() <= before, "once");
+    }
+    assert_eq!(taken_back, 4);
+}

@@ -19,7 +19,7 @@ impl PgmccSender {
             return; // src: pgmcc-draft s3: it serves the election only.
         }
         let idle_room = self.idle && self.room() >= 1.0;
-        let marked = self.mark_received(from, from_acker, vector);
+        let marked = self.mark_received(cx.now, from, from_acker, vector);
         self.spread.acknowledged(cx.now, marked);
         let lost = self.judge(cx.now, from, from_acker, vector);
         if from_acker {
@@ -45,8 +45,11 @@ impl PgmccSender {
                 .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
         };
         let cuts = answers && self.suspended.is_none();
+        if let Some(latest) = lost.latest {
+            self.note_lost(cx.now, lost.count, latest);
+        }
         if cuts {
-            self.cut();
+            self.cut_for(lost.count);
             if self.config.timeout_after_cut {
                 // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
                 self.arm_stall(cx.now);
@@ -64,20 +67,31 @@ impl PgmccSender {
     }
 
     /// Marks what the bitmap shows as received; returns how many packets left flight by it.
-    fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
+    fn mark_received(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        from_acker: bool,
+        vector: AckVector,
+    ) -> u32 {
         let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
         // Most of what a bitmap shows was shown before.
+        let shows_late = self.config.ack_lateness && self.may_show_late(vector.highest);
         let unsettled = self.ledger.unsettled();
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
             let joined = self.acker.as_ref().and_then(|acker| acker.joined);
-            if seq.before(unsettled) && joined.is_some_and(|joined| !seq.before(joined)) {
+            let known = joined.is_some_and(|joined| !seq.before(joined));
+            if seq.before(unsettled) && known && !shows_late {
                 continue;
             }
-            let Some(sent) = self.ledger.get(seq) else { continue };
+            let Some(&sent) = self.ledger.get(seq) else { continue };
             // Packets that called for an acker are in the care of whoever answered.
             if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
+                if sent.missed.is_some() && self.config.ack_lateness {
+                    self.note_late(now, seq);
+                }
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));
             }
             if from_acker && let Some(acker) = &mut self.acker {

@@ -53,6 +53,7 @@ impl PgmccSender {
         from_acker: bool,
         vector: AckVector,
     ) -> Lost {
+        let tolerance = self.tolerance().filter(|_| self.config.ack_lateness);
         let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
         let mut lost = Lost::default();
         let mut seq = self.ledger.unsettled();
@@ -62,16 +63,28 @@ impl PgmccSender {
             if let Some(sent) = sent {
                 let named = sent.acker == Some(from);
                 let must_have_come = from_acker && now.since(sent.at) >= rtt;
-                if distance >= BITMAP_LEN {
+                let missed = sent.missed;
+                if let Some((missed, tolerance)) = missed.zip(tolerance) {
+                    // It was seen to be missing. Had it come since, an acknowledgement would name it.
+                    if (named || must_have_come) && missed + tolerance <= now {
+                        self.ledger.settle(seq, Fate::Lost);
+                        lost.add(seq);
+                    }
+                } else if distance >= BITMAP_LEN {
                     // Out of the bitmap's sight: its acknowledgements were lost. Unknown is not
                     // lost.
                     if (named || must_have_come) && self.ledger.settle(seq, Fate::Released) {
                         self.window.refund(1);
                         lost.unknown += 1;
                     }
-                } else if (named || must_have_come) && self.is_missing(vector, distance) {
-                    self.ledger.settle(seq, Fate::Lost);
-                    lost.add(seq);
+                } else if (named || must_have_come) && vector.bitmap >> distance & 1 == 0 {
+                    if let Some(sent) = self.ledger.get_mut(seq) {
+                        sent.missed.get_or_insert(now);
+                    }
+                    if tolerance.is_none() && self.is_missing(vector, distance) {
+                        self.ledger.settle(seq, Fate::Lost);
+                        lost.add(seq);
+                    }
                 }
             }
             seq = seq.next();

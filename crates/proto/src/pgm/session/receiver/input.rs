@@ -9,7 +9,7 @@ use super::naks::Naks;
 use super::reach::{Belief, Reach};
 use super::window::{Place, Window};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
-use crate::congestion::Arrival;
+use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
@@ -190,8 +190,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return Err(BadInput::OutOfWindow);
         }
         let fresh = matches!(place, Place::Next | Place::Ahead);
+        let highest = window.highest;
+        let newest = highest.is_none_or(|highest| index > highest);
+        self.note_order(cx.now, index, newest, repair);
+        let Some(window) = &mut self.window else { return Ok(()) };
+        if place == Place::TooLate && self.repair.naks().is_none() && window.note_late(index) {
+            self.lost -= 1;
+        }
         if fresh {
-            let newest = window.highest.is_none_or(|highest| index > highest);
             window.note(index);
             let held = self.repair.keep(&packet.payload);
             if let Some(naks) = self.repair.naks_mut().filter(|naks| !naks.is_empty()) {
@@ -226,6 +232,26 @@ impl<R: RepairLayer> ReceiverSession<R> {
             Err(BadInput::Duplicate)
         } else {
             Ok(())
+        }
+    }
+
+    /// Looks whether packet `index` opens a gap or was late.
+    fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
+        let Some(window) = self.window.as_ref().filter(|_| self.config.reorder_learn) else {
+            return;
+        };
+        let next = window.highest.map_or(self.begin, |highest| highest + 1);
+        if newest && index > next {
+            let round_trip = self.repair.naks().and_then(Naks::round_trip);
+            self.disorder.get_or_insert_default().notice(now, (next, index), round_trip);
+        } else if let Some(disorder) = self.disorder.as_mut().filter(|_| !newest && !repair) {
+            disorder.came(now, index);
+        }
+        let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
+        let behind = if repair { 0 } else { behind };
+        if behind >= AckVector::PACKETS || self.late_acks.is_some() {
+            // Truncation is the wrap of sequence numbers.
+            self.late_acks.get_or_insert_default().note(Seq::new(index as u32), behind);
         }
     }
 
@@ -297,6 +323,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.begin = self.begin.min(begin);
         }
         self.timers.disarm(Timer::Gaps);
+        if let Some(disorder) = &mut self.disorder {
+            disorder.rewind(index);
+        }
+        self.late_acks = None;
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
         // Truncation is the wrap of sequence numbers.
@@ -320,6 +350,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             repair,
             duplicate: place == Place::Duplicate,
             congestion_experienced: packet.congestion_experienced,
+            reordering: self.reordering(),
         };
         !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
@@ -358,14 +389,19 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Looks for gaps after something came. A gap counts as missing once enough later packets have
-    /// come, or some time after it showed: packets that only overtook each other cause no NAK.
+    /// come, or some time after it showed: packets that only overtook each other cause no NAK. Where
+    /// packets have been late, only time counts.
     pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
         if window.next >= window.known {
             self.timers.disarm(Timer::Gaps);
             return;
         }
-        if let Some(passed) = window.passed_by(self.config.reorder_packets as usize) {
+        let passed = match &self.disorder {
+            Some(disorder) if disorder.tolerance().is_some() => disorder.overdue(cx.now),
+            _ => window.passed_by(self.config.reorder_packets as usize),
+        };
+        if let Some(passed) = passed {
             self.declare(cx, passed);
         }
         self.suspect(cx);
@@ -379,15 +415,23 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let from = self.declared.max(window.next);
         let received = window.highest.map_or(window.next, |highest| highest + 1);
-        let (to, delay) = if window.has_gap(from, received) {
-            (received, self.config.reorder_delay)
+        let (tolerance, next) = match &self.disorder {
+            Some(disorder) => (disorder.tolerance(), disorder.next(from)),
+            None => (None, None),
+        };
+        let least = tolerance.unwrap_or_default();
+        let (to, at) = if window.has_gap(from, received) {
+            // What was never noticed lies before all that has come.
+            let (due, end) =
+                next.unwrap_or((cx.now + self.config.reorder_delay.max(least), received));
+            (end, due)
         } else if window.has_gap(from.max(received), window.known) {
-            (window.known, self.config.tail_delay)
+            (window.known, cx.now + self.config.tail_delay.max(least))
         } else {
             return;
         };
         self.suspected = to;
-        self.timers.arm(Timer::Gaps, cx.now + delay);
+        self.timers.arm(Timer::Gaps, at.max(cx.now));
     }
 
     /// Packets before `trail` will not be repaired any more.

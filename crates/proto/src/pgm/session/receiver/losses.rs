@@ -44,6 +44,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Packets `first` to `last` are missing.
     fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
+        if let Some(disorder) = &mut self.disorder {
+            disorder.lost(cx.now);
+        }
         for index in first..=last {
             cx.emit(Event::LossDetected { seq: index });
             if let Some(naks) = self.repair.naks_mut() {

@@ -361,6 +361,11 @@ impl Naks {
         expired
     }
 
+    /// Time from a NAK to its confirmation, where any came.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.confirmation.expected()
+    }
+
     /// Whether a NAK is to be sent now.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()

@@ -28,6 +28,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
             let source = *source;
             return Some(self.write_due_request(&source, buf));
         }
+        if let Some((vector, report)) = self.late_acks.as_mut().and_then(|acks| acks.next()) {
+            let source = *source;
+            let body = Body::Ack(Ack { vector: self.feedback.shape_vector(vector) });
+            return Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}));
+        }
         // Asked after every packet, and mostly in vain: the rest is out of the way.
         let mut report = Vec::new();
         while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
@@ -87,6 +92,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let body = match audience {
             Audience::SenderAck => {
                 self.acknowledges = true;
+                let late = self.late_acks.as_mut().and_then(|acks| acks.replace(&report));
+                let vector = late.unwrap_or(vector);
                 Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
             }
             // A null NAK asks for nothing, and implementations that do not know what it is for ignore

@@ -141,6 +141,15 @@ impl Window {
         }
     }
 
+    /// Says that `index`, which was passed by, has come after all. Returns whether that is remembered.
+    pub(super) fn note_late(&mut self, index: u64) -> bool {
+        let age = self.next.saturating_sub(1).saturating_sub(index);
+        if age < 64 {
+            self.history |= 1 << age;
+        }
+        age < 64
+    }
+
     /// Keeps what came ahead of its turn: `index` is later than `next`, and before the end.
     pub(super) fn hold(&mut self, index: u64, held: Held) {
         let place = (index - self.next) as usize;

@@ -1,0 +1,92 @@
+//! Acknowledgements of packets that come so late that the bitmap of the highest does not show them.
+//!
+//! As a SACK's first block names the segment that caused it (src: RFC 2018 s4), such a packet has an
+//! acknowledgement that ends with it. Without one a sender that waits for late packets would never see them come.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use faircast_base::Seq;
+
+use super::AckVector;
+
+/// Most packets that wait. Beyond it the oldest goes, and counts as lost at the sender.
+const WAITING_MAX: usize = 64;
+
+/// Late packets that are to be acknowledged, and the report that goes with them.
+#[derive(Debug, Default)]
+pub(crate) struct LateAcks {
+    waiting: VecDeque<Seq>,
+    /// The latest packet that came is the last of them.
+    is_latest: bool,
+    report: Vec<u8>,
+}
+
+impl LateAcks {
+    /// Original `seq` has come, with a number so far behind the highest.
+    pub(crate) fn note(&mut self, seq: Seq, behind: u64) {
+        self.is_latest = behind >= AckVector::PACKETS;
+        if self.is_latest {
+            if self.waiting.len() == WAITING_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(seq);
+        }
+    }
+
+    /// An acknowledgement leaves with this report. Returns what it says instead, where a late packet caused it.
+    /// Others that wait follow.
+    pub(crate) fn replace(&mut self, report: &[u8]) -> Option<AckVector> {
+        let is_caused = core::mem::take(&mut self.is_latest);
+        let late = if is_caused { self.waiting.pop_back() } else { None };
+        if !self.waiting.is_empty() {
+            self.report = report.to_vec();
+        }
+        late.map(alone)
+    }
+
+    /// One that follows, with its report.
+    pub(crate) fn next(&mut self) -> Option<(AckVector, Vec<u8>)> {
+        if self.report.is_empty() {
+            return None;
+        }
+        let late = self.waiting.pop_front();
+        let last = self.waiting.is_empty();
+        let report = if last { core::mem::take(&mut self.report) } else { self.report.clone() };
+        Some((alone(late?), report))
+    }
+}
+
+/// It says nothing of others.
+fn alone(seq: Seq) -> AckVector {
+    AckVector { highest: seq, bitmap: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_packet_is_acknowledged_by_name() {
+        let seq = Seq::new;
+        let mut acks = LateAcks::default();
+        acks.note(seq(100), 0);
+        assert_eq!(acks.replace(b"r"), None);
+        acks.note(seq(90), 10);
+        assert_eq!(acks.replace(b"r"), None, "the bitmap shows it");
+        acks.note(seq(60), 40);
+        assert_eq!(acks.replace(b"r"), Some(alone(seq(60))));
+        assert_eq!((acks.next(), acks.replace(b"r")), (None, None));
+        // Those of one moment that one acknowledgement stands for.
+        acks.note(seq(61), 40);
+        acks.note(seq(62), 40);
+        acks.note(seq(103), 0);
+        assert_eq!(
+            (acks.replace(b"r"), acks.next()),
+            (None, Some((alone(seq(61)), b"r".to_vec())))
+        );
+        assert_eq!((acks.next(), acks.next()), (Some((alone(seq(62)), b"r".to_vec())), None));
+        (0..200).for_each(|n| acks.note(seq(n), 40));
+        assert_eq!(acks.waiting.len(), WAITING_MAX);
+    }
+}

@@ -1,0 +1,91 @@
+//! Packets that are acknowledged late: how long one is waited for, and cuts that were made for them.
+//!
+//! The cut is taken back as TCP's is by Eifel and RACK (src: RFC 4015; RFC 8985 s7.4), and for the same reason: its
+//! only sign of congestion was none.
+
+use faircast_base::{Duration, Seq, Time};
+
+use super::PgmccSender;
+use crate::congestion::common::lateness::{Lateness, bound};
+use crate::congestion::pgmcc::ledger::Fate;
+use crate::congestion::pgmcc::window::Window;
+
+/// What is known of late packets.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    lateness: Lateness,
+    /// The latest packet that was taken for lost.
+    latest_lost: Option<Seq>,
+    cut: Option<Undo>,
+}
+
+/// The last cut, while it may be taken back.
+#[derive(Debug)]
+struct Undo {
+    window: Window,
+    answered: Option<Seq>,
+    suspended: Option<Seq>,
+    /// Packets before this one had been sent then.
+    end: Seq,
+    /// Those of them that were taken for lost and have not come.
+    lost: u32,
+}
+
+impl Late {
+    /// Another cut or a stall came: the last cut stands.
+    pub(super) fn settle(&mut self) {
+        self.cut = None;
+    }
+}
+
+impl PgmccSender {
+    /// How long a packet is waited for; `None` where later ones show its loss.
+    pub(super) fn tolerance(&self) -> Option<Duration> {
+        self.late.lateness.tolerance(bound(self.rto.smoothed()))
+    }
+
+    /// Whether packets that were taken for lost may be seen in a bitmap that ends with `highest`.
+    pub(super) fn may_show_late(&self, highest: Seq) -> bool {
+        self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
+    }
+
+    /// Packets up to `latest` were taken for lost.
+    pub(super) fn note_lost(&mut self, now: Time, count: u32, latest: Seq) {
+        self.late.lateness.lost(now);
+        let before = self.late.latest_lost.unwrap_or(latest);
+        self.late.latest_lost = Some(before.max(latest));
+        if let Some(undo) = &mut self.late.cut {
+            undo.lost += count;
+        }
+    }
+
+    /// Halves the window for these losses, which may turn out to be none.
+    pub(super) fn cut_for(&mut self, lost: u32) {
+        let (window, answered, suspended) = (self.window, self.answered, self.suspended);
+        self.cut();
+        let end = self.ledger.next();
+        self.late.cut = Some(Undo { window, answered, suspended, end, lost })
+            .filter(|_| self.config.ack_lateness);
+    }
+
+    /// A bitmap shows packet `seq`.
+    pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
+        let bound = bound(self.rto.smoothed());
+        let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };
+        let Some(missed) = sent.missed.take() else { return };
+        let late = now.since(missed);
+        self.late.lateness.came(late, bound);
+        if sent.fate != Fate::Lost || late > bound {
+            return;
+        }
+        sent.fate = Fate::Acked;
+        let Some(undo) = self.late.cut.as_mut().filter(|undo| seq.before(undo.end)) else { return };
+        undo.lost = undo.lost.saturating_sub(1);
+        if undo.lost == 0
+            && let Some(undo) = self.late.cut.take()
+        {
+            self.window.take_back(&undo.window);
+            (self.answered, self.suspended) = (undo.answered, undo.suspended);
+        }
+    }
+}

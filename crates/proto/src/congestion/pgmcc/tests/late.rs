@@ -1,0 +1,70 @@
+//! Packets that are acknowledged late: cuts that are taken back, and the time for which others are waited for.
+
+use super::harness::{Bench, ms, plain};
+use crate::congestion::pgmcc::{PgmccConfig, Profile};
+
+/// All that is out is acknowledged but for one packet, which the bitmaps lack. Returns that packet, and the window
+/// before.
+fn overtaken(bench: &mut Bench) -> (u32, f64) {
+    bench.advance(ms(100));
+    let (late, window) = (bench.acked, bench.window());
+    for ahead in 1..=4 {
+        bench.ack(1, late + ahead, !(1 << ahead), 0.0);
+        bench.advance(ms(1));
+    }
+    bench.acked = late + 5;
+    (late, window)
+}
+
+#[test]
+fn a_cut_for_a_packet_that_comes_late_is_taken_back_and_later_ones_are_waited_for() {
+    let mut bench = Bench::running(plain(), 20, 0.0);
+    let (late, window) = overtaken(&mut bench);
+    assert!(bench.window() < window && bench.loss_cuts() == 1, "three later packets tell");
+    bench.ack(1, late + 4, u32::MAX, 0.0);
+    assert!(bench.window() >= window, "{} of {window}", bench.window());
+    // 4 ms late: the next is waited for 6 ms, whatever comes meanwhile.
+    bench.round(1, 0.0);
+    bench.round(1, 0.0);
+    overtaken(&mut bench);
+    let last = bench.acked - 1;
+    assert_eq!(bench.loss_cuts(), 1);
+    bench.ack(1, last, !(1 << 4), 0.0);
+    assert_eq!(bench.loss_cuts(), 1, "after 5 ms");
+    bench.advance(ms(3));
+    bench.ack(1, last, !(1 << 4), 0.0);
+    assert_eq!(bench.loss_cuts(), 2, "it is lost");
+}
+
+#[test]
+fn a_packet_that_was_repaired_says_nothing_of_the_path() {
+    let mut bench = Bench::running(plain(), 20, 0.0);
+    let (late, window) = overtaken(&mut bench);
+    bench.send_repair(late);
+    bench.ack(1, late + 4, u32::MAX, 0.0);
+    assert!(bench.window() < window);
+}
+
+#[test]
+fn one_of_two_is_no_reason_to_take_a_cut_back() {
+    let mut bench = Bench::running(plain(), 20, 0.0);
+    bench.advance(ms(100));
+    let (first, window) = (bench.acked, bench.window());
+    bench.ack(1, first + 5, !(0b11 << 4), 0.0);
+    assert_eq!(bench.loss_cuts(), 1);
+    bench.ack(1, first + 5, !(0b1 << 4), 0.0);
+    assert!(bench.window() < window);
+    bench.ack(1, first + 5, u32::MAX, 0.0);
+    assert!(bench.window() >= window);
+}
+
+#[test]
+fn published_profiles_take_nothing_back() {
+    for profile in [Profile::Paper, Profile::Draft] {
+        assert!(!PgmccConfig::profile(profile).ack_lateness);
+    }
+    let mut bench = Bench::running(PgmccConfig { ack_lateness: false, ..plain() }, 20, 0.0);
+    let (late, window) = overtaken(&mut bench);
+    bench.ack(1, late + 4, u32::MAX, 0.0);
+    assert!(bench.window() < window);
+}
