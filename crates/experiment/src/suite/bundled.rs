@@ -50,7 +50,7 @@ static SUITES: &[(&str, Bundled)] = &[
         "fairness" "two-levels" "levels" "prototype" "policies" "depth" "hop"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
-        "alone" "beside-sack" "changing-rate" "join-leave" "tcp-alone" "transfer"
+        "alone" "beside-sack" "changing-rate" "join-leave" "reordering" "tcp-alone" "transfer"
         "two-receivers"),
 ];
 

@@ -9,6 +9,7 @@ mod bytes;
 mod forge;
 mod forged;
 mod lies;
+mod reordering;
 mod repeat;
 mod reports;
 mod silence;
