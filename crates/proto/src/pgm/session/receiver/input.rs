@@ -249,10 +249,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if newest && index > next {
             let round_trip = self.repair.naks().and_then(Naks::round_trip);
             self.disorder.get_or_insert_default().notice(now, (next, index), round_trip);
-        } else if !newest && !repair {
-            if let Some(disorder) = &mut self.disorder {
-                disorder.came(now, index);
-            }
+        } else if let Some(disorder) = self.disorder.as_mut().filter(|_| !newest && !repair) {
+            disorder.came(now, index);
         }
         let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
         let behind = if repair { 0 } else { behind };
