@@ -419,7 +419,7 @@ fn faults_are_checked() {
             "allowed: loss, packets",
         ),
         ("tick = \"2 s\"", "link.0.tick: is \"2 s\"", "from 0 s to 1 s"),
-        ("jitter = 3", "link.0.jitter: is 3", "expected a duration"),
+        ("jitter = 3", "link.0.jitter: \"3\" has no unit", "expected a duration"),
         ("reorder = { share = 0.1 }", "link.0.reorder.delay: is missing", "\"5 ms\""),
         ("reorder = { delay = \"5 ms\" }", "link.0.reorder.share: is missing", "share = 0.02"),
         ("reorder = { share = 2, delay = \"5 ms\" }", "link.0.reorder.share: is 2", "from 0 to 1"),
