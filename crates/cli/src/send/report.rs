@@ -390,7 +390,8 @@ mod tests {
     #[test]
     fn a_summary_has_every_file_after_its_other_fields() {
         let files = [("a", Some([1; 32])), ("b", None)];
-        let files = files.map(|(path, hash)| FileHash { path: path.into(), hash });
+        let files = files
+            .map(|(path, hash)| FileHash { path: Box::<[u8]>::from(path.as_bytes()).into(), hash });
         let fields = json!({ "ok": true, "skipped": { "links": 1 } });
         let text = serde_json::to_string(&Summary { fields, files: &files }).unwrap();
         let read: Value = serde_json::from_str(&text).unwrap();

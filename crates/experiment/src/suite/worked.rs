@@ -130,7 +130,7 @@ fn arrivals(
     let mut arrivals = Arrivals::new(THRESHOLD, discounting);
     for seq in seqs {
         let now = Time::ZERO + GAP * u64::from(seq);
-        arrivals.received(now, Seq::new(seq), false, RTT, &|| first);
+        arrivals.received(now, (Seq::new(seq), false), None, RTT, &|| first);
     }
     arrivals
 }
