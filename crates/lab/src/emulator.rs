@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::transport::{PacketFacts, Packets};
+use faircast_proto::transport::{PacketFacts, PacketFormat};
 use faircast_proto::{Transmit, catalog};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
@@ -350,7 +350,7 @@ fn write(
 fn kind((index, flow): (usize, &Flow)) -> Kind {
     let Some(plan) = TcpPlan::of(flow) else {
         return match catalog::packets(&flow.protocol) {
-            Some(Packets::Datagrams(facts)) => Kind::Datagrams(facts),
+            Some(PacketFormat::Datagrams(facts)) => Kind::Datagrams(facts),
             _ => Kind::Unknown,
         };
     };

@@ -3,7 +3,7 @@
 use faircast_base::Duration;
 use faircast_proto::catalog::{self, Ends};
 use faircast_proto::tcp::KernelSettings;
-use faircast_proto::transport::{KernelTcp, Packets};
+use faircast_proto::transport::{KernelTcp, PacketFormat};
 use faircast_scenario::{Data, Flow, Scenario};
 
 use crate::address;
@@ -43,7 +43,7 @@ const APPLIED: &[&str] =
 impl TcpPlan {
     /// The plan of a flow; `None` for what is not TCP.
     pub(crate) fn of(flow: &Flow) -> Option<Self> {
-        let Some(Packets::Kernel(tcp)) = catalog::packets(&flow.protocol) else { return None };
+        let Some(PacketFormat::Kernel(tcp)) = catalog::packets(&flow.protocol) else { return None };
         let KernelTcp { congestion_control, sack, .. } = tcp;
         let ends = catalog::transport(&flow.protocol).map(|entry| entry.ends);
         let kernel = matches!(ends, Some(Ends::Kernel { .. }));
@@ -90,7 +90,7 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
             ));
         }
         let packets = catalog::packets(&flow.protocol);
-        if matches!(packets, Some(Packets::Kernel(KernelTcp { alike: false, .. }))) {
+        if matches!(packets, Some(PacketFormat::Kernel(KernelTcp { alike: false, .. }))) {
             warnings.push(format!(
                 "flow \"{}\": without SACK the kernel's Reno repairs as NewReno does",
                 flow.name

@@ -29,7 +29,7 @@ use crate::pgm::wire::{OptionType, Packet};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
 use crate::tram::{self, Tree};
-use crate::transport::{EndSetup, KernelTcp, PacketFacts, Packets, Role};
+use crate::transport::{EndSetup, KernelTcp, PacketFacts, PacketFormat, Role};
 
 use ends::{object_end, pgm_element, row_tree, stream_end, tree_end, under_credits};
 
@@ -107,7 +107,7 @@ pub struct TransportEntry {
     /// Whether receivers repair for others.
     pub repair_heads: bool,
     /// Packets on real networks.
-    pub packets: Packets,
+    pub packets: PacketFormat,
     /// How its ends are made.
     pub ends: Ends,
 }
@@ -279,7 +279,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         many_to_many: true,
         own_checksum: false,
         repair_heads: false,
-        packets: Packets::Datagrams(cbr::facts),
+        packets: PacketFormat::Datagrams(cbr::facts),
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
     },
     TransportEntry {
@@ -317,7 +317,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
-        packets: Packets::Datagrams(flow::facts),
+        packets: PacketFormat::Datagrams(flow::facts),
         ends: Ends::Alone { guarantees: flow::GUARANTEES, answers: true, end: flow::end },
     },
     kernel_tcp("tcp-cubic", "cubic", "the kernel's TCP with CUBIC; in the lab only"),
@@ -343,7 +343,7 @@ const fn reliable(
         many_to_many: false,
         own_checksum: true,
         repair_heads: false,
-        packets: Packets::Datagrams(facts),
+        packets: PacketFormat::Datagrams(facts),
         ends,
     }
 }
@@ -363,7 +363,7 @@ const fn tcp(
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
-        packets: Packets::Kernel(kernel),
+        packets: PacketFormat::Kernel(kernel),
         ends,
     }
 }
@@ -383,7 +383,7 @@ const fn kernel_tcp(
         many_to_many: false,
         own_checksum: false,
         repair_heads: false,
-        packets: Packets::Kernel(kernel),
+        packets: PacketFormat::Kernel(kernel),
         ends,
     }
 }
@@ -489,9 +489,9 @@ pub const RELAYS: &[RelayEntry] = &[
 ];
 
 /// Packets of a scheme or transport on real networks; `None` for an unknown name.
-pub fn packets(protocol: &str) -> Option<Packets> {
+pub fn packets(protocol: &str) -> Option<PacketFormat> {
     match scheme(protocol) {
-        Some(_) => Some(Packets::Datagrams(pgm::facts)),
+        Some(_) => Some(PacketFormat::Datagrams(pgm::facts)),
         None => Some(transport(protocol)?.packets),
     }
 }

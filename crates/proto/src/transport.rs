@@ -36,9 +36,9 @@ pub struct KernelTcp {
     pub alike: bool,
 }
 
-/// Packets of a transport on real networks.
+/// Format of the packets of a transport on real networks.
 #[derive(Clone, Copy, Debug)]
-pub enum Packets {
+pub enum PacketFormat {
     /// Datagrams of its machines, of which this function reads the facts.
     Datagrams(fn(&[u8]) -> PacketFacts),
     /// Segments of the kernel's TCP.

@@ -20,7 +20,7 @@ use faircast_trace::On;
 pub use axis::Axis;
 pub use key::Program;
 pub use run::{Failed, Ran, run};
-pub use store::{Found, Kept, Store};
+pub use store::{Kept, Store, StoredRun};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
 use crate::Error;

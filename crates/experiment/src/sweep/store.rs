@@ -25,7 +25,7 @@ pub struct Kept {
 
 /// The file of a run.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum StoredRun {
     /// The file is as it was written.
     Kept(Box<Kept>),
     /// There is no such file.
@@ -84,22 +84,22 @@ impl Store {
     /// The summary of a run; `None` where it has not been done, or its file was altered.
     pub fn get(&self, job: &Job) -> Option<Summary> {
         match self.find(job) {
-            Found::Kept(kept) => Some(kept.summary),
-            Found::Missing | Found::Altered(_) => None,
+            StoredRun::Kept(kept) => Some(kept.summary),
+            StoredRun::Missing | StoredRun::Altered(_) => None,
         }
     }
 
     /// The file of a run, as far as it is what was written.
-    pub fn find(&self, job: &Job) -> Found {
+    pub fn find(&self, job: &Job) -> StoredRun {
         let path = self.path(job);
         let Ok(text) = std::fs::read_to_string(&path) else {
-            return if path.exists() { Found::Altered(path) } else { Found::Missing };
+            return if path.exists() { StoredRun::Altered(path) } else { StoredRun::Missing };
         };
         match serde_json::from_str::<Kept>(&text) {
             Ok(kept) if kept.key == job.key && is_sealed(&text, &kept.hash) => {
-                Found::Kept(Box::new(kept))
+                StoredRun::Kept(Box::new(kept))
             }
-            _ => Found::Altered(path),
+            _ => StoredRun::Altered(path),
         }
     }
 

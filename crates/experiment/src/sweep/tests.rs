@@ -178,7 +178,7 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
         std::fs::write(store.path(&jobs[0]), text.replacen(from, to, 1)).unwrap();
         assert_eq!(missing(&store), [jobs[0].clone()], "{from}");
         assert!(
-            matches!(store.find(&jobs[0]), Found::Altered(file) if file == store.path(&jobs[0]))
+            matches!(store.find(&jobs[0]), StoredRun::Altered(file) if file == store.path(&jobs[0]))
         );
     }
     assert_eq!(store.others(&jobs[1..]), 1);

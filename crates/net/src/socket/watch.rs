@@ -10,7 +10,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
-/// A subscription to the kernel's notices (src: rtnetlink(7)).
+/// Subscription to the kernel's notices, of which rtnetlink(7) has the format.
 #[derive(Debug)]
 pub(crate) struct AddressWatch {
     socket: OwnedFd,

@@ -92,13 +92,13 @@ fn sessions_differ_by_source_and_flow() {
 #[test]
 fn facts_of_a_packet_are_what_its_machine_says_of_it() {
     use crate::Transmit;
-    use crate::transport::{PacketFacts, Packets};
+    use crate::transport::{PacketFacts, PacketFormat};
     use faircast_base::{Cx, NullTrace, Purpose, Rng};
 
     let names = SCHEMES.iter().map(|entry| entry.name);
     let transports = TRANSPORTS.iter().filter(|entry| matches!(entry.ends, Ends::Alone { .. }));
     for name in names.chain(transports.map(|entry| entry.name)) {
-        let Some(Packets::Datagrams(facts)) = packets(name) else {
+        let Some(PacketFormat::Datagrams(facts)) = packets(name) else {
             assert!(name.starts_with("tcp-"), "{name}");
             continue;
         };
