@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_report::{Class, Verdicts};
-use faircast_scenario::Catalog;
+use faircast_scenario::{Catalog, Overrides, Scenario};
 
 use super::file::SuiteFile;
 use super::load;
@@ -75,11 +75,18 @@ fn named(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Why no protocol or program takes the setting; `None` where one does, or none has such a setting. Placeholders such as
+/// True if a link of a scenario takes the setting.
+fn is_of_a_link(catalog: &Catalog, key: &str, text: &str) -> bool {
+    const SCENARIO: &str = include_str!("../../../../scenarios/own/slow-receiver.toml");
+    let change = Overrides { set: vec![format!("link.0.{key}={text}")], seed: None };
+    Scenario::parse(Path::new("slow-receiver.toml"), SCENARIO, &change, catalog).is_ok()
+}
+
+/// Why no protocol, program or link takes the setting; `None` where one does, or none has such a setting. Placeholders such as
 /// `NAME` are no values, and `program` is a key of the language too.
 fn refused(catalog: &Catalog, key: &str, text: &str) -> Option<String> {
     let is_placeholder = !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase());
-    if is_placeholder || key == "program" {
+    if is_placeholder || key == "program" || is_of_a_link(catalog, key, text) {
         return None;
     }
     let raw = || [(key.to_string(), value(text))];
@@ -99,6 +106,7 @@ fn settings_are_found_in_texts() {
     assert_eq!(found, ["heartbeat_min=3000 s", "spm_interval=3000 s", "nak_backoff=0 s"]);
     let catalog = faircast_sim::catalog();
     assert_eq!(refused(&catalog, "spm_interval", "3000 s"), None);
+    assert_eq!(refused(&catalog, "jitter", "0.5 ms"), None, "a link has one, and a scheme another");
     assert!(
         refused(&catalog, "nak_backoff", "0 s")
             .is_some_and(|why| why.contains("0.001 s to 3600 s"))
