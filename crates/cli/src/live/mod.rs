@@ -9,7 +9,7 @@ pub(crate) mod words;
 pub(crate) use above::Above;
 pub(crate) use output::Output;
 
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
