@@ -174,7 +174,7 @@ pub fn csv_field(field: &str) -> String {
     }
 }
 
-/// Characters with which formulas of spreadsheets begin (src: OWASP, CSV injection).
+/// Characters with which formulas of spreadsheets begin (OWASP, "CSV injection").
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
 /// Least, median and greatest of the values; `None` where there are none.
