@@ -344,22 +344,23 @@ fn load(bencher: Bencher<'_, '_>, large: bool) {
     bencher.bench_local(|| host.load_now(&code).map(|_| ()).expect("it is sound"));
 }
 
-/// One function of many branches.
+/// Four functions of many branches, near the bounds of programs.
 fn large_program() -> Vec<u8> {
     let mut body = String::new();
-    for number in 0..4000 {
+    for number in 0..900 {
         body += &format!(
             "(if (i32.gt_u (local.get 0) (i32.const {})) (then (local.set 0 (i32.add (local.get 0) (local.get 1)))))",
             number % 60
         );
     }
     let text = format!(
-        "(module (func (export \"faircast_policy_1\") (param i32) (local i32) {body})
+        "(module {} (func (export \"faircast_policy_1\") (param i32))
          (func (export \"credit\") (result i32) i32.const 0)
          (func (export \"accepts\") (param i32 i32) (result i32) i32.const 1)
          (func (export \"discards\") (param i32) (result i32) i32.const 0)
          (func (export \"interval_ms\") (result i32) i32.const 0)
-         (func (export \"drops\") (result i32) i32.const 0))"
+         (func (export \"drops\") (result i32) i32.const 0))",
+        format!("(func (param i32) (local i32) {body})").repeat(4)
     );
     let code = wat::parse_str(text).expect("it is sound");
     assert!(code.len() < 64 << 10 && code.len() > 50 << 10, "{} bytes", code.len());

@@ -125,13 +125,13 @@ fn the_name_of_an_object_is_one_that_a_file_could_have() {
 fn a_title_with_characters_that_are_not_printed_is_neither_sent_nor_taken() {
     let sound = Manifest::new("abc", vec![]).unwrap().encode();
     for title in ["\u{202e}", "\u{2028}", "\u{200b}", "\u{feff}"] {
-        let want = Err(ManifestError::Title(title.into()));
-        assert_eq!(Manifest::new(title, vec![]), want);
+        let want = ManifestError::Title(title.into());
+        assert!(!want.to_string().contains(title));
+        assert_eq!(Manifest::new(title, vec![]), Err(want.clone()));
         let place = sound.windows(3).position(|part| part == b"abc").unwrap();
         let mut bytes = sound.clone();
         bytes[place..place + 3].copy_from_slice(title.as_bytes());
-        assert_eq!(Manifest::decode(&bytes), want);
-        assert!(!want.unwrap_err().to_string().contains(title));
+        assert_eq!(Manifest::decode(&bytes), Err(want));
     }
 }
 

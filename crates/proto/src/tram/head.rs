@@ -334,9 +334,14 @@ impl Head {
         can_repair: impl Fn(&Cache, u64) -> bool,
     ) -> Result<Acknowledged, BadInput> {
         if !self.members.recognise(now, (from, id), ack) {
+            let parted = self.members.has_parted(now, from, id);
             if ack.leaves {
                 self.members.amend(id, ack);
-            } else if !self.members.is_member(from) && !self.members.has_parted(now, from, id) {
+                if parted {
+                    // The answer of a member that was asked whether it has left.
+                    return Ok(Acknowledged { congested: false, left: false });
+                }
+            } else if !self.members.is_member(from) && !parted {
                 let pruned = self.pruned.iter().any(|pruned| *pruned == (from, id));
                 let reason = if pruned { RejectReason::Pruned } else { RejectReason::NoMember };
                 self.answer(from, Answer::Reject(reason));

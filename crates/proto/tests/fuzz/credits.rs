@@ -22,7 +22,7 @@ const ME: NodeId = NodeId(10);
 const MANY: u32 = 100_000;
 /// Packets that the network holds; more are lost.
 const FLYING_MAX: usize = 100;
-/// Time in which all come to rest once the source was closed.
+/// Time in which the relay comes to rest once the source was closed.
 const REST: Duration = Duration::from_secs(2000);
 const POLICIES: [&str; 7] = [
     "worst-path",
@@ -199,7 +199,7 @@ impl World {
                 }
             }
         }
-        // Whatever came, all rest some time after the source is closed.
+        // Whatever came, the relay rests some time after the source is closed. Ends under credits ask on as long as they run.
         self.close(0);
         for _ in 0..20 {
             self.pass(Duration::from_secs(1));
@@ -208,10 +208,6 @@ impl World {
         self.pass(REST);
         while let Some(port) = self.awaited.pop_first() {
             self.writable(port);
-        }
-        for end in &self.ends {
-            let next = end.machine.next_timeout();
-            assert!(next.is_none(), "node {} waits for {next:?}", end.node.0);
         }
         assert!(self.relay.next_timeout().is_none(), "the relay waits");
         assert!(self.held.is_empty(), "the relay holds {} packets", self.held.len());
