@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::sweep::{
-    Axis, Failed, Found, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, Tables, for_shell,
+    Axis, Failed, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, StoredRun, Tables, for_shell,
     from_plain, once, run,
 };
 use faircast_experiment::{Sweep, table::Table};
@@ -37,7 +37,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let missing: Vec<&Job> =
         runs.iter().copied().filter(|job| !store.has(job, args.traces)).collect();
     for job in &missing {
-        if let Found::Altered(file) = store.find(job) {
+        if let StoredRun::Altered(file) = store.find(job) {
             note(&format!(
                 "{}: was edited or damaged after it was written; {}: it counts as missing",
                 file.display(),

@@ -245,7 +245,7 @@ mod tests {
         // Both were there; both died; the second came back.
         let both = [of(4, member(1, "web", 0, 9, Lost)), of(5, member(2, "web", 0, 9, Lost))];
         let back = of(5, member(3, "web", 12, 30, Done));
-        let members = [&both[..], &[back.clone()]].concat();
+        let members = [&both[..], std::slice::from_ref(&back)].concat();
         let none = BTreeSet::new();
         assert_eq!(Restarts::new(&members, at(30), 9).pairs(&none, host), [(2, 3)]);
         // Without identities nobody knows which of them it is.

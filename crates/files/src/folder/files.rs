@@ -233,7 +233,7 @@ impl Files {
     }
 
     fn open_part(&self, file: u32) -> Result<File> {
-        dir::open_file(self.state.fd(), &Self::part_name(file), OFlags::RDWR)
+        dir::open_file(self.state.fd(), Self::part_name(file), OFlags::RDWR)
             .map_err(|error| self.state.cannot(error))
     }
 

@@ -220,10 +220,10 @@ impl Machine for ObjectReceiver {
         if self.assembly.take_due(cx.now) {
             self.advance(cx);
         }
-        if self.assembly.member.next_timeout().is_some_and(|at| at <= cx.now) {
-            if self.assembly.member.on_timeout(cx) {
-                self.rest();
-            }
+        if self.assembly.member.next_timeout().is_some_and(|at| at <= cx.now)
+            && self.assembly.member.on_timeout(cx)
+        {
+            self.rest();
         }
         if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
             let before = self.assembly.path.limit();

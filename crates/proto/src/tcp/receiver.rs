@@ -126,14 +126,12 @@ impl TcpReceiver {
                 self.events.push_back(AppEvent::Completed);
                 cx.emit(Event::Completed { bytes: self.delivered_bytes });
             }
-        } else if seq > self.next {
-            if self.beyond.insert(seq..seq + 1) {
-                let slot = (seq - self.next) as usize;
-                if slot >= self.slots.len() {
-                    self.slots.resize_with(slot + 1, || None);
-                }
-                self.slots[slot] = Some(Payload { bytes: bytes.to_vec(), zeros });
+        } else if seq > self.next && self.beyond.insert(seq..seq + 1) {
+            let slot = (seq - self.next) as usize;
+            if slot >= self.slots.len() {
+                self.slots.resize_with(slot + 1, || None);
             }
+            self.slots[slot] = Some(Payload { bytes: bytes.to_vec(), zeros });
         }
     }
 
