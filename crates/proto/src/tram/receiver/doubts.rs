@@ -40,6 +40,8 @@ pub(super) struct Doubts {
     /// Its head is below it, or gives it up.
     pub(super) level: Dissent<()>,
     pub(super) resigns: Dissent<(), RESIGNATIONS>,
+    /// Its head knows of no packet after this one.
+    pub(super) beyond: Dissent<u64>,
     /// The new head has nothing before this packet.
     pub(super) start: Option<u64>,
 }
@@ -99,6 +101,20 @@ impl TramReceiver {
             self.timers.arm_by(Timer::Silence, self.silent_until());
         }
         self.after_progress(cx);
+    }
+
+    /// Its head knows of no packet after `high`. Where this receiver does, and no data comes that shows it, somebody
+    /// else has told of those: nobody can repair them.
+    pub(super) fn doubt_beyond(&mut self, cx: &mut Cx<'_>, high: u64) {
+        let Some(reached) = &self.reached else { return };
+        if self.phase != Phase::Member
+            || high + 1 >= reached.reception.end()
+            || !reached.reception.lacks()
+        {
+            self.doubts.beyond.contradict();
+        } else if self.doubts.beyond.claim(cx.now, high, Duration::ZERO, |_| true) {
+            self.go_back(cx, high);
+        }
     }
 
     /// Its head has said that this receiver is no member, and answers nothing else: another is looked for.

@@ -68,6 +68,12 @@ impl Reach {
         self.newest
     }
 
+    /// The source has come no further than `newest`.
+    pub(crate) fn go_back(&mut self, now: Time, newest: u64) {
+        self.solid = self.solid.map(|solid| solid.min(newest));
+        self.jump(now, newest);
+    }
+
     /// Original `index` has come; `fresh` where it has not come before, as far as is known.
     pub(crate) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
