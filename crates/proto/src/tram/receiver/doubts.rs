@@ -136,3 +136,39 @@ impl TramReceiver {
         self.hello_missing = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NodeId, NullTrace, Purpose, Rng};
+
+    use super::*;
+    use crate::Machine;
+    use crate::options::Options;
+    use crate::tram::TramSetup;
+    use crate::world::{SOURCE, TSI, at};
+
+    #[test]
+    fn packets_of_which_only_forged_ones_told_are_void_once_its_head_says_so_for_a_second() {
+        for (says, want) in [
+            (&[(0, 20), (600, 20), (1200, 20)][..], 21),
+            (&[(0, 20), (300, 20), (600, 20)], 41),
+            (&[(0, 20), (600, 40), (1200, 20)], 41),
+            (&[(0, 20), (600, 21), (1200, 22)], 23),
+        ] {
+            let options = Options::default();
+            let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
+            let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+            let mut trace = NullTrace;
+            let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+            receiver.handle_timeout(&mut cx);
+            receiver.begin_at(&mut cx, 1);
+            receiver.hear_of(&mut cx, 40, false);
+            for (ms, high) in says {
+                cx.now = at(*ms);
+                receiver.doubt_beyond(&mut cx, *high);
+            }
+            let reached = receiver.reached.as_ref().expect("it has begun");
+            assert_eq!(reached.reception.end(), want, "{says:?}");
+        }
+    }
+}

@@ -234,6 +234,16 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_is_said_to_be_behind_goes_on_from_there() {
+        let mut reach = running();
+        assert_eq!(reach.take(at(1001), 1060, true), Belief::Believed);
+        reach.go_back(at(1002), 1000);
+        assert_eq!(reach.newest(), 1000);
+        assert_eq!(reach.take(at(1003), 1001, true), Belief::Believed);
+        assert_eq!(reach.newest(), 1001);
+    }
+
+    #[test]
     fn noise_all_around_does_not_keep_the_source_from_being_followed() {
         let mut reach = running();
         reach.take(at(11_000), 30_000, true);
