@@ -354,12 +354,13 @@ impl Head {
             let (next, _) = self.members.ask_parted(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
-        let stuck = self.is_source && self.members.is_stuck(now, from);
+        let stuck = self.members.is_stuck(now, from);
         let most = if stuck { STUCK_ASKS } else { usize::MAX };
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {
-                self.repairs.ask(now, sequence, from, (front, stuck));
+                let by_turns = stuck && self.is_source;
+                self.repairs.ask(now, sequence, from, (front, by_turns));
             } else if self.passes_on && sequence >= front {
                 self.repairs.await_for(now, sequence, from, front);
             }
@@ -403,7 +404,9 @@ impl Head {
 
     /// The repair that is to be sent now.
     pub(super) fn next_repair(&mut self, now: Time) -> Option<Repair> {
-        self.repairs.next(now, self.members.reach())
+        let repair = self.repairs.next(now, self.members.reach())?;
+        self.members.on_repair(repair.sequence, repair.to);
+        Some(repair)
     }
 
     /// Takes the passing of time, where `end` is what is sent next. Returns who has been given up.

@@ -12,8 +12,8 @@ use super::reception::JUMP_MAX;
 use super::settings::{HeadRole, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
-use crate::ShortReceiver;
 use crate::pgm::session::dissent::Dissent;
+use crate::{Destination, ShortReceiver};
 use parted::Parted;
 
 /// How long a head refuses whoever stood still, or said nothing since it was taken, in which time it may end; and how
@@ -25,6 +25,11 @@ const REFUSED_MAX: usize = 64;
 /// Times that a member may let pass between two acknowledgements and stand still: as many as it lets pass itself
 /// until it leaves a head that repairs nothing.
 const STANDSTILLS_MAX: u64 = 10;
+
+/// A member that gets no further stands still sooner where it was sent what it lacks first so many times, or speaks so
+/// many times without asking for it, and for so long; chosen. A short outage of its path is no standstill.
+const FRUITLESS_MAX: u32 = 10;
+const FRUITLESS_FOR: Duration = Duration::from_secs(3);
 
 /// Longest time from a member's place to its first acknowledgement, for which packets are kept for it.
 const MUTE_AFTER: Duration = Duration::from_secs(1);
@@ -71,6 +76,8 @@ pub(super) struct Child {
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
     pub(super) advanced_at: Time,
+    /// Repairs since then of the packet that it lacks first, and acknowledgements that do not ask for that.
+    pub(super) fruitless: u32,
     /// Hellos that it has been asked by and has not answered.
     pub(super) unanswered: u32,
     /// Acknowledgements of less than was said in its name before.
@@ -263,6 +270,7 @@ impl Members {
             since: now,
             heard_at: now,
             advanced_at: now,
+            fruitless: 0,
             unanswered: 0,
             behind: Dissent::default(),
         };
@@ -317,7 +325,9 @@ impl Members {
         }
         (child.heard_at, child.unanswered) = (now, 0);
         if first_missing > child.first_missing || first_missing >= sent {
-            child.advanced_at = now;
+            (child.advanced_at, child.fruitless) = (now, 0);
+        } else if ack.missing().next() != Some(ack.first_missing) {
+            child.fruitless = child.fruitless.saturating_add(1);
         }
         let lags = first_missing < child.first_missing;
         if !lags {
@@ -396,6 +406,16 @@ impl Members {
         self.children.get(&node).is_some_and(stuck)
     }
 
+    /// A packet is repaired, for this member or for all.
+    pub(super) fn on_repair(&mut self, sequence: u64, to: Destination) {
+        let gets = |node: &NodeId| !matches!(to, Destination::Node(only) if only != *node);
+        for (node, child) in &mut self.children {
+            if child.first_missing == sequence && gets(node) {
+                child.fruitless = child.fruitless.saturating_add(1);
+            }
+        }
+    }
+
     /// Whoever was given up before says goodbye.
     pub(super) fn amend(&mut self, id: u64, ack: &Ack<'_>) {
         self.departures.amend(id, ack.short.then(|| went(ack)));
@@ -457,7 +477,9 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            lacks && hinders && now.since(child.advanced_at) >= self.standstill
+            let fruitless = child.fruitless >= FRUITLESS_MAX;
+            let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
+            lacks && hinders && now.since(child.advanced_at) >= most
         };
         let standing: Vec<NodeId> =
             self.iter().filter(|(_, child)| stands(child)).map(|(node, _)| node).collect();

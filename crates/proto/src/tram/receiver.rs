@@ -328,6 +328,9 @@ impl TramReceiver {
             }
             if !front.repair {
                 self.contradict_end(cx.now, *front);
+                if self.doubts.beyond.get().is_some_and(|high| front.sequence > *high) {
+                    self.doubts.beyond.contradict();
+                }
             }
         }
         match packet.body {

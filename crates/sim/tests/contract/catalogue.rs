@@ -401,7 +401,6 @@ const ACK_MASK: usize = 60;
 const ALLOWED: usize = 32;
 
 #[test]
-#[ignore = "a session is still held up by it"]
 fn a_member_that_repeats_one_acknowledgement_takes_no_more_than_half() {
     for protocol in protocols().iter().filter(|it| tree(it.name).is_some()) {
         let case = Case { protocol, delivery: "stream" };

@@ -62,7 +62,14 @@ impl Parted {
         let overtaken = now.since(self.gone[place].at) < ASKED_AFTER;
         (!overtaken).then(|| self.gone.remove(place)).map(|gone| {
             let joins = gone.child.joins.saturating_add(1);
-            Child { joins, heard_at: now, advanced_at: now, unanswered: 0, ..gone.child }
+            Child {
+                joins,
+                heard_at: now,
+                advanced_at: now,
+                fruitless: 0,
+                unanswered: 0,
+                ..gone.child
+            }
         })
     }
 

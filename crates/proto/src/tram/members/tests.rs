@@ -438,6 +438,25 @@ fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
     assert!(members.remove_standing(soon, (95, 112), true).is_empty(), "it has some time");
 }
 
+#[test]
+fn who_is_sent_what_it_lacks_again_and_again_and_gets_no_further_is_removed_soon() {
+    let to = Destination::Node(NodeId(2));
+    let removed = |repaired, repairs: u32, asks: u32, after: Duration| {
+        let mut members = two();
+        (0..repairs).for_each(|_| members.on_repair(repaired, to));
+        for _ in 0..asks {
+            members.acknowledge(at(1), NodeId(2), &ack(95, 110), (1, 100, 0)).unwrap();
+        }
+        members.remove_standing(at(0) + after, (95, 112), false) == [NodeId(2)]
+    };
+    let soon = FRUITLESS_FOR;
+    assert!(removed(95, FRUITLESS_MAX, 0, soon), "it speaks, and takes nothing");
+    assert!(!removed(95, FRUITLESS_MAX - 2, 0, soon), "it was not sent enough");
+    assert!(!removed(96, FRUITLESS_MAX, 0, soon), "it lacks something before");
+    assert!(!removed(95, FRUITLESS_MAX, 0, soon - Duration::from_millis(1)));
+    assert!(removed(95, 0, FRUITLESS_MAX, soon), "it asks for nothing");
+}
+
 /// What can be done to the table.
 #[derive(Clone, Debug)]
 enum Step {

@@ -70,6 +70,19 @@ impl TramReceiver {
         }
     }
 
+    /// The source has come no further than `high`.
+    pub(super) fn go_back(&mut self, cx: &mut Cx<'_>, high: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        let last = high.max(reached.deliver.saturating_sub(1));
+        if last + 1 >= reached.reception.end() {
+            return;
+        }
+        reached.reach.go_back(cx.now, last);
+        self.rewind(cx, last + 1, last + 1);
+        self.front.sequence = last;
+        self.after_progress(cx);
+    }
+
     /// Everything from packet `start` on is wanted, as by one that has just joined.
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
         let ack_window = u64::from(self.settings.ack_window);

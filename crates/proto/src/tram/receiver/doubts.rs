@@ -40,6 +40,8 @@ pub(super) struct Doubts {
     /// Its head is below it, or gives it up.
     pub(super) level: Dissent<()>,
     pub(super) resigns: Dissent<(), RESIGNATIONS>,
+    /// Its head knows of no packet after this one.
+    pub(super) beyond: Dissent<u64>,
     /// The new head has nothing before this packet.
     pub(super) start: Option<u64>,
 }
@@ -101,6 +103,20 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
+    /// Its head knows of no packet after `high`. Where this receiver does, and no data comes that shows it, somebody
+    /// else has told of those: nobody can repair them.
+    pub(super) fn doubt_beyond(&mut self, cx: &mut Cx<'_>, high: u64) {
+        let Some(reached) = &self.reached else { return };
+        if self.phase != Phase::Member
+            || high + 1 >= reached.reception.end()
+            || !reached.reception.lacks()
+        {
+            self.doubts.beyond.contradict();
+        } else if self.doubts.beyond.claim(cx.now, high, Duration::ZERO, |_| true) {
+            self.go_back(cx, high);
+        }
+    }
+
     /// Its head has said that this receiver is no member, and answers nothing else: another is looked for.
     pub(super) fn check_rejection(&mut self, cx: &mut Cx<'_>) {
         let Some(since) = self.doubts.rejected_at else { return };
@@ -118,5 +134,41 @@ impl TramReceiver {
     /// Its head says something that is not believed at once, and is asked whether it is there for this receiver.
     pub(super) fn ask_head(&mut self) {
         self.hello_missing = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NodeId, NullTrace, Purpose, Rng};
+
+    use super::*;
+    use crate::Machine;
+    use crate::options::Options;
+    use crate::tram::TramSetup;
+    use crate::world::{SOURCE, TSI, at};
+
+    #[test]
+    fn packets_of_which_only_forged_ones_told_are_void_once_its_head_says_so_for_a_second() {
+        for (says, want) in [
+            (&[(0, 20), (600, 20), (1200, 20)][..], 21),
+            (&[(0, 20), (300, 20), (600, 20)], 41),
+            (&[(0, 20), (600, 40), (1200, 20)], 41),
+            (&[(0, 20), (600, 21), (1200, 22)], 23),
+        ] {
+            let options = Options::default();
+            let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
+            let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+            let mut trace = NullTrace;
+            let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+            receiver.handle_timeout(&mut cx);
+            receiver.begin_at(&mut cx, 1);
+            receiver.hear_of(&mut cx, 40, false);
+            for (ms, high) in says {
+                cx.now = at(*ms);
+                receiver.doubt_beyond(&mut cx, *high);
+            }
+            let reached = receiver.reached.as_ref().expect("it has begun");
+            assert_eq!(reached.reception.end(), want, "{says:?}");
+        }
     }
 }

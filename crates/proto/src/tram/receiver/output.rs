@@ -16,6 +16,9 @@ use crate::{Destination, Transmit};
 /// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
 const FRUITLESS_MAX: u32 = 10;
 
+/// Askings that brought nothing, after which the head is asked what there is.
+const FRUITLESS_ASKS: u32 = 2;
+
 /// Up to how often the time from one asking to the next doubles.
 const ASKS_MAX: u32 = 6;
 
@@ -32,6 +35,8 @@ impl TramReceiver {
         let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
         let Some(reached) = self.reached.as_mut().filter(|it| it.reception.lacks()) else { return };
         self.ack_due = true;
+        // Perhaps nobody has what is asked for: the head says how far the source has come.
+        self.hello_missing |= reached.asks >= FRUITLESS_ASKS;
         if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
             reports.on_stuck(cx);
         }

@@ -68,6 +68,12 @@ impl Reach {
         self.newest
     }
 
+    /// The source has come no further than `newest`.
+    pub(crate) fn go_back(&mut self, now: Time, newest: u64) {
+        self.solid = self.solid.map(|solid| solid.min(newest));
+        self.jump(now, newest);
+    }
+
     /// Original `index` has come; `fresh` where it has not come before, as far as is known.
     pub(crate) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
@@ -225,6 +231,16 @@ mod tests {
         for late in 950..1000 {
             assert_eq!(reach.take(at(1000), late, true), Belief::Believed, "they are old");
         }
+    }
+
+    #[test]
+    fn a_source_that_is_said_to_be_behind_goes_on_from_there() {
+        let mut reach = running();
+        assert_eq!(reach.take(at(1001), 1060, true), Belief::Believed);
+        reach.go_back(at(1002), 1000);
+        assert_eq!(reach.newest(), 1000);
+        assert_eq!(reach.take(at(1003), 1001, true), Belief::Believed);
+        assert_eq!(reach.newest(), 1001);
     }
 
     #[test]
