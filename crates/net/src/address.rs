@@ -86,17 +86,15 @@ impl Multicast {
     fn check_zone(&self, found: &[(Interface, Resolved)]) -> Result<(), NetError> {
         let Some(zone) = self.zone() else { return Ok(()) };
         let ip = self.group.ip();
-        let Ok(name) = if_indextoname(zone) else {
+        let Some(name) = interface_name(zone) else {
             let wanted = Interface::Index(zone).to_string();
             return Err(NetError::Interface { wanted, present: present_interfaces(ip) });
         };
         match found.iter().find(|(_, at)| at.index != zone) {
             None => Ok(()),
-            Some((other, _)) => Err(NetError::Zone {
-                group: ip,
-                zone: name.to_string_lossy().into_owned(),
-                interface: other.to_string(),
-            }),
+            Some((other, _)) => {
+                Err(NetError::Zone { group: ip, zone: name, interface: other.to_string() })
+            }
         }
     }
 
@@ -178,9 +176,8 @@ pub(crate) struct Resolved {
 impl Interface {
     /// The interface by a name that stays when its addresses change.
     fn lasting(&self, at: Resolved) -> Self {
-        let name = || if_indextoname(at.index).ok()?.into_string().ok();
         match self {
-            Self::Address(_) => name().map_or_else(|| self.clone(), Self::Name),
+            Self::Address(_) => interface_name(at.index).map_or_else(|| self.clone(), Self::Name),
             other => other.clone(),
         }
     }
@@ -192,7 +189,10 @@ impl Interface {
         let (index, wanted) = match self {
             Self::Any => return Ok(Resolved { index: 0, address: None }),
             Self::Name(name) => (if_nametoindex(name.as_str()).map_err(|_| missing())?, None),
-            Self::Index(index) => (*index, None),
+            Self::Index(index) => {
+                interface_name(*index).ok_or_else(missing)?;
+                (*index, None)
+            }
             Self::Address(address) => (0, Some(*address)),
         };
         let mut found: Option<Resolved> = None;
@@ -218,6 +218,13 @@ impl Interface {
             (None, Some(_)) => Err(missing()),
         }
     }
+}
+
+/// Name of the interface of this number, where there is such a one.
+pub fn interface_name(index: u32) -> Option<String> {
+    // Of an unknown number nix gives an empty name, and no error.
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// The interfaces of this host, each with its addresses of the family of `like`, for people.
@@ -324,8 +331,8 @@ mod tests {
             assert_eq!(multicast.resolve().unwrap()[0].1.index, lo);
         }
         let absent = group(lo + 100_000).resolve().unwrap_err().to_string();
-        assert!(absent.contains("interface"), "{absent}");
-        let other = Multicast { interfaces: vec![Interface::Index(lo + 1)], ..group(lo) };
+        assert!(absent.contains("interface number 100001"), "{absent}");
+        let other = Multicast { interfaces: vec![name_of("lo"), Interface::Any], ..group(lo) };
         let error = other.resolve().unwrap_err().to_string();
         assert!(error.contains("ff12::7%lo") && error.contains("--interface"), "{error}");
     }

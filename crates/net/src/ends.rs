@@ -86,7 +86,7 @@ const MOVES_AFTER: Duration = Duration::from_millis(1500);
 const OVERLAP: Duration = Duration::from_millis(300);
 
 /// Time over which an end must have been heard at an address, so that others cannot take its number at once.
-const FIRM_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const FIRM_AFTER: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -111,8 +111,17 @@ mod tests {
     #[test]
     fn an_end_moves_after_a_silence_and_returns_at_once() {
         use Located::{False, Moved, There};
-        let packets =
-            [(0, 1), (600, 1), (700, 2), (3500, 2), (3600, 2), (3700, 2), (5000, 1), (5001, 2)];
+        let moves = 600 + MOVES_AFTER.as_millis();
+        let packets = [
+            (0, 1),
+            (600, 1),
+            (700, 2),
+            (moves - 1, 2),
+            (moves, 2),
+            (moves + 100, 2),
+            (moves + 1000, 1),
+            (moves + 1001, 2),
+        ];
         let want = [There, There, False, False, Moved(at(1)), There, Moved(at(2)), False];
         assert_eq!(located(false, &packets), want);
     }

@@ -10,7 +10,7 @@ use faircast_proto::tram;
 
 use crate::book::native;
 use crate::demux::{Arrival, Demux, Found};
-use crate::ends::{Ends, Located};
+use crate::ends::{Ends, FIRM_AFTER, Located};
 use crate::{AddressBook, Live, SessionId, Sockets, Upstream};
 
 /// How a receiver of PGM knows a session's source.
@@ -80,7 +80,10 @@ struct KnownSession {
     since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
-    /// Where the source was before it moved: what it sends from there takes the session back.
+    /// When it was first heard where it is, and whether it has been heard there for some time.
+    here_since: Time,
+    firm: bool,
+    /// Where the source was before it moved: what it sends from there takes the session back, once.
     before: Option<IpAddr>,
     /// Whether receivers speak with each other: it is one of TRAM.
     among_receivers: bool,
@@ -103,8 +106,9 @@ impl KnownSession {
     /// first may only have repeated what it had heard; so a source that has sent no new SPM for
     /// `moves_after`, or has never answered, is where a newer one comes from. Nobody gets there by
     /// repeating old ones, and who repeats new ones loses it again to the source, which is ahead: a newer one
-    /// from where the session was before takes it back at once. Where packets are authenticated the newest SPM
-    /// says at once where the source is.
+    /// from where the session was before takes it back at once, if the source had answered there or, where sources
+    /// do not answer, had been heard there for some time. Where packets are authenticated the newest SPM says at
+    /// once where the source is.
     fn is_from_source(
         &mut self,
         now: Time,
@@ -123,9 +127,16 @@ impl KnownSession {
                 // What is authentic is the source's, wherever it sends from.
                 return authenticated;
             }
-            (self.source, self.before) = (None, Some(old));
+            // Only heard first is no proof that it was the source, and neither is a return.
+            let proven = if settings.confirms { self.confirmed } else { self.firm };
+            self.before = Some(old).filter(|_| proven && !returns);
+            self.source = None;
             self.confirmed = !settings.confirms;
         }
+        if self.source.is_none() {
+            (self.here_since, self.firm) = (now, false);
+        }
+        self.firm |= now.since(self.here_since) >= FIRM_AFTER;
         if spm.is_some_and(|spm| self.spms.take(now, spm)) || self.source.is_none() {
             self.newest_at = now;
         }
@@ -302,6 +313,8 @@ impl Demux for PgmDemux {
             newest_at: Time::ZERO,
             since: now,
             confirmed: !self.settings.confirms,
+            here_since: Time::ZERO,
+            firm: false,
             before: None,
             among_receivers: false,
             ends: Ends::default(),
@@ -500,6 +513,22 @@ mod tests {
             (8, thief, None, true),
         ];
         assert_eq!(taken(true, false, &heard), [true, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_source_that_was_heard_for_some_time_takes_its_session_back_once() {
+        let heard = [
+            (0, 1, Some(5), false),
+            (1, 1, None, false),
+            (4, 2, Some(6), false),
+            (5, 2, Some(6), false),
+            (6, 1, Some(7), false),
+            // It speaks: who had its place for a while has no claim.
+            (7, 2, Some(8), false),
+            (8, 2, Some(9), false),
+        ];
+        let want = [true, true, false, true, true, false, false];
+        assert_eq!(taken(false, false, &heard), want);
     }
 
     #[test]

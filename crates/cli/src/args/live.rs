@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
+use faircast_net::interface_name;
 use faircast_proto::catalog::{KNOWN_TREES, SCHEMES};
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::net::if_::if_nametoindex;
 
 /// The key of the group.
 #[derive(Debug, Clone, Args)]
@@ -87,7 +88,7 @@ pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
 
 /// Number of the interface that a zone names.
 fn zone_index(zone: &str) -> Result<u32, String> {
-    let number = zone.parse().ok().filter(|number| if_indextoname(*number).is_ok());
+    let number = zone.parse().ok().filter(|number| interface_name(*number).is_some());
     let found = if_nametoindex(zone).ok().or(number);
     found.ok_or_else(|| format!("the zone `%{zone}` is no interface of this host; see `ip link`"))
 }
