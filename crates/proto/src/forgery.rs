@@ -17,6 +17,16 @@ const FIELDS_END: usize = 96;
 /// Options of PGM are below this number.
 const OPTIONS: u8 = 0x40;
 
+/// Values of options: the first that the format of an option permits is its. The last two end with an address of IPv4.
+const OPTION_VALUES: [&[u8]; 6] = [
+    &[],
+    &[0; 4],
+    &[0; 8],
+    &[0; 12],
+    &[0, 1, 0, 0, 10, 9, 8, 7],
+    &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 10, 9, 8, 7],
+];
+
 /// Largest number of a packet that TRAM takes.
 const LARGE: u64 = (1 << 62) - 2;
 
@@ -218,14 +228,18 @@ fn pgm_specimens(data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
             _ => 1..2,
         };
         for option in options {
-            let mut bytes = Vec::new();
-            let mut encoder = Encoder::new(&mut bytes, &header, &body);
-            // The first two are the encoder's own.
-            if option > 1 {
-                encoder.raw_option(option, 0, &[]);
-            }
-            encoder.finish();
-            packets.push(bytes);
+            let with = |value: &[u8]| {
+                let mut bytes = Vec::new();
+                let mut encoder = Encoder::new(&mut bytes, &header, &body);
+                // The first two are the encoder's own.
+                if option > 1 {
+                    encoder.raw_option(option, 0, value);
+                }
+                encoder.finish();
+                bytes
+            };
+            let mut made = OPTION_VALUES.iter().map(|value| with(value));
+            packets.extend(made.find(|bytes| Packet::decode(bytes, 0).is_ok()));
         }
     }
     packets
@@ -253,6 +267,8 @@ mod tests {
         for bytes in &all {
             assert_eq!(Packet::decode(bytes, 0).unwrap().tsi().port, 3);
         }
+        let options = usize::from(OPTIONS) - 1;
+        assert_eq!(all.len(), 8 + 2 * options, "SPM and data come with each option");
         let kinds: BTreeSet<u8> = all.iter().map(|bytes| PGM.kind(bytes) & 0x0f).collect();
         let known = (0..16).filter(|kind| PacketType::from_nibble(*kind).is_some());
         // 0x0b is another number of ACK.

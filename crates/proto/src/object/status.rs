@@ -51,8 +51,8 @@ pub struct MemberStatus {
     pub id: u64,
     /// Its node, which a driver can turn into an address.
     pub node: NodeId,
-    /// The node from which it joined. Somebody else may have repeated its words since, and then it
-    /// seems to have moved.
+    /// The node from which it joined, or from where it has said something new since. Somebody else may have
+    /// repeated its words, and then it seems to be at [`node`](Self::node).
     pub home: NodeId,
     /// When it was last heard from there.
     pub home_heard: Time,

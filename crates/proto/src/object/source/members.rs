@@ -153,10 +153,13 @@ impl Members {
         let done: BTreeSet<&str> =
             named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
         named(&SERVED).any(|member| {
-            // A member of the same name that has it all may be this one, started again: that shows once this one is
-            // silent. It may also be somebody else.
-            let lately = || lately(member.progressed.unwrap_or(member.status.since));
-            !done.contains(&*member.status.name) || lately()
+            // A member of the same name that has it all may be this one, started again: that shows once this one,
+            // hardly heard since it got further, is lost. It may also be somebody else.
+            let (heard, progressed) =
+                (member.status.heard, member.progressed.unwrap_or(member.status.since));
+            let fell_silent = heard.since(progressed) < give_up / 2;
+            let lately = lately(if fell_silent { heard } else { progressed });
+            !done.contains(&*member.status.name) || lately
         })
     }
 
@@ -220,6 +223,10 @@ impl Members {
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
         let status = &mut member.status;
         status.heard = now;
+        // Anybody can repeat an old word, so only a new one that is taken says that it has moved.
+        if authenticated || message.number != member.number {
+            status.home = from;
+        }
         if from == status.home {
             status.home_heard = now;
         }
@@ -546,7 +553,7 @@ impl Members {
         if self.count(&waiting) == 0 {
             return Vec::new();
         }
-        let silent = |member: &Member| member.is(&waiting) && member.status.heard < before;
+        let silent = |member: &Member| member.is(&waiting) && member.status.heard <= before;
         let found = self.members.iter().filter(|(_, member)| silent(member));
         let lost: Vec<_> = found.map(|(&id, member)| (id, member.status.reporter)).collect();
         lost.iter().for_each(|&(id, _)| self.set(id, MemberState::Lost));
