@@ -30,7 +30,7 @@ struct Hop {
     to: NodeId,
     /// Seconds that a packet and its credit take, without queues.
     round_trip_s: f64,
-    /// Packets a second that can reach the end of the hop from the source.
+    /// Packets a second that the fastest receiver below can get over the hop.
     packets_per_s: f64,
 }
 
@@ -108,7 +108,8 @@ impl Tree {
         tree
     }
 
-    /// No hop has a higher rate than those before it; where the slowest branch sets the pace, none a higher one than that.
+    /// Limits each hop to the rate of those before it, and to that of the fastest receiver below; where the slowest branch
+    /// sets the pace, to that one's.
     fn limit_rates(&mut self, flow: &Flow, source: NodeId) {
         let is_worst_path = !flow.options.has("program")
             && flow.options.text("policy").is_none_or(|policy| policy == "worst-path");
@@ -119,13 +120,27 @@ impl Tree {
         }
         let above: BTreeMap<NodeId, (NodeId, f64)> =
             self.hops.iter().map(|hop| (hop.to, (hop.from, hop.packets_per_s))).collect();
-        for hop in &mut self.hops {
-            let mut node = hop.from;
+        // The nodes of the way from `end` up to the source, and the least rate over it.
+        let way = |end: NodeId| {
+            let (mut node, mut nodes, mut least) = (end, Vec::new(), f64::INFINITY);
             while node != source {
                 let Some(&(from, rate)) = above.get(&node) else { break };
-                hop.packets_per_s = hop.packets_per_s.min(rate);
+                nodes.push(node);
+                least = least.min(rate);
                 node = from;
             }
+            (nodes, least)
+        };
+        let mut fastest: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for receiver in &flow.to {
+            let (nodes, rate) = way(*receiver);
+            for node in nodes {
+                let known = fastest.entry(node).or_default();
+                *known = known.max(rate);
+            }
+        }
+        for hop in &mut self.hops {
+            hop.packets_per_s = fastest.get(&hop.to).copied().unwrap_or(hop.packets_per_s);
         }
     }
 
@@ -259,11 +274,27 @@ mod tests {
     }
 
     #[test]
+    fn no_hop_is_as_fast_as_its_links_where_all_below_are_slower() {
+        let text = "duration = \"5 s\"\n[[link]]\nbetween = [\"s\", \"r\"]\nrate = \"100 Mbit/s\"\n\
+            delay = \"10 ms\"\n[[link]]\nstar = { center = \"r\", leaves = [\"a\", \"b\"] }\n\
+            rate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n[[node]]\nname = \"r\"\nprogram = \"credit\"\n\
+            [[flow]]\nname = \"f\"\nprotocol = \"credit\"\nfrom = \"s\"\nto = [\"a\", \"b\"]\n\
+            packet = \"1120 B\"\noptions = { policy = \"best-path\"";
+        let parsed = |more: &str| {
+            let (path, text) = (Path::new("f.toml"), format!("{text}{more} }}\n"));
+            Scenario::parse(path, &text, &Overrides::default(), &catalog()).unwrap()
+        };
+        // 10 Mbit/s, 10 000 bits a packet, 20.1 ms, and M - 1 more.
+        assert_eq!(buffer(&parsed("")), Some(22));
+        assert_eq!(parsed(", credit_buffer = 22").warnings(), [""; 0]);
+    }
+
+    #[test]
     fn a_crowd_without_relays_is_named() {
         let crowd = |program: &str| {
             let text = format!(
                 "duration = \"5 s\"\n[[link]]\nbetween = [\"s\", \"r\"]\nrate = \"10 Mbit/s\"\n\
-                 [[link]]\nstar = {{ center = \"r\", leaves = [\"l{{1..300}}\"] }}\nrate = \"10 Mbit/s\"\n\
+                 delay = \"1 ms\"\n[[link]]\nstar = {{ center = \"r\", leaves = [\"l{{1..300}}\"] }}\nrate = \"10 Mbit/s\"\n\
                  delay = \"5 ms\"\n{program}[[flow]]\nname = \"f\"\nprotocol = \"credit\"\nfrom = \"s\"\n\
                  to = [\"l{{1..300}}\"]\npacket = \"1000 B\"\n"
             );

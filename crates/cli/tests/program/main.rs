@@ -51,7 +51,7 @@ fn run_within(limit_s: u64, words: &str) -> Ended {
     Running::start(words).end_within(limit_s)
 }
 
-/// Runs the program, which must succeed and say nothing on standard error.
+/// Runs the program, which must succeed and say nothing on standard error but its progress.
 fn succeed(words: &str) -> String {
     Running::start(words).succeed()
 }
