@@ -95,6 +95,7 @@ fn speakers(losses: &[u32]) -> usize {
             repair: false,
             duplicate: false,
             congestion_experienced,
+            reordering: None,
         };
         let before = heard;
         for receiver in &mut receivers {
