@@ -2,6 +2,8 @@
 //! the packets that the links dropped, in the simulator, and lists of drops and header lengths in simulator and lab
 //! alike.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use faircast_base::{Event, NodeId};
 use faircast_lab::LabError;
 use faircast_proto::catalog::{self, Ends, SCHEMES, TRANSPORTS};
@@ -89,17 +91,21 @@ impl Stack {
     }
 }
 
-/// Data packets that the links to the leaves dropped, and the sizes of those of `a`; what `a` said of losses.
+/// Data packets that the links to the leaves dropped, bytes of all that they dropped, and the sizes of those of `a`; what `a`
+/// said of losses.
 #[derive(Default)]
 struct Leaves {
     a: Option<NodeId>,
     links: Vec<u32>,
     dropped: [u64; 2],
+    dropped_bytes: [u64; 2],
     lost: u64,
     withdrawn: u64,
-    sizes: std::collections::BTreeSet<u32>,
+    sizes: BTreeSet<u32>,
 }
 
+/// Length of a run in the simulator.
+const SIM_SECONDS: u32 = 40;
 /// Least bytes of a packet with a whole payload; no control packet has as many here.
 const WHOLE: u32 = 900;
 
@@ -109,6 +115,7 @@ impl Sink for Leaves {
             (Subject::Link(link), Event::PacketDropped { bytes, .. }) => {
                 let Some(leaf) = self.links.iter().position(|own| *own == link.0) else { return };
                 self.dropped[leaf] += u64::from(bytes >= WHOLE);
+                self.dropped_bytes[leaf] += u64::from(bytes);
                 if leaf == 0 {
                     self.sizes.insert(bytes);
                 }
@@ -117,6 +124,8 @@ impl Sink for Leaves {
                 match event {
                     Event::LossDetected { count, .. } => self.lost += count,
                     Event::LossWithdrawn { count, .. } => self.withdrawn += count,
+                    // What was dropped before it took part is not lost.
+                    Event::RepairHead { .. } if self.lost == 0 => self.dropped[0] = 0,
                     _ => {}
                 }
             }
@@ -151,26 +160,32 @@ fn run(scenario: &Scenario, on: On) -> Option<(Summary, Leaves)> {
 fn the_loss_of_a_leaf_is_what_its_link_dropped() {
     for stack in stacks() {
         for leaf in ["loss = 0.05", "loss = 0.05\nreorder = { share = 0.2, delay = \"8 ms\" }"] {
-            let scenario = stack.scenario(40, leaf, "");
+            let scenario = stack.scenario(SIM_SECONDS, leaf, "");
             let (summary, seen) = run(&scenario, On::Sim).unwrap();
             let receivers = &summary.flows[0].receivers;
             assert_eq!(receivers[0].lost_packets, seen.lost - seen.withdrawn, "{stack:?}, {leaf}");
             assert!(seen.dropped[0] > 20, "{stack:?}, {leaf}: {:?} dropped", seen.dropped);
-            for (receiver, dropped) in receivers.iter().zip(seen.dropped) {
+            let drops = seen.dropped.into_iter().zip(seen.dropped_bytes);
+            for (receiver, (dropped, dropped_bytes)) in receivers.iter().zip(drops) {
                 let (lost, ratio) = (receiver.lost_packets, receiver.loss_ratio);
+                let to = |link: &&LinkSummary| link.from == "r" && link.to == receiver.node;
+                let link = summary.links.iter().find(to).unwrap();
                 let case = format!("{stack:?}, {leaf}, {}: {lost} of {dropped}", receiver.node);
                 if stack.fresh_numbers {
                     // What was dropped in the last moment is not known yet.
                     assert!((dropped.saturating_sub(10)..=dropped).contains(&lost), "{case}");
                 } else {
-                    // Repairs that repeat a number are dropped too: for each lost packet 0.05.
-                    let least = (dropped * 85 / 100).saturating_sub(5);
+                    // Repairs that repeat a number are dropped as all else, and a tree sends several for a packet.
+                    let repairs = summary.flows[0].repair_packets as f64 * 1.4 * link.drop_ratio;
+                    let least =
+                        dropped.saturating_sub((repairs as u64).max(dropped * 15 / 100) + 5);
                     assert!((least..=dropped).contains(&lost), "{case}");
                 }
-                let to = |link: &&LinkSummary| link.from == "r" && link.to == receiver.node;
-                let link = summary.links.iter().find(to).unwrap();
-                let near = 0.6 * link.drop_ratio..=1.4 * link.drop_ratio;
-                assert!(near.contains(&ratio), "{case}: {ratio} for {}", link.drop_ratio);
+                // The share of bytes is that of data: a queue that overflows drops more of small packets.
+                let sent_bytes = link.throughput_bps * f64::from(SIM_SECONDS) / 8.0;
+                let share = dropped_bytes as f64 / (dropped_bytes as f64 + sent_bytes);
+                let near = 0.8 * share..=1.2 * share;
+                assert!(near.contains(&ratio), "{case}: {ratio} for {share}");
             }
         }
     }
@@ -187,16 +202,50 @@ fn packets_that_a_relay_gave_up_are_lost() {
     let path = std::path::Path::new("policies.toml");
     let scenario =
         Scenario::parse(path, &text.unwrap(), &overrides, &faircast_sim::catalog()).unwrap();
-    let done = crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
+    let mut fates = Fates::default();
+    let done =
+        crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut fates).unwrap();
     let flow = &done.summary.flows[0];
-    for receiver in &flow.receivers {
-        let missing = flow.sent_packets - receiver.delivered_packets;
+    for (receiver, node) in flow.receivers.iter().zip(&scenario.flows[0].to) {
+        let Fate { delivered, lost, abandoned } = &fates.0[node];
+        assert_eq!(receiver.delivered_packets, delivered.len() as u64, "{receiver:?}");
+        assert_eq!(receiver.lost_packets, lost.len() as u64, "{receiver:?}");
+        assert!(abandoned.is_subset(lost) && abandoned.is_disjoint(delivered), "{receiver:?}");
+        // What was repaired is both lost and delivered.
+        let known = lost.union(delivered).count() as u64;
         // What is on its way, or waits at a relay for the slow branch.
-        let near = missing.saturating_sub(200)..=missing;
-        assert!(near.contains(&receiver.lost_packets), "{receiver:?}: {missing}");
-        assert!(receiver.lost_packets >= receiver.abandoned_packets, "{receiver:?}");
+        let near = flow.sent_packets - 200..=flow.sent_packets;
+        assert!(near.contains(&known), "{receiver:?}: {known} of {}", flow.sent_packets);
     }
     assert!(flow.loss_ratio > Some(0.8), "{:?}", flow.loss_ratio);
+}
+
+/// Fates of the packets of one flow at each receiver.
+#[derive(Default)]
+struct Fates(BTreeMap<NodeId, Fate>);
+
+/// Sequence numbers of packets at a receiver.
+#[derive(Default)]
+struct Fate {
+    delivered: BTreeSet<u64>,
+    lost: BTreeSet<u64>,
+    abandoned: BTreeSet<u64>,
+}
+
+impl Sink for Fates {
+    fn record(&mut self, record: &Record) {
+        let Subject::Endpoint { node, sender: false, .. } = record.subject else { return };
+        let Fate { delivered, lost, abandoned } = self.0.entry(node).or_default();
+        match record.event {
+            Event::Delivered { seq, .. } => _ = delivered.insert(seq),
+            Event::LossDetected { seq, count } => lost.extend(seq..seq + count),
+            Event::LossWithdrawn { seq, count } => {
+                lost.retain(|it| !(seq..seq + count).contains(it))
+            }
+            Event::Abandoned { seq, count } => abandoned.extend(seq..seq + count),
+            _ => {}
+        }
+    }
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub(super) struct SentRecord {
     pub(super) acker: Option<NodeId>,
     /// What became of it.
     pub(super) fate: Fate,
-    /// When a bitmap first lacked it.
-    pub(super) missed: Option<Time>,
+    /// When a bitmap first lacked it, and whose.
+    pub(super) missed: Option<(Time, NodeId)>,
     /// It was sent again, so that who acknowledges it may have it from there.
     pub(super) repaired: bool,
 }

@@ -89,7 +89,9 @@ impl PgmccSender {
             let Some(&sent) = self.ledger.get(seq) else { continue };
             // Packets that called for an acker are in the care of whoever answered.
             if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
-                if sent.missed.is_some() && self.config.ack_lateness {
+                // Another acker may have what the last one lost.
+                let lacked = sent.missed.is_some_and(|(_, by)| by == from);
+                if lacked && self.config.ack_lateness {
                     self.note_late(now, seq);
                 }
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));

@@ -63,7 +63,7 @@ impl PgmccSender {
             if let Some(sent) = sent {
                 let named = sent.acker == Some(from);
                 let must_have_come = from_acker && now.since(sent.at) >= rtt;
-                let missed = sent.missed;
+                let missed = sent.missed.map(|(at, _)| at);
                 if let Some((missed, tolerance)) = missed.zip(tolerance) {
                     // It was seen to be missing. Had it come since, an acknowledgement would name it.
                     if (named || must_have_come) && missed + tolerance <= now {
@@ -79,7 +79,7 @@ impl PgmccSender {
                     }
                 } else if (named || must_have_come) && vector.bitmap >> distance & 1 == 0 {
                     if let Some(sent) = self.ledger.get_mut(seq) {
-                        sent.missed.get_or_insert(now);
+                        sent.missed.get_or_insert((now, from));
                     }
                     if tolerance.is_none() && self.is_missing(vector, distance) {
                         self.ledger.settle(seq, Fate::Lost);

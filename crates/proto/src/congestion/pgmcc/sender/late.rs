@@ -68,11 +68,11 @@ impl PgmccSender {
             .filter(|_| self.config.ack_lateness);
     }
 
-    /// A bitmap shows packet `seq`.
+    /// A bitmap shows packet `seq`, which one of the same receiver lacked.
     pub(super) fn note_late(&mut self, now: Time, seq: Seq) {
         let bound = bound(self.rto.smoothed());
         let Some(sent) = self.ledger.get_mut(seq).filter(|sent| !sent.repaired) else { return };
-        let Some(missed) = sent.missed.take() else { return };
+        let Some((missed, _)) = sent.missed.take() else { return };
         let late = now.since(missed);
         self.late.lateness.came(late, bound);
         if sent.fate != Fate::Lost || late > bound {

@@ -1,5 +1,7 @@
 //! Packets that are acknowledged late: cuts that are taken back, and the time for which others are waited for.
 
+use faircast_base::SwitchReason;
+
 use super::harness::{Bench, ms, plain};
 use crate::congestion::pgmcc::{PgmccConfig, Profile};
 
@@ -67,4 +69,14 @@ fn published_profiles_take_nothing_back() {
     let (late, window) = overtaken(&mut bench);
     bench.ack(1, late + 4, u32::MAX, 0.0);
     assert!(bench.window() < window);
+}
+
+#[test]
+fn another_acker_that_has_what_the_last_one_lost_shows_no_late_packet() {
+    let mut bench = Bench::running(plain(), 20, 0.0);
+    let (late, window) = overtaken(&mut bench);
+    bench.nak(2, late, 0.08, ms(400));
+    assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
+    bench.ack(2, late + 4, u32::MAX, 0.08);
+    assert!(bench.window() < window, "{} of {window}", bench.window());
 }
