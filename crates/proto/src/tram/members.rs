@@ -477,7 +477,7 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            let fruitless = child.fruitless >= FRUITLESS_MAX;
+            let fruitless = child.fruitless >= FRUITLESS_MAX && !child.catches_up;
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
             lacks && hinders && now.since(child.advanced_at) >= most
         };
