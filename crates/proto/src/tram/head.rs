@@ -350,7 +350,7 @@ impl Head {
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
         let stuck = self.is_source && self.members.is_stuck(now, from);
-        let most = if stuck { STUCK_ASKS } else { usize::MAX };
+        let most = if stuck || self.members.is_fruitless(from) { STUCK_ASKS } else { usize::MAX };
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {
