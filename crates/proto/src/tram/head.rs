@@ -354,13 +354,12 @@ impl Head {
             let (next, _) = self.members.ask_parted(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
-        let stuck = self.members.is_stuck(now, from);
-        let most = if stuck { STUCK_ASKS } else { usize::MAX };
+        let stuck = self.is_source && self.members.is_stuck(now, from);
+        let most = if stuck || self.members.is_fruitless(from) { STUCK_ASKS } else { usize::MAX };
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {
-                let by_turns = stuck && self.is_source;
-                self.repairs.ask(now, sequence, from, (front, by_turns));
+                self.repairs.ask(now, sequence, from, (front, stuck));
             } else if self.passes_on && sequence >= front {
                 self.repairs.await_for(now, sequence, from, front);
             }

@@ -29,6 +29,7 @@ const STANDSTILLS_MAX: u64 = 10;
 /// A member that gets no further stands still sooner where it was sent what it lacks first so many times, or speaks so
 /// many times without asking for it, and for so long; chosen. A short outage of its path is no standstill.
 const FRUITLESS_MAX: u32 = 10;
+const FRUITLESS_FEW: u32 = 3;
 const FRUITLESS_FOR: Duration = Duration::from_secs(3);
 
 /// Longest time from a member's place to its first acknowledgement, for which packets are kept for it.
@@ -416,6 +417,13 @@ impl Members {
         }
     }
 
+    /// Whether a member was sent what it lacks first, and asks for it all the same.
+    pub(super) fn is_fruitless(&self, node: NodeId) -> bool {
+        self.children
+            .get(&node)
+            .is_some_and(|child| child.fruitless >= FRUITLESS_FEW && !child.catches_up)
+    }
+
     /// Whoever was given up before says goodbye.
     pub(super) fn amend(&mut self, id: u64, ack: &Ack<'_>) {
         self.departures.amend(id, ack.short.then(|| went(ack)));
@@ -477,7 +485,7 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            let fruitless = child.fruitless >= FRUITLESS_MAX;
+            let fruitless = child.fruitless >= FRUITLESS_MAX && !child.catches_up;
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
             lacks && hinders && now.since(child.advanced_at) >= most
         };

@@ -180,7 +180,9 @@ impl TramReceiver {
             self.doubts.rejected.contradict();
             self.doubts.rejected_at = None;
             self.doubt_head(cx, hello);
-            self.doubt_beyond(cx, hello.high);
+            if from == self.source && !self.front.done {
+                self.doubt_beyond(cx, hello.high);
+            }
         }
         let (high, done) = (hello.high, hello.done);
         if !done && hello.level == 1 && from == self.source {

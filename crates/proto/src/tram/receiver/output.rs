@@ -36,7 +36,7 @@ impl TramReceiver {
         let Some(reached) = self.reached.as_mut().filter(|it| it.reception.lacks()) else { return };
         self.ack_due = true;
         // Perhaps nobody has what is asked for: the head says how far the source has come.
-        self.hello_missing |= reached.asks >= FRUITLESS_ASKS;
+        self.hello_missing |= reached.asks >= FRUITLESS_ASKS && !self.front.done;
         if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
             reports.on_stuck(cx);
         }
