@@ -354,8 +354,9 @@ impl Head {
             let (next, _) = self.members.ask_parted(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
-        let stuck = self.is_source && self.members.is_stuck(now, from);
-        let most = if stuck || self.members.is_fruitless(from) { STUCK_ASKS } else { usize::MAX };
+        let fruitless = self.members.is_fruitless(from);
+        let most = if fruitless { STUCK_ASKS } else { usize::MAX };
+        let stuck = self.is_source && fruitless;
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {

@@ -26,17 +26,14 @@ const REFUSED_MAX: usize = 64;
 /// until it leaves a head that repairs nothing.
 const STANDSTILLS_MAX: u64 = 10;
 
-/// A member that gets no further stands still sooner where it was sent what it lacks first so many times, or speaks so
-/// many times without asking for it, and for so long; chosen. A short outage of its path is no standstill.
+/// A member that gets no further stands still sooner where it was sent what it lacks first so many times, and for so
+/// long; chosen. A short outage of its path is no standstill.
 const FRUITLESS_MAX: u32 = 10;
 const FRUITLESS_FEW: u32 = 3;
 const FRUITLESS_FOR: Duration = Duration::from_secs(3);
 
 /// Longest time from a member's place to its first acknowledgement, for which packets are kept for it.
 const MUTE_AFTER: Duration = Duration::from_secs(1);
-
-/// A member that lacks something and gets no further for so long is repaired by turns with new data.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// A direct member of a head.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ pub(super) struct Child {
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
     pub(super) advanced_at: Time,
-    /// Repairs since then of the packet that it lacks first, and acknowledgements that do not ask for that.
+    /// Repairs since then of the packet that it lacks first.
     pub(super) fruitless: u32,
     /// Hellos that it has been asked by and has not answered.
     pub(super) unanswered: u32,
@@ -327,10 +324,9 @@ impl Members {
         (child.heard_at, child.unanswered) = (now, 0);
         if first_missing > child.first_missing || first_missing >= sent {
             (child.advanced_at, child.fruitless) = (now, 0);
-        } else if ack.missing().next() != Some(ack.first_missing) {
-            child.fruitless = child.fruitless.saturating_add(1);
         }
-        let lags = first_missing < child.first_missing;
+        // What lies behind the cache cannot be had here, whoever says so.
+        let lags = (front..child.first_missing).contains(&first_missing);
         if !lags {
             child.behind.contradict();
         }
@@ -338,7 +334,6 @@ impl Members {
         let goes_on = |before: &u64| first_missing >= *before;
         if lags && child.behind.claim(now, first_missing, Duration::ZERO, goes_on) {
             (child.first_missing, child.allowed) = (first_missing, allowed);
-            child.rescued = first_missing < front;
         }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
@@ -397,14 +392,6 @@ impl Members {
     /// When members that have taken their leave are to be asked, and those of whom it is time.
     pub(super) fn ask_parted(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
         self.parted.ask(now)
-    }
-
-    /// Whether a member has got no further for a while, or never: what it is sent takes turns with new data.
-    pub(super) fn is_stuck(&self, now: Time, node: NodeId) -> bool {
-        let stuck = |child: &Child| {
-            child.advanced_at == child.since || now.since(child.advanced_at) >= STUCK_AFTER
-        };
-        self.children.get(&node).is_some_and(stuck)
     }
 
     /// A packet is repaired, for this member or for all.
