@@ -102,7 +102,8 @@ fn whoever_joins_late_gets_everything_or_what_is_left_as_asked() {
         world.options = "members_max = 5, wait_for = 18".into();
         world.with(options).run(1)
     };
-    late("late_join = \"full\"").assert_whole("full", &[]);
+    // With pruning a receiver that comes late may be removed as too slow while it catches up: docs/schemes/tram.md.
+    late("late_join = \"full\", pruning = \"off\"").assert_whole("full", &[]);
     for policy in ["none", "limited"] {
         let run = late(&format!("late_join = \"{policy}\", cache_packets = 300"));
         run.assert_whole(policy, &[3, 9]);
