@@ -383,7 +383,7 @@ fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
         return bytes;
     }
     bytes[..3].copy_from_slice(b"fr\x01");
-    bytes[3] = bytes[3] % 6;
+    bytes[3] %= 6;
     let session = 1 + u64::from(bytes[15] & 3 == 3);
     bytes[8..16].copy_from_slice(&session.to_be_bytes());
     let header = match bytes[3] {
