@@ -108,7 +108,7 @@ impl Members {
     /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
     /// are who bears one of them, without they are who was there when content began; who came later
     /// holds it while it has made progress within `give_up`, since anybody can join and say that it
-    /// lacks everything. Likewise who bears a name under which another one has it all.
+    /// lacks everything. Likewise who bears a name under which another one has it all, and until it is lost.
     pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
@@ -121,6 +121,7 @@ impl Members {
                 member.awaited || lately(member.progressed.unwrap_or(member.status.since))
             });
         }
+        let several = self.status_interval(give_up) * 2;
         // Thousands may bear one name, so each is looked at once.
         let named = |states: &'static [MemberState]| {
             let members = self.members.values().filter(|member| member.is(states));
@@ -131,8 +132,9 @@ impl Members {
         named(&SERVED).any(|member| {
             // A member of the same name that has it all may be this one, started again: that shows once this one is
             // silent. It may also be somebody else.
-            let lately = || lately(member.progressed.unwrap_or(member.status.since));
-            !done.contains(&*member.status.name) || lately()
+            let gets_on = || lately(member.progressed.unwrap_or(member.status.since));
+            let silent = || now.since(member.status.heard) >= several;
+            !done.contains(&*member.status.name) || gets_on() || silent()
         })
     }
 

@@ -147,10 +147,14 @@ fn all_may_bear_one_name_of_which_one_is_done() {
         .map(|names| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
     for _ in 0..10 {
         for names in [&one, &both] {
-            // A member may be another one, started again; members that never get any further hold the end no longer.
+            // A member may be another one, started again: which shows once it is lost.
             assert!(members.hold_the_end(at(29), Duration::from_secs(30), names));
-            assert!(!members.hold_the_end(at(30), Duration::from_secs(30), names));
+            assert!(members.hold_the_end(at(30), Duration::from_secs(30), names));
         }
+    }
+    members.lose_silent(at(1));
+    for names in [&one, &both] {
+        assert!(!members.hold_the_end(at(31), Duration::from_secs(30), names));
     }
 }
 
