@@ -15,6 +15,9 @@ use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
 use crate::{AppEvent, Datagram, Destination, LossRecord};
 
+/// Packets beyond the last known one from which on a packet is not believed alone that others are forgotten; chosen.
+const FORGET_JUMP: u64 = 16;
+
 /// Longest time by which a packet that says older things of the session is overtaken.
 const FRONT_LATE: Duration = Duration::from_millis(200);
 
@@ -211,7 +214,8 @@ impl TramReceiver {
             } else {
                 // What it would give up can never be had back.
                 let least = self.doubts.forget.get().map_or(end, |before| end.min(*before));
-                if self.doubts.forget.claim(cx.now, least, Duration::ZERO, |_| true) {
+                let near = sequence < reached.reception.end() + FORGET_JUMP;
+                if near || self.doubts.forget.claim(cx.now, least, Duration::ZERO, |_| true) {
                     self.give_up_before(cx, least);
                 }
             }
