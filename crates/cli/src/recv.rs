@@ -211,7 +211,7 @@ struct Show {
     /// The one address that is listened to, and whether it was said that it is silent.
     from: Option<IpAddr>,
     is_silent: bool,
-    /// What was said of the packets that arrive, by the numbers of objects.
+    /// Last warning on packet lengths, by object number.
     paths: BTreeMap<u64, PathLimit>,
     once: bool,
     list: bool,

@@ -276,7 +276,7 @@ struct Told {
     /// Receivers of which one has a copy of the other's folder.
     clones: BTreeSet<(u64, u64)>,
     unsent: bool,
-    /// What was said of the packets that reach receivers, by their ids.
+    /// Last warning on packet lengths, by receiver id.
     paths: BTreeMap<u64, PathLimit>,
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Attempt {
     Tree(TreeAttack),
 }
 
-/// What is forged in a session of TRAM.
+/// Forgeries in a TRAM session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeAttack {
     /// One packet to the group, in the name of the source.

@@ -192,7 +192,7 @@ pub(crate) struct RowFile {
     /// Rows of the suite that prove the mechanism by holding.
     #[serde(default)]
     pub(crate) proved_by: Vec<String>,
-    /// What is known of a miss whose cause is unknown.
+    /// Conjecture on a miss whose cause is unknown.
     pub(crate) conjecture: Option<String>,
     /// What is known of a miss in the lab, where that is something else.
     pub(crate) conjecture_in_lab: Option<String>,

@@ -15,7 +15,7 @@ const TOLERANCE_MAX: f64 = 0.5;
 /// Checks one row of a suite, of which `rows` are all.
 ///
 /// # Errors
-/// What is wrong, and what to write instead.
+/// The fault, and the correction.
 pub(super) fn check(
     id: &str,
     row: &RowFile,

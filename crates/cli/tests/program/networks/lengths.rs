@@ -30,7 +30,7 @@ fn tc(lan: &Lan, host: usize, words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Whether an event warns of packets of up to so many bytes.
+/// True if an event warns of a limit of this many bytes.
 fn names(limit: u32) -> impl Fn(&Value) -> bool {
     let words = format!("packets of up to {limit} bytes");
     move |event| event["text"].as_str().is_some_and(|text| text.contains(&words))
