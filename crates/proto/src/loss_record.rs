@@ -44,6 +44,11 @@ impl LossRecord {
         self.from
     }
 
+    /// Packets before `end` that are not reported yet count no more: the receiver had no room for those that came.
+    pub fn count_from(&mut self, end: u64) {
+        self.from = self.from.max(end);
+    }
+
     /// Packets that count as lost now.
     pub fn lost(&self) -> u64 {
         self.lost

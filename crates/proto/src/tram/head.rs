@@ -356,7 +356,7 @@ impl Head {
         }
         let fruitless = self.members.is_fruitless(from);
         let most = if fruitless { STUCK_ASKS } else { usize::MAX };
-        let stuck = self.is_source && fruitless;
+        let stuck = self.is_source && (fruitless || self.members.catches_up(from));
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {

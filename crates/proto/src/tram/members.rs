@@ -9,7 +9,7 @@ use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use super::departures::{self, Departures, Fate};
 use super::reception::JUMP_MAX;
-use super::settings::{HeadRole, RightEdge, TramSettings};
+use super::settings::{HeadRole, LateJoin, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::pgm::session::dissent::Dissent;
@@ -61,8 +61,9 @@ pub(super) struct Child {
     pub(super) gaps: bool,
     /// So many were told by it for whom there was no room, there or here.
     pub(super) unnamed: u32,
-    /// It joined late, and is being sent what others have had long ago: the source does not wait for it.
-    pub(super) catches_up: bool,
+    /// Catch-up of a member that joined late: one past the last packet sent before it joined. The source does not
+    /// wait for a member that still lacks such packets and would close its window. `None` once that is over.
+    pub(super) catches_up: Option<u64>,
     /// Some of that is no longer kept: the source reads it again.
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
@@ -100,6 +101,8 @@ pub(super) struct Members {
     member_only_max: usize,
     heads_max: usize,
     ack_window: u64,
+    /// True at a source that reads all packets again for members that joined late.
+    reads_again: bool,
     /// What a receiver can allow beyond what it has.
     ahead_max: u64,
     /// What the deepest can allow beyond that.
@@ -153,6 +156,7 @@ impl Members {
             member_only_max: member_only_max.clamp(1, members_max),
             heads_max: members_max,
             ack_window,
+            reads_again: false,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window + settings.window_max(ack_window),
             deeper_max: match settings.right_edge {
@@ -174,6 +178,7 @@ impl Members {
     pub(super) fn take_few(&mut self, settings: &TramSettings) {
         let few = settings.source_members_max.max(1) as usize;
         self.heads_max = few.min(self.members_max);
+        self.reads_again = settings.late_join == LateJoin::Full;
         self.departures.with_room(departures::SOURCE_MAX);
     }
 
@@ -261,7 +266,7 @@ impl Members {
             complete: false,
             gaps: false,
             unnamed: 0,
-            catches_up: rescued || self.is_behind(start, end),
+            catches_up: rescued.then_some(end),
             rescued,
             confirmed: false,
             mute: false,
@@ -280,11 +285,6 @@ impl Members {
         Ok(())
     }
 
-    /// Whether one that lacks packets from here on is so far behind that the source would stand still for it.
-    fn is_behind(&self, first_missing: u64, end: u64) -> bool {
-        first_missing + self.ahead_max < end
-    }
-
     /// Takes an acknowledgement of what was sent before `end`, of which packets from `front` on are kept; whoever
     /// is not the source may not have heard of the last `unheard` packets. What the member has and allows never goes
     /// back.
@@ -298,7 +298,6 @@ impl Members {
         ack: &Ack<'_>,
         (front, end, unheard): (u64, u64, u64),
     ) -> Result<Acknowledged, BadInput> {
-        let is_behind = self.is_behind(ack.first_missing, end);
         let sent = end;
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
@@ -337,9 +336,16 @@ impl Members {
         }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
-        (child.confirmed, child.mute) = (true, false);
+        let is_first = !core::mem::replace(&mut child.confirmed, true);
+        child.mute = false;
         child.rescued &= child.first_missing < front;
-        child.catches_up &= child.rescued || is_behind;
+        // A member that allows whatever was sent holds nobody up. Once its backlog is repaired, the source waits for it as
+        // far as for any other member.
+        let backlog = if is_first { Some(sent) } else { child.catches_up };
+        let lacks_backlog =
+            |until: &u64| child.first_missing < (*until).max(sent.saturating_sub(self.ahead_max));
+        let lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
+        child.catches_up = backlog.filter(|until| child.rescued || lags(until));
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
         child.below = below;
         child.heads = ack.heads;
@@ -408,7 +414,12 @@ impl Members {
     pub(super) fn is_fruitless(&self, node: NodeId) -> bool {
         self.children
             .get(&node)
-            .is_some_and(|child| child.fruitless >= FRUITLESS_FEW && !child.catches_up)
+            .is_some_and(|child| child.fruitless >= FRUITLESS_FEW && child.catches_up.is_none())
+    }
+
+    /// True if a member is being sent packets from before it joined.
+    pub(super) fn catches_up(&self, node: NodeId) -> bool {
+        self.children.get(&node).is_some_and(|child| child.catches_up.is_some())
     }
 
     /// Whoever was given up before says goodbye.
@@ -472,7 +483,7 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            let fruitless = child.fruitless >= FRUITLESS_MAX && !child.catches_up;
+            let fruitless = child.fruitless >= FRUITLESS_MAX && child.catches_up.is_none();
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
             lacks && hinders && now.since(child.advanced_at) >= most
         };
@@ -505,7 +516,7 @@ impl Members {
     /// is nobody to wait for.
     pub(super) fn allowed(&self) -> Option<u64> {
         let orphans = self.orphans.iter().filter_map(|orphans| orphans.allowed);
-        let waited_for = self.confirmed().filter(|child| !child.catches_up);
+        let waited_for = self.confirmed().filter(|child| child.catches_up.is_none());
         waited_for.map(|child| child.allowed).chain(orphans).min()
     }
 
@@ -518,10 +529,12 @@ impl Members {
         self.children.values().filter(|child| child.confirmed)
     }
 
-    /// The first packet that some member lacks; `None` without members.
+    /// The first packet that is kept for a member, since that member lacks it; `None` without members.
     pub(super) fn first_missing(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
-        let kept_for = self.children.values().filter(|child| !child.rescued && !child.mute);
+        let is_read_again =
+            |child: &Child| child.rescued || self.reads_again && child.catches_up.is_some();
+        let kept_for = self.children.values().filter(|child| !is_read_again(child) && !child.mute);
         kept_for.map(|child| child.first_missing).chain(orphans).min()
     }
 
@@ -589,7 +602,7 @@ impl Members {
             }
             if child.below > 0 && !child.rescued {
                 let Child { first_missing, allowed, catches_up, .. } = child;
-                let allowed = (!catches_up).then_some(allowed);
+                let allowed = catches_up.is_none().then_some(allowed);
                 let until = now + self.orphans_for;
                 self.orphans.push(Orphans { first_missing, allowed, until });
             }

@@ -52,6 +52,8 @@ pub(super) struct RateControl {
     restarts: bool,
     /// The rate that was achieved last while the window was open.
     proven: f64,
+    /// Greatest such rate since somebody met congestion, which halves it.
+    sustained: f64,
     /// Up to where slow start goes.
     ceiling: f64,
     /// Where slow start has come to at its ceiling, while the window has been open since: the average lags behind.
@@ -183,6 +185,7 @@ impl RateControl {
             window_before: 0.0,
             closed: false,
             proven: 0.0,
+            sustained: 0.0,
             restarts: settings.restart,
             ceiling: rate_max,
             risen: 0.0,
@@ -214,12 +217,24 @@ impl RateControl {
             return one_per_interval;
         }
         let window = window as f64;
-        let rate = if repair || window >= self.ack_window {
+        let rate = if repair {
+            self.repair_rate()
+        } else if window >= self.ack_window {
             self.rate
         } else {
             self.rate_min + window * (self.rate - self.rate_min) / self.ack_window
         };
         rate.max(one_per_interval)
+    }
+
+    /// Rate of repairs, here and at heads. A window that members close while they lack packets brings R down to a
+    /// packet a second, and would so keep them from getting these packets: half of what the path took before stays.
+    fn repair_rate(&self) -> f64 {
+        if self.restarts {
+            self.rate.max(self.sustained / 2.0).min(self.rate_max)
+        } else {
+            self.rate
+        }
     }
 
     fn sleep(&mut self, now: Time, window: Window, len: u32, repair: bool) {
@@ -314,10 +329,11 @@ impl RateControl {
         let window = self.windows / self.packets;
         let wider = window > self.window_before || window >= self.wide;
         (self.packets, self.windows, self.window_before) = (0.0, 0.0, window);
+        let average = self.average(now);
+        self.sustained = self.sustained.max(average);
         if self.slow_start {
             return;
         }
-        let average = self.average(now);
         if !open {
             self.risen = 0.0;
         }
@@ -357,13 +373,32 @@ impl RateControl {
             self.rate = self.average(now).max(heard).min(self.rate_max);
             // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
             self.proven = self.rate.max(self.proven / 2.0);
+            self.sustained = self.sustained.max(self.rate);
             self.step = (self.increase * self.average(now)).min(self.step_max).max(self.step_min);
+        }
+    }
+
+    /// A receiver tells of congestion.
+    fn on_congestion(&mut self, now: Time) {
+        self.end_slow_start(now);
+        self.sustained = self.rate.max(self.sustained / 2.0);
+    }
+
+    /// Nothing was sent for a while: that members acknowledge nothing meanwhile does not show how fast they can.
+    fn pause_probe(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.since = None;
         }
     }
 
     /// The window has opened again: the rate that the closed one has brought is where to go on from (src: jrms).
     fn on_opened(&mut self, now: Time) {
-        if core::mem::take(&mut self.closed) && !self.slow_start {
+        if !core::mem::take(&mut self.closed) {
+            return;
+        }
+        if self.slow_start {
+            self.pause_probe();
+        } else {
             self.forget(now.as_nanos() / self.part.as_nanos().max(1));
             self.rate = self.average(now).min(self.rate_max);
             self.consider_restart();
@@ -408,7 +443,7 @@ impl Controller for RateControl {
         if repair {
             self.on_repair_sent(cx.now, window, len);
         } else if self.on_new_sent(cx.now, window, len) {
-            cx.emit(Event::Rate { bits_per_s: self.bits_per_s() as u64 });
+            cx.emit(Event::Rate { bits_per_s: (self.rate * 8.0) as u64 });
         }
         None
     }
@@ -422,7 +457,7 @@ impl Controller for RateControl {
             cx.emit(Event::Window { window_milli, flight });
         }
         if congested {
-            self.end_slow_start(cx.now);
+            self.on_congestion(cx.now);
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }
     }
@@ -438,8 +473,12 @@ impl Controller for RateControl {
         self.on_opened(now);
     }
 
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {
+        self.pause_probe();
+    }
+
     fn bits_per_s(&self) -> f64 {
-        self.rate * 8.0
+        self.repair_rate() * 8.0
     }
 
     fn set_limit(&mut self, _now: Time, limit: Option<Bitrate>) {

@@ -116,8 +116,9 @@ struct Reached {
     lost_any: bool,
     /// Some packets before this one were not wanted, and cannot be repaired.
     skipped_until: u64,
-    /// H_a as it was told last, and how many receivers below.
+    /// H_a as it was told last, and before that, and how many receivers below.
     told_allowed: u64,
+    told_before: u64,
     told_below: (u64, u32),
     /// The acknowledgement window for which congestion below was passed on.
     passed_on: u64,
@@ -128,6 +129,16 @@ struct Reached {
     asks: u32,
     /// The head that was left for a better one, which still repairs what is before this packet.
     before: Option<(NodeId, u64)>,
+}
+
+impl Reached {
+    /// True if an acknowledgement may have been lost that somebody waits for: repairs are missing, or H_a was raised and
+    /// no packet beyond the former one shows that the source knows.
+    fn awaits_answer(&self) -> bool {
+        let (end, before) = (self.reception.end(), self.told_before);
+        let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window() > before;
+        self.reception.lacks() || is_closed
+    }
 }
 
 /// A receiver.

@@ -313,7 +313,10 @@ impl<P: Packets> TramSource<P> {
     fn consider_pruning(&mut self, now: Time) {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
         let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
-        let prunes = self.settings.pruning != Pruning::Off;
+        // Only a window that members keep small makes the rate their fault, while there is something to send.
+        let is_small = self.window() < Window::from(self.settings.ack_window);
+        let is_sending = self.phase == Phase::Sending && self.told_last != self.next;
+        let prunes = self.settings.pruning != Pruning::Off && is_sending && is_small;
         let since = self.controller.below_min_since(now);
         // Whoever has come back finds a rate that is not its fault.
         let since = since.map(|since| since.max(self.bound_at));
@@ -614,8 +617,13 @@ impl<P: Packets> Machine for TramSource<P> {
         if self.head.has_repairs() {
             return None;
         }
-        // Where no new data may leave those who came late have all the turns.
-        self.poll_data(cx, buf).or_else(|| self.poll_late(cx, buf))
+        if let Some(transmit) = self.poll_data(cx, buf) {
+            return Some(transmit);
+        }
+        // Where the window is closed, or there is no data, those who came late have all the turns. Data that only waits
+        // for its time would else wait for ever: repairs may be faster.
+        let waits = self.phase == Phase::Sending && self.timers.is_armed(Timer::Pace);
+        if waits && self.window() >= 0 { None } else { self.poll_late(cx, buf) }
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {

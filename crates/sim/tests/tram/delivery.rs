@@ -102,8 +102,7 @@ fn whoever_joins_late_gets_everything_or_what_is_left_as_asked() {
         world.options = "members_max = 5, wait_for = 18".into();
         world.with(options).run(1)
     };
-    // With pruning a receiver that comes late may be removed as too slow while it catches up: docs/schemes/tram.md.
-    late("late_join = \"full\", pruning = \"off\"").assert_whole("full", &[]);
+    late("late_join = \"full\"").assert_whole("full", &[]);
     for policy in ["none", "limited"] {
         let run = late(&format!("late_join = \"{policy}\", cache_packets = 300"));
         run.assert_whole(policy, &[3, 9]);
@@ -111,6 +110,27 @@ fn whoever_joins_late_gets_everything_or_what_is_left_as_asked() {
             let (delivery, _) = run.delivery(host);
             assert!((100_000..4_000_000).contains(&delivery.bytes), "{policy}: {delivery:?}");
             assert_eq!(delivery.completed, None, "{policy}: it has not everything");
+        }
+    }
+}
+
+#[test]
+fn receivers_that_join_one_after_the_other_are_neither_removed_nor_hold_the_session_up() {
+    let last = |delivery: &str, wait_for: u32, seed: u64| {
+        let mut world = World { sites: 20, hosts: 1, data: "4 MB", ..World::with_loss(0.05) };
+        world.seconds = 600;
+        world.options = format!("wait_for = {wait_for}, delivery = \"{delivery}\"");
+        let run = world.run(seed);
+        let case = format!("{delivery}, seed {seed}, data waits for {wait_for}");
+        run.assert_whole(&case, &[]);
+        let last = (1..=20).filter_map(|host| run.completed(host)).max().unwrap();
+        (case, last.as_secs_f64())
+    };
+    for (delivery, seeds) in [("stream", [1, 8]), ("object", [2, 4])] {
+        for seed in seeds {
+            let (_, together) = last(delivery, 20, seed);
+            let (case, apart) = last(delivery, 1, seed);
+            assert!(apart < 2.0 * together, "{case}: {apart} s, {together} s where all came first");
         }
     }
 }

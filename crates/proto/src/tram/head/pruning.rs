@@ -27,13 +27,15 @@ impl Head {
     /// Removes members that are too slow for the good of the whole; `worst` is the worst loss of all receivers, and
     /// `highest` the last packet sent (src: jrms).
     pub(in crate::tram) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
+        // A member that catches up lacks packets sent before it joined, whatever its path.
+        let may_be_slow = |child: &Child| !child.of_subtree && child.catches_up.is_none();
         let slow: Vec<NodeId> = match settings.pruning {
             Pruning::Off => return,
             // Whoever is as bad as the worst, but for a twentieth.
             Pruning::Centralised => {
                 let is_worst =
                     |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
-                let own = self.members.iter().filter(|(_, child)| !child.of_subtree);
+                let own = self.members.iter().filter(|(_, child)| may_be_slow(child));
                 own.filter(|(_, child)| is_worst(child.loss)).map(|(node, _)| node).collect()
             }
             // The one that is furthest behind.
@@ -53,7 +55,7 @@ impl Head {
                     child.allowed <= highest && child.allowed + 1 >= child.first_missing + window
                 };
                 let late = self.members.iter().filter(|(_, child)| {
-                    !child.of_subtree && child.first_missing < limit && (!plain || holds(child))
+                    may_be_slow(child) && child.first_missing < limit && (!plain || holds(child))
                 });
                 late.min_by_key(|(_, child)| child.first_missing)
                     .map(|(node, _)| node)

@@ -13,6 +13,10 @@ const ASKED_MAX: usize = 1 << 16;
 /// With fewer nothing is forgotten.
 const FORGET_AT: usize = 1024;
 
+/// Repairs for members that joined late which go between two packets of new data. With one, a member that is so far
+/// behind that it cannot keep new data would get no nearer; chosen.
+const LATE_TURNS: u32 = 2;
+
 /// A repair that was asked for, or was sent not long ago.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
@@ -55,10 +59,10 @@ pub(super) struct Repairs {
     cast: RepairCast,
     interval: Duration,
     queue: VecDeque<u64>,
-    /// Those of what is not kept any more, for members that joined late; and whether the last packet was one:
-    /// they share the way with others by turns.
+    /// Repairs for members that joined late, and how many of them went since the last packet of new data: they share the
+    /// way with it by turns.
     late: VecDeque<u64>,
-    late_turn: bool,
+    late_sent: u32,
     asked: BTreeMap<u64, Asked>,
     /// With so many it is looked which of them can be forgotten.
     forget_at: usize,
@@ -74,7 +78,7 @@ impl Repairs {
             interval: settings.repair_interval,
             queue: VecDeque::new(),
             late: VecDeque::new(),
-            late_turn: false,
+            late_sent: 0,
             asked: BTreeMap::new(),
             forget_at: FORGET_AT,
             forget_next: Time::ZERO,
@@ -138,13 +142,13 @@ impl Repairs {
 
     /// Whether a repair waits that is to be sent before new data.
     pub(super) fn is_waiting(&self) -> bool {
-        let late = !self.late.is_empty() && !self.late_turn;
+        let late = !self.late.is_empty() && self.late_sent < LATE_TURNS;
         self.second.is_some() || !self.queue.is_empty() || late
     }
 
     /// New data was sent: it is the turn of those who came late.
     pub(super) fn on_data_sent(&mut self) {
-        self.late_turn = false;
+        self.late_sent = 0;
     }
 
     /// The repair that is to be sent now.
@@ -153,7 +157,7 @@ impl Repairs {
             return Some(second);
         }
         let sequence = self.queue.pop_front().or_else(|| {
-            self.late_turn = true;
+            self.late_sent = self.late_sent.saturating_add(1);
             self.late.pop_front()
         })?;
         let asked = self.asked.get_mut(&sequence)?;
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn what_is_no_longer_kept_takes_turns_with_new_data() {
         let mut repairs = repairs(RepairCast::Auto);
-        for sequence in [3, 4, 200] {
+        for sequence in [3, 4, 5, 200] {
             repairs.ask(at(0), sequence, NodeId(1), (100, false));
         }
         let mut next = |wants: Option<u64>| {
@@ -302,7 +306,7 @@ mod tests {
                 repairs.on_data_sent();
             }
         };
-        for wants in [Some(200), Some(3), None, Some(4), None] {
+        for wants in [Some(200), Some(3), Some(4), None, Some(5), None] {
             next(wants);
         }
         assert!(!repairs.is_waiting());
@@ -311,11 +315,11 @@ mod tests {
     #[test]
     fn a_member_that_gets_no_further_takes_turns_with_new_data() {
         let mut repairs = repairs(RepairCast::Auto);
-        for (sequence, stuck) in [(200, true), (201, true), (202, false)] {
+        for (sequence, stuck) in [(200, true), (201, true), (203, true), (202, false)] {
             repairs.ask(at(0), sequence, NodeId(1), (100, stuck));
         }
         let next = |repairs: &mut Repairs| repairs.next(at(0), REACH).map(|it| it.sequence);
-        assert_eq!((next(&mut repairs), next(&mut repairs)), (Some(202), Some(200)));
+        assert_eq!([(); 3].map(|()| next(&mut repairs)), [202, 200, 201].map(Some));
         assert!(!repairs.is_waiting());
         repairs.on_data_sent();
         assert!(repairs.is_waiting());

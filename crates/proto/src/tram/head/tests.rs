@@ -152,6 +152,10 @@ fn with_members(
         bind(&mut head, node, 1).unwrap();
         let members = u16::from(of_subtree);
         let ack = Ack { first_missing, allowed, loss, of_subtree, members, ..Ack::default() };
+        // The member took part before anything was sent: it does not catch up.
+        let first = Ack { first_missing: 1, allowed: 16, members, ..Ack::default() };
+        let none = |_: &Cache, _| false;
+        head.on_ack(at(0), (NodeId(node), node.into()), &first, (1, 0), none).unwrap();
         acknowledges(&mut head, node, &ack).unwrap();
     }
     sent(&mut head, 1, FIT);

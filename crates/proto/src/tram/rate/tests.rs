@@ -213,6 +213,48 @@ fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
 }
 
 #[test]
+fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
+    for restart in [true, false] {
+        let mut control = control(|settings| settings.restart = restart);
+        let mut now = send(&mut control, at(0), 128, 600);
+        control.end_slow_start(now);
+        let took = control.sustained;
+        now = send(&mut control, now, 0, 300);
+        assert!(control.rate < took / 4.0);
+        let want = if restart { took / 2.0 } else { control.rate };
+        assert_eq!(control.scheduled(-1, P, true), want, "restart = {restart}");
+        control.on_congestion(now);
+        control.on_congestion(now);
+        let want = (want / 4.0).max(control.rate);
+        assert!(!restart || control.scheduled(-1, P, true) <= want, "{want}");
+    }
+}
+
+#[test]
+fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
+    for pauses in [false, true] {
+        let mut control = control(|settings| {
+            (settings.slow_start_acknowledged, settings.rate_max) = (true, kbit(1_000_000));
+        });
+        let window = 64 * P;
+        let mut now = at(0);
+        for _ in 0..4 {
+            now = send(&mut control, now, 128, 64);
+            control.on_acknowledged(now, window);
+        }
+        let heard = control.probe.as_ref().unwrap().heard;
+        assert!(heard.is_some());
+        // The window closes, and opens again after a minute.
+        control.closed = pauses;
+        now += Duration::from_secs(60);
+        control.on_opened(now);
+        control.on_acknowledged(now, window);
+        let after = control.probe.as_ref().unwrap().heard;
+        assert_eq!(after == heard, pauses, "{after:?}");
+    }
+}
+
+#[test]
 fn the_rate_rises_faster_while_windows_are_larger_than_any_of_the_paper() {
     let grown = |allowed: u64, lossless_multiple: u32| {
         let mut control = control(|settings| {

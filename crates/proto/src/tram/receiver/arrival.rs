@@ -1,6 +1,7 @@
 //! Arrival of data: what is missing, what is handed over, and what may be sent after it.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
@@ -106,6 +107,7 @@ impl TramReceiver {
             lost_any: false,
             skipped_until: 0,
             told_allowed: 0,
+            told_before: 0,
             told_below: (0, 0),
             passed_on: 0,
             fruitless: 0,
@@ -184,9 +186,15 @@ impl TramReceiver {
         let Some(range) = found else { return 0 };
         let runs: Vec<_> = reached.reception.missing_within(range).collect();
         let lost = runs.iter().map(|run| run.end - run.start).sum();
-        reached.window.on_missing(lost);
-        for run in runs {
-            self.tell_of_losses(cx, run.start, run.end - run.start);
+        // Packets that were sent before this receiver took part say nothing of its path.
+        let from = self.losses.from();
+        for Range { start, end } in runs.into_iter().filter(|run| run.end > from) {
+            let first = start.max(from);
+            reached.window.on_missing(end - first);
+            self.losses.missing(first..end, |event| cx.emit(event));
+            if let Some(reports) = &mut self.reports {
+                reports.on_missing(cx, first, end - first);
+            }
         }
         lost
     }
@@ -201,7 +209,14 @@ impl TramReceiver {
         let Data { front, payload, .. } = data;
         let sequence = front.sequence;
         if sequence >= self.head.cache.room_until() {
-            // More than this end allowed. It is asked for when there is room.
+            let reached_before = reached.reception.end();
+            // More than this end allowed. Whatever there is room for was sent before, and is asked for.
+            reached.reception.hear_of(cx.now, self.head.cache.room_until() - 1, (false, None));
+            if !front.repair {
+                self.on_no_room(cx, reached_before, sequence);
+            }
+            let lost = self.find_lost(cx);
+            self.plan_asking(cx.now, lost);
             return Err(BadInput::OutOfWindow);
         }
         if !front.repair && front.forget_before != self.settings.forget_before(sequence) {
@@ -223,7 +238,7 @@ impl TramReceiver {
         let learns = (self.settings.reorder_learn, self.round_trip());
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let arrived = reached.reception.arrive(cx.now, (sequence, front.repair), learns);
-        if arrived == (Arrived::Repaired { original: true }) {
+        if arrived == (Arrived::Repaired { original: true }) && sequence >= self.losses.from() {
             // It was late and not lost.
             reached.window.on_late();
         }
@@ -267,6 +282,18 @@ impl TramReceiver {
         informed
     }
 
+    /// Packet `sequence` came, and there is no room for it: that it has to come again is no loss. Packets between the last
+    /// one and this one did not come.
+    fn on_no_room(&mut self, cx: &mut Cx<'_>, reached: u64, sequence: u64) {
+        let first = self.losses.from().max(reached);
+        if sequence < first {
+            self.losses.arrived(sequence, |event| cx.emit(event));
+        } else {
+            self.losses.missing(first..sequence, |event| cx.emit(event));
+            self.losses.count_from(sequence + 1);
+        }
+    }
+
     /// The scheme hears of data that the source itself has sent.
     fn inform(
         &mut self,
@@ -293,18 +320,13 @@ impl TramReceiver {
         reports.on_data(cx, front.sequence, &arrival, announce)
     }
 
-    fn tell_of_losses(&mut self, cx: &mut Cx<'_>, first: u64, missing: u64) {
-        self.losses.missing(first..first + missing, |event| cx.emit(event));
-        if let Some(reports) = &mut self.reports {
-            reports.on_missing(cx, first, missing);
-        }
-    }
-
     /// An acknowledgement window has ended.
     fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
         let Some(reached) = &mut self.reached else { return };
-        let missing = reached.reception.lost_packets();
-        let known = reached.reception.end() - reached.reception.first_missing();
+        let from = self.losses.from();
+        let missing = reached.reception.lost_packets_from(from);
+        let known =
+            reached.reception.end().saturating_sub(reached.reception.first_missing().max(from));
         let congested = reached.window.end(cx.now, missing, known);
         reached.acks.schedule(highest + reached.window.ack_window());
         let window_milli = (reached.window.size() * 1000.0) as u64;
@@ -404,10 +426,6 @@ impl TramReceiver {
         let Some(reached) = &self.reached else { return 0 };
         let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
         // What it told once stands: the source may have sent it by now.
-        self.head
-            .members
-            .allowed_by_any()
-            .map_or(own, |below| below.min(own))
-            .max(reached.told_allowed)
+        self.head.members.allowed().map_or(own, |below| below.min(own)).max(reached.told_allowed)
     }
 }

@@ -33,10 +33,11 @@ impl TramReceiver {
     pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
-        let Some(reached) = self.reached.as_mut().filter(|it| it.reception.lacks()) else { return };
+        let Some(reached) = self.reached.as_mut().filter(|it| it.awaits_answer()) else { return };
         self.ack_due = true;
         // Perhaps nobody has what is asked for: the head says how far the source has come.
-        self.hello_missing |= reached.asks >= FRUITLESS_ASKS && !self.front.done;
+        self.hello_missing |=
+            reached.asks >= FRUITLESS_ASKS && reached.reception.lacks() && !self.front.done;
         if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
             reports.on_stuck(cx);
         }
@@ -96,7 +97,9 @@ impl TramReceiver {
         let reached = self.reached.as_mut()?;
         self.head.members.departures.on_told();
         self.ack_due = false;
-        reached.told_allowed = allowed;
+        if allowed > reached.told_allowed {
+            reached.told_before = core::mem::replace(&mut reached.told_allowed, allowed);
+        }
         reached.told_below = self.head.members.all();
         reached.acks.on_sent();
         let first_missing = reached.reception.first_missing();
@@ -134,6 +137,7 @@ impl TramReceiver {
             departed,
             mask: &mask,
         };
+        let awaits_answer = reached.awaits_answer();
         // The old head is asked for what the new one has not.
         if let Some((before, _)) = reached.before {
             self.goodbyes.retain(|node| *node != before);
@@ -141,6 +145,10 @@ impl TramReceiver {
         let to = Destination::Node(bound.node);
         let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
         self.arm_ack(cx.now);
+        if awaits_answer && !self.timers.is_armed(Timer::Ask) {
+            let interval = self.settings.ask_interval.max(bound.round_trip * 2);
+            self.timers.arm(Timer::Ask, cx.now + interval);
+        }
         Some(transmit)
     }
 
