@@ -44,7 +44,7 @@ impl LossRecord {
         self.from
     }
 
-    /// Packets before `end` that are not reported yet count no more: the receiver had no room for those that came.
+    /// Excludes packets before `end` that are not reported yet: the receiver had no room for them.
     pub fn count_from(&mut self, end: u64) {
         self.from = self.from.max(end);
     }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// A slot without a packet, in the place of how many zeros the packet ends with.
 const NOTHING: u32 = u32::MAX;
@@ -16,6 +17,8 @@ pub(super) struct Cache {
     slots: VecDeque<u32>,
     /// What each has before these, but for the last ones, which have nothing.
     bytes: VecDeque<Box<[u8]>>,
+    /// Buffers of forgotten packets, for packets of the same length.
+    spare: Vec<Box<[u8]>>,
     /// Most slots, and how many packets are here when those that nobody needs begin to go, and when that
     /// ends.
     packets_max: usize,
@@ -36,8 +39,8 @@ impl Cache {
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
         let high = mark(high).max(1);
         let low = mark(low).min(high);
-        let (slots, bytes) = (VecDeque::new(), VecDeque::new());
-        Self { front, slots, bytes, packets_max, high, low }
+        let (slots, bytes, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
+        Self { front, slots, bytes, spare, packets_max, high, low }
     }
 
     /// The first packet that may be here: what was sent before cannot be repaired.
@@ -80,7 +83,13 @@ impl Cache {
                 if place >= self.bytes.len() {
                     self.bytes.resize_with(place + 1, Box::default);
                 }
-                self.bytes[place] = bytes.into();
+                self.bytes[place] = match self.spare.pop() {
+                    Some(mut spare) if spare.len() == bytes.len() => {
+                        spare.copy_from_slice(bytes);
+                        spare
+                    }
+                    _ => bytes.into(),
+                };
             }
         }
         true
@@ -106,7 +115,9 @@ impl Cache {
     pub(super) fn forget(&mut self, end: u64) {
         let gone = end.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
         self.slots.drain(..gone);
-        self.bytes.drain(..gone.min(self.bytes.len()));
+        let bytes = self.bytes.drain(..gone.min(self.bytes.len()));
+        self.spare.extend(bytes.filter(|bytes| !bytes.is_empty()));
+        self.spare.truncate(self.packets_max - self.slots.len().min(self.packets_max));
         self.front = self.front.max(end);
     }
 
@@ -127,7 +138,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     /// Keeps a packet that has bytes of its own, or every third only zeros.
     fn insert(cache: &mut Cache, sequence: u64) -> bool {

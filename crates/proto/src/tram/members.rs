@@ -339,8 +339,7 @@ impl Members {
         let is_first = !core::mem::replace(&mut child.confirmed, true);
         child.mute = false;
         child.rescued &= child.first_missing < front;
-        // A member that allows whatever was sent holds nobody up. Once its backlog is repaired, the source waits for it as
-        // far as for any other member.
+        // A member that allows all that was sent closes no window. A member whose backlog is repaired counts as any other.
         let backlog = if is_first { Some(sent) } else { child.catches_up };
         let lacks_backlog =
             |until: &u64| child.first_missing < (*until).max(sent.saturating_sub(self.ahead_max));
@@ -529,7 +528,7 @@ impl Members {
         self.children.values().filter(|child| child.confirmed)
     }
 
-    /// The first packet that is kept for a member, since that member lacks it; `None` without members.
+    /// First packet that some member lacks and that is kept for this member; `None` without members.
     pub(super) fn first_missing(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
         let is_read_again =

@@ -52,7 +52,7 @@ pub(super) struct RateControl {
     restarts: bool,
     /// The rate that was achieved last while the window was open.
     proven: f64,
-    /// Greatest such rate since somebody met congestion, which halves it.
+    /// Greatest average rate; each congestion report halves this value.
     sustained: f64,
     /// Up to where slow start goes.
     ceiling: f64,
@@ -227,8 +227,8 @@ impl RateControl {
         rate.max(one_per_interval)
     }
 
-    /// Rate of repairs, here and at heads. A window that members close while they lack packets brings R down to a
-    /// packet a second, and would so keep them from getting these packets: half of what the path took before stays.
+    /// Rate of repairs, at the source and at heads. While members lack packets their windows stay closed and R falls to
+    /// a packet a second; repairs at that rate would keep the windows closed. Half of the greatest average stays.
     fn repair_rate(&self) -> f64 {
         if self.restarts {
             self.rate.max(self.sustained / 2.0).min(self.rate_max)
@@ -378,13 +378,13 @@ impl RateControl {
         }
     }
 
-    /// A receiver tells of congestion.
+    /// Handles a receiver's congestion report.
     fn on_congestion(&mut self, now: Time) {
         self.end_slow_start(now);
         self.sustained = self.rate.max(self.sustained / 2.0);
     }
 
-    /// Nothing was sent for a while: that members acknowledge nothing meanwhile does not show how fast they can.
+    /// Discards the measurement in progress: during a pause of the source members have nothing to acknowledge.
     fn pause_probe(&mut self) {
         if let Some(probe) = &mut self.probe {
             probe.since = None;

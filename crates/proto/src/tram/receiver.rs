@@ -116,7 +116,7 @@ struct Reached {
     lost_any: bool,
     /// Some packets before this one were not wanted, and cannot be repaired.
     skipped_until: u64,
-    /// H_a as it was told last, and before that, and how many receivers below.
+    /// H_a as reported last, H_a as reported before that, and the number of receivers below.
     told_allowed: u64,
     told_before: u64,
     told_below: (u64, u32),
@@ -132,8 +132,8 @@ struct Reached {
 }
 
 impl Reached {
-    /// True if an acknowledgement may have been lost that somebody waits for: repairs are missing, or H_a was raised and
-    /// no packet beyond the former one shows that the source knows.
+    /// True if the last acknowledgement may have been lost while somebody waits for it: packets are missing, or H_a was
+    /// raised and no packet beyond the former H_a has come.
     fn awaits_answer(&self) -> bool {
         let (end, before) = (self.reception.end(), self.told_before);
         let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window() > before;

@@ -161,8 +161,8 @@ settings! {
     rate_increase: f64 [0.0, 10.0] = 0.15;
     /// Slow start goes to no more than twice the rate at which all members acknowledge (paper, jrms: false)
     slow_start_acknowledged: bool = true;
-    /// Where the rate has fallen for want of an open window, slow start begins anew up to half of the former rate, and
-    /// repairs go at half of the greatest average until a receiver tells of congestion (paper, jrms: false)
+    /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate. Repairs keep
+    /// half of the greatest average, which each congestion report halves (paper, jrms: false)
     restart: bool = true;
     /// Over how long the average rate is taken, T (paper, jrms: 5 s)
     averaging_time: Duration [100 ms, 60 s] = 2 s;

@@ -313,7 +313,7 @@ impl<P: Packets> TramSource<P> {
     fn consider_pruning(&mut self, now: Time) {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
         let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
-        // Only a window that members keep small makes the rate their fault, while there is something to send.
+        // A low rate is the members' fault only while there is data to send and they keep the window small.
         let is_small = self.window() < Window::from(self.settings.ack_window);
         let is_sending = self.phase == Phase::Sending && self.told_last != self.next;
         let prunes = self.settings.pruning != Pruning::Off && is_sending && is_small;
@@ -620,8 +620,8 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.poll_data(cx, buf) {
             return Some(transmit);
         }
-        // Where the window is closed, or there is no data, those who came late have all the turns. Data that only waits
-        // for its time would else wait for ever: repairs may be faster.
+        // Late repairs take all turns while the window is closed or there is no data. Data that waits for its send time
+        // keeps its turn: faster repairs would starve it.
         let waits = self.phase == Phase::Sending && self.timers.is_armed(Timer::Pace);
         if waits && self.window() >= 0 { None } else { self.poll_late(cx, buf) }
     }

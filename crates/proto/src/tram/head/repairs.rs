@@ -13,8 +13,8 @@ const ASKED_MAX: usize = 1 << 16;
 /// With fewer nothing is forgotten.
 const FORGET_AT: usize = 1024;
 
-/// Repairs for members that joined late which go between two packets of new data. With one, a member that is so far
-/// behind that it cannot keep new data would get no nearer; chosen.
+/// Most repairs for late members between two packets of new data; chosen. With one repair a member without room for new
+/// data would stay as far behind as it is.
 const LATE_TURNS: u32 = 2;
 
 /// A repair that was asked for, or was sent not long ago.
@@ -59,8 +59,7 @@ pub(super) struct Repairs {
     cast: RepairCast,
     interval: Duration,
     queue: VecDeque<u64>,
-    /// Repairs for members that joined late, and how many of them went since the last packet of new data: they share the
-    /// way with it by turns.
+    /// Repairs for members that joined late, and the number sent since the last packet of new data: both take turns.
     late: VecDeque<u64>,
     late_sent: u32,
     asked: BTreeMap<u64, Asked>,

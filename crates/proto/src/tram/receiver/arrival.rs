@@ -186,7 +186,7 @@ impl TramReceiver {
         let Some(range) = found else { return 0 };
         let runs: Vec<_> = reached.reception.missing_within(range).collect();
         let lost = runs.iter().map(|run| run.end - run.start).sum();
-        // Packets that were sent before this receiver took part say nothing of its path.
+        // Packets from before this receiver took part say nothing about its path.
         let from = self.losses.from();
         for Range { start, end } in runs.into_iter().filter(|run| run.end > from) {
             let first = start.max(from);
@@ -210,7 +210,7 @@ impl TramReceiver {
         let sequence = front.sequence;
         if sequence >= self.head.cache.room_until() {
             let reached_before = reached.reception.end();
-            // More than this end allowed. Whatever there is room for was sent before, and is asked for.
+            // Packet beyond the room. All packets that there is room for were sent before, and are asked for.
             reached.reception.hear_of(cx.now, self.head.cache.room_until() - 1, (false, None));
             if !front.repair {
                 self.on_no_room(cx, reached_before, sequence);
@@ -282,8 +282,8 @@ impl TramReceiver {
         informed
     }
 
-    /// Packet `sequence` came, and there is no room for it: that it has to come again is no loss. Packets between the last
-    /// one and this one did not come.
+    /// Records that packet `sequence` came without room for it, which is no loss. Packets between the last original and
+    /// this one are losses.
     fn on_no_room(&mut self, cx: &mut Cx<'_>, reached: u64, sequence: u64) {
         let first = self.losses.from().max(reached);
         if sequence < first {
