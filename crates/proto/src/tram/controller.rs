@@ -9,7 +9,7 @@ use super::reception::JUMP_MAX;
 use super::settings::TramSettings;
 use super::steering::seq;
 use super::wire::{Report, Telling};
-use crate::congestion::{AckVector, Carrier, Control, GaugeTrace, Permit};
+use crate::congestion::{AckVector, Carrier, Control, GaugeTrace, Pace, Permit};
 
 /// The window as the source sees it, H_a - N: negative where packet N is not allowed.
 pub(super) type Window = i64;
@@ -38,6 +38,8 @@ pub(super) struct Progress {
     /// Packets that members allow beyond what all have, and those that have been sent of them.
     pub(super) allowed: u64,
     pub(super) flight: u32,
+    /// Repairs that members asked for again.
+    pub(super) repeated: u32,
 }
 
 /// What says when the packets of a source may leave. The source tells it all that happens, and each takes of that
@@ -105,6 +107,37 @@ pub(super) trait Controller {
     }
 }
 
+/// Repairs in a row after which a scheme, which learns from new data alone, no longer paces repairs; chosen.
+const UNLEARNED_MIN: u32 = 32;
+
+/// Repairs between two looks at the share of repairs that were lost. A quarter of them lost, as the L_th of TRAM's own
+/// control, halves the rate.
+const TAIL_LOOK: u32 = 32;
+
+/// Weight of the latest packet in the average of the rates that a scheme allowed; chosen.
+const ALLOWED_GAIN: f64 = 1.0 / 32.0;
+
+/// Pace of repairs while no new data leaves: at the end of a stream, or while the window is closed. The scheme hears of
+/// nothing then and would come down to its least rate. Half of the rate that it allowed for new data is the start.
+#[derive(Debug)]
+struct Tail {
+    pace: Pace,
+    sent: u32,
+    repeated: u32,
+}
+
+impl Tail {
+    fn on_sent(&mut self, now: Time, len: u32, most: f64) {
+        self.pace.spend(now, len);
+        self.sent += 1;
+        if self.sent >= TAIL_LOOK {
+            let factor = if 4 * self.repeated >= self.sent { 0.5 } else { 1.1 };
+            self.pace.set(now, (self.pace.bits_per_s() * factor).min(most));
+            (self.sent, self.repeated) = (0, 0);
+        }
+    }
+}
+
 /// A scheme's half as the controller of a source. It decides the rate. The window is flow control alone: while it is
 /// closed a packet a second shows to whoever may have been forgotten that the session goes on.
 pub(super) struct Steered {
@@ -116,6 +149,11 @@ pub(super) struct Steered {
     len: u32,
     /// What heads repair with while nothing is known of the path.
     bits_per_s: f64,
+    /// Average rate that the scheme allowed when new data left, in bits per second.
+    allowed: f64,
+    limit: f64,
+    repairs_in_row: u32,
+    tail: Option<Tail>,
 }
 
 impl Steered {
@@ -128,7 +166,16 @@ impl Steered {
             sent_at: None,
             len: 0,
             bits_per_s: rate as f64,
+            allowed: rate as f64,
+            limit: f64::INFINITY,
+            repairs_in_row: 0,
+            tail: None,
         }
+    }
+
+    /// Greatest rate of repairs while no new data leaves, in bits per second.
+    fn tail_most(&self) -> f64 {
+        (self.allowed / 2.0).min(self.limit)
     }
 
     /// Its state goes to the trace where it has changed.
@@ -139,6 +186,12 @@ impl Steered {
 
 impl Controller for Steered {
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
+        if repair && self.repairs_in_row >= UNLEARNED_MIN {
+            self.on_idle(cx);
+            let most = self.tail_most();
+            let fresh = || Tail { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 };
+            return self.tail.get_or_insert_with(fresh).pace.permit(cx.now);
+        }
         let own = self.control.permit(cx, len, repair);
         self.observe(cx);
         let closed = window < 0 && !repair;
@@ -158,10 +211,19 @@ impl Controller for Steered {
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8> {
         let Leaving { sequence, len, repair, .. } = packet;
         let seq = seq(sequence);
+        let most = self.tail_most();
+        if repair && let Some(tail) = &mut self.tail {
+            tail.on_sent(cx.now, len, most);
+            return None;
+        }
         let announces = if repair {
+            self.repairs_in_row = self.repairs_in_row.saturating_add(1);
             self.control.on_repair_sent(cx, seq, len, announce)
         } else {
             (self.sent_at, self.len, self.told_idle) = (Some(cx.now), len, false);
+            (self.repairs_in_row, self.tail) = (0, None);
+            let allowed = self.control.gauges().allowed_bits_per_s(len);
+            self.allowed += allowed.map_or(0.0, |rate| ALLOWED_GAIN * (rate - self.allowed));
             self.control.on_sent(cx, seq, len, announce);
             true
         };
@@ -169,7 +231,10 @@ impl Controller for Steered {
         announces.then(|| self.control.options().announce)
     }
 
-    fn on_progress(&mut self, cx: &mut Cx<'_>, _progress: Progress) {
+    fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
+        if let Some(tail) = &mut self.tail {
+            tail.repeated = tail.repeated.saturating_add(progress.repeated);
+        }
         self.control.on_heard(cx);
     }
 
@@ -185,10 +250,14 @@ impl Controller for Steered {
     }
 
     fn bits_per_s(&self) -> f64 {
+        if let Some(tail) = &self.tail {
+            return tail.pace.bits_per_s();
+        }
         self.control.gauges().allowed_bits_per_s(self.len).unwrap_or(self.bits_per_s)
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) {
+        self.limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64);
         self.control.set_limit(now, limit);
     }
 

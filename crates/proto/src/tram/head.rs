@@ -376,6 +376,11 @@ impl Head {
         self.repairs.on_repaired(sequence, came_to_all);
     }
 
+    /// Returns the number of repairs that members asked for again since the last call.
+    pub(super) fn take_repeated(&mut self) -> u32 {
+        self.repairs.take_repeated()
+    }
+
     /// Whether a repair waits that is to be sent before new data.
     pub(super) fn has_repairs(&self) -> bool {
         self.repairs.is_waiting()

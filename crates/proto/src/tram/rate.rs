@@ -449,7 +449,7 @@ impl Controller for RateControl {
     }
 
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
-        let Progress { bytes, congested, allowed, flight } = progress;
+        let Progress { bytes, congested, allowed, flight, .. } = progress;
         self.on_acknowledged(cx.now, bytes);
         self.allowed = allowed;
         let window_milli = allowed.saturating_mul(1000);

@@ -278,6 +278,7 @@ impl<P: Packets> TramSource<P> {
             congested: told.congested,
             allowed: allowed.saturating_sub(has),
             flight: u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX),
+            repeated: self.head.take_repeated(),
         };
         self.controller.on_progress(cx, progress);
         self.consider_pruning(cx.now);

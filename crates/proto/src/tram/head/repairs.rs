@@ -63,6 +63,8 @@ pub(super) struct Repairs {
     late: VecDeque<u64>,
     late_sent: u32,
     asked: BTreeMap<u64, Asked>,
+    /// Repairs that members asked for again, after the repair interval.
+    repeated: u32,
     /// With so many it is looked which of them can be forgotten.
     forget_at: usize,
     forget_next: Time,
@@ -79,6 +81,7 @@ impl Repairs {
             late: VecDeque::new(),
             late_sent: 0,
             asked: BTreeMap::new(),
+            repeated: 0,
             forget_at: FORGET_AT,
             forget_next: Time::ZERO,
             second: None,
@@ -102,7 +105,11 @@ impl Repairs {
         match lately {
             // It is on its way to this one.
             Some((_, to_all)) if to_all || asked.nodes.contains(&Some(from)) => return,
-            None if !asked.queued => *asked = Asked::default(),
+            None if !asked.queued => {
+                let had = asked.sent.is_some() && asked.nodes.contains(&Some(from));
+                self.repeated = self.repeated.saturating_add(u32::from(had));
+                *asked = Asked::default();
+            }
             _ => {}
         }
         asked.add(from, self.cast == RepairCast::Unicast);
@@ -110,6 +117,11 @@ impl Repairs {
             let late = sequence < front || stuck;
             if late { &mut self.late } else { &mut self.queue }.push_back(sequence);
         }
+    }
+
+    /// Returns the number of repairs that members asked for again since the last call.
+    pub(super) fn take_repeated(&mut self) -> u32 {
+        core::mem::take(&mut self.repeated)
     }
 
     /// A member wants a packet that is not here: this head asks for it itself.
