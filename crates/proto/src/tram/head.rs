@@ -421,7 +421,8 @@ impl Head {
             let silence = self.hello_interval * 2;
             (self.silent, gone) = self.members.look_after(now, silence, self.hellos_missed_max);
             let (span, filling) = ((self.cache.front(), end), self.cache.is_filling());
-            gone.extend(self.members.remove_standing(now, span, filling));
+            let waits = |node, sequence| self.repairs.is_queued(sequence, node);
+            gone.extend(self.members.remove_standing(now, span, filling, waits));
             for node in &gone {
                 self.answer(*node, Answer::Reject(RejectReason::NoMember));
             }

@@ -75,7 +75,9 @@ pub(super) struct Child {
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
     pub(super) advanced_at: Time,
-    /// Repairs since then of the packet that it lacks first.
+    /// When a repair that it asked for waited here last: that is no standstill.
+    pub(super) waited_at: Time,
+    /// Repairs since `advanced_at` of the packet that it lacks first.
     pub(super) fruitless: u32,
     /// Hellos that it has been asked by and has not answered.
     pub(super) unanswered: u32,
@@ -273,6 +275,7 @@ impl Members {
             since: now,
             heard_at: now,
             advanced_at: now,
+            waited_at: now,
             fruitless: 0,
             unanswered: 0,
             behind: Dissent::default(),
@@ -472,19 +475,28 @@ impl Members {
     }
 
     /// Removes those who stand still, and so keep the source from sending after what was sent before `end`, or
-    /// packets from `front` on from making room where the cache is `filling`. They are not taken again soon.
+    /// packets from `front` on from making room where the cache is `filling`. They are not taken again soon. A member
+    /// whose repair `waits` here to be sent does not stand still.
     pub(super) fn remove_standing(
         &mut self,
         now: Time,
         (front, end): (u64, u64),
         filling: bool,
+        waits: impl Fn(NodeId, u64) -> bool,
     ) -> Vec<NodeId> {
+        for (node, child) in &mut self.children {
+            if waits(*node, child.first_missing) {
+                child.waited_at = now;
+            }
+        }
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
             let fruitless = child.fruitless >= FRUITLESS_MAX && child.catches_up.is_none();
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
-            lacks && hinders && now.since(child.advanced_at) >= most
+            let since =
+                if fruitless { child.advanced_at } else { child.advanced_at.max(child.waited_at) };
+            lacks && hinders && now.since(since) >= most
         };
         let standing: Vec<NodeId> =
             self.iter().filter(|(_, child)| stands(child)).map(|(node, _)| node).collect();

@@ -124,6 +124,12 @@ impl Repairs {
         core::mem::take(&mut self.repeated)
     }
 
+    /// True if a repair that this member asked for has not been sent yet.
+    pub(super) fn is_queued(&self, sequence: u64, node: NodeId) -> bool {
+        let asked = self.asked.get(&sequence).filter(|asked| asked.queued);
+        asked.is_some_and(|asked| asked.many || asked.nodes.contains(&Some(node)))
+    }
+
     /// A member wants a packet that is not here: this head asks for it itself.
     pub(super) fn await_for(&mut self, now: Time, sequence: u64, from: NodeId, front: u64) {
         if !self.has_room(now, sequence, front) {

@@ -431,7 +431,7 @@ fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
         let later = at(2) + standstill;
         // It goes on speaking.
         members.acknowledge(later, NodeId(2), &told, (1, 100, 0)).unwrap();
-        let gone = members.remove_standing(later, (95, 112), filling);
+        let gone = members.remove_standing(later, (95, 112), filling, |_, _| false);
         (gone.contains(&NodeId(2)), members, later)
     };
     let (gone, mut members, later) = removed(95, 110, false);
@@ -445,8 +445,22 @@ fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
     assert!(removed(95, 114, true).0, "it fills the cache");
     assert!(!removed(100, 110, false).0, "it has everything, and perhaps a disk that is slow");
     let mut members = two();
+    let waits = |waits: bool| {
+        let mut members = two();
+        let waits = |node, sequence| waits && (node, sequence) == (NodeId(2), 95);
+        let late = at(2) + standstill;
+        (0..=1).any(|second| {
+            !members
+                .remove_standing(late + s(second).since(at(0)), (95, 112), true, waits)
+                .is_empty()
+        })
+    };
+    assert!(waits(false) && !waits(true), "the repair that it asked for has not been sent");
     let soon = at(2) + standstill / 2;
-    assert!(members.remove_standing(soon, (95, 112), true).is_empty(), "it has some time");
+    assert!(
+        members.remove_standing(soon, (95, 112), true, |_, _| false).is_empty(),
+        "it has some time"
+    );
 }
 
 #[test]
@@ -458,7 +472,7 @@ fn who_is_sent_what_it_lacks_again_and_again_and_gets_no_further_is_removed_soon
         for _ in 0..asks {
             members.acknowledge(at(1), NodeId(2), &ack(95, 110), (1, 100, 0)).unwrap();
         }
-        members.remove_standing(at(0) + after, (95, 112), false) == [NodeId(2)]
+        members.remove_standing(at(0) + after, (95, 112), false, |_, _| false) == [NodeId(2)]
     };
     let soon = FRUITLESS_FOR;
     assert!(removed(95, FRUITLESS_MAX, 0, soon), "it speaks, and takes nothing");
@@ -552,7 +566,7 @@ proptest! {
                     members.look_after(now, Duration::from_secs(2), 3);
                 }
                 Step::RemoveStanding { filling } => {
-                    members.remove_standing(now, (front, next), *filling);
+                    members.remove_standing(now, (front, next), *filling, |_, _| false);
                 }
                 Step::Remove { node } => {
                     members.prune(NodeId(*node));
