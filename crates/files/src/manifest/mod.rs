@@ -287,9 +287,6 @@ impl Manifest {
         if entries.len() > ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(entries.len() as u64));
         }
-        if name.contains(faircast_base::is_format) {
-            return Err(ManifestError::Title(name));
-        }
         let (mut bytes, mut content_bytes, mut holes) = (0u64, 0u64, 0u64);
         let mut before: Option<&Entry> = None;
         // The directories that lead to the entry before, as indices.
