@@ -17,6 +17,8 @@ use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_relay_sdk::View;
 
+use crate::damage::damage;
+
 const ME: NodeId = NodeId(10);
 /// Packets or steps of one kind that no honest machine needs.
 const MANY: u32 = 100_000;
@@ -214,27 +216,10 @@ impl World {
     }
 
     fn damage(&mut self, copy: bool, argument: u8, data: &mut &[u8]) {
-        if self.flying.is_empty() {
-            return;
+        let copy = copy && self.flying.len() < FLYING_MAX;
+        if let Some(packet) = damage(&mut self.flying, |it| &mut it.bytes, (copy, argument), data) {
+            packet.bytes = dress(core::mem::take(&mut packet.bytes));
         }
-        let place = usize::from(argument >> 2) % self.flying.len();
-        if copy && self.flying.len() < FLYING_MAX {
-            let flying = self.flying[place].clone();
-            self.flying.insert(place, flying);
-        }
-        let packet = &mut self.flying[place];
-        for _ in 0..=argument & 3 {
-            let Some((&[at, len], rest)) = data.split_first_chunk() else { break };
-            let (values, rest) = rest.split_at(usize::from(len & 7).min(rest.len()));
-            *data = rest;
-            for (byte, value) in packet.bytes.iter_mut().skip(at.into()).zip(values) {
-                *byte = *value;
-            }
-            if len & 0x80 != 0 {
-                packet.bytes.truncate(at.into());
-            }
-        }
-        packet.bytes = dress(core::mem::take(&mut packet.bytes));
     }
 
     fn close(&mut self, port: usize) {
