@@ -245,12 +245,13 @@ impl<'a> Survey<'a> {
                 self.check_directory(fd, parent)?;
                 writable = Some(parent);
             }
-            if let (Some(fd), Some(there)) = (directory, &there) {
-                let path = self.root.path(&entry.path);
+            if let (Some(parent), Some(stat)) = (directory, &there) {
+                let path = &self.root.path(&entry.path);
+                let present = obstacles::Present { path, parent, name, stat };
                 if make {
-                    obstacles::check_replaced(&path, fd, name, there)?;
-                } else if claimed && entry.has_content() && attributes.lacks(entry, there) {
-                    obstacles::check_changed(&path, fd, name, there)?;
+                    present.check_replaced()?;
+                } else if claimed && entry.has_content() && attributes.lacks(entry, stat) {
+                    present.check_changed()?;
                 }
             }
             let whole = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
