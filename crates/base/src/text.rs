@@ -4,8 +4,8 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-/// True if a character is not printed as a sign or a space: control characters, marks that change the direction of the text
-/// around them, separators of lines and paragraphs, and other characters of format (Unicode categories Cc, Cf, Zl and Zp).
+/// True if a character is not printed as a sign or a space (Unicode categories Cc, Cf, Zl and Zp): control
+/// characters, marks of text direction, separators of lines and paragraphs, and others.
 pub const fn is_format(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'

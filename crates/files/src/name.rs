@@ -44,8 +44,8 @@ pub enum NameError {
     Deep,
 }
 
-/// Checks one component of a path: any bytes that Linux can hold as a name. Whether the file system of
-/// a receiver holds the name too is found out there.
+/// Checks one component of a path: any bytes that Linux can hold as a name. A receiver finds out if its file system
+/// holds the name.
 ///
 /// # Errors
 /// The component could not be a name, or would lead out of its directory.
@@ -91,7 +91,7 @@ pub(crate) fn title(name: &[u8]) -> String {
 /// Checks a whole path, components separated by `/`.
 ///
 /// # Errors
-/// The path could not be one, or would lead out of the directory that it is relative to.
+/// The path could not be one, or would lead out of its base directory.
 pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);

@@ -1,6 +1,6 @@
-//! Clock of programs: a thread that interrupts questions, so that each is bounded by the processor time that it takes.
+//! Clock of programs: a thread that interrupts questions, so that each is bounded by its processor time.
 //!
-//! Processor time and not time: a relay that was stopped, or whose machine is busy, ends no sound program.
+//! Real time is no bound: on a stopped relay or a busy machine it would end sound programs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Spent {
     }
 }
 
-/// The clock. Its thread sleeps while no program is at work, and ends with the clock.
+/// Clock of an engine. The thread sleeps while no program is at work, and ends with the clock.
 pub(crate) struct Clock {
     state: Arc<State>,
 }

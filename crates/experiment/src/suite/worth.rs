@@ -1,5 +1,5 @@
-//! Worth of a suite's verdicts: a row that could not fail, accepts the opposite of what it shows, or explains a miss
-//! without a proof is refused before anything runs.
+//! Worth of a suite's verdicts. A row is refused before anything runs if it cannot fail, accepts the opposite of its
+//! effect, or explains a miss without a proof.
 
 use std::collections::BTreeMap;
 
@@ -141,8 +141,8 @@ pub(super) fn without_no_effect(row: &RowFile, (low, high): (f64, f64)) -> (f64,
     }
 }
 
-/// A row that shows an effect must not accept that there is none, and a row that shows that shares are even must not
-/// accept that they are not.
+/// Checks that a row which shows an effect does not accept its absence, and that a row which shows even shares does
+/// not accept uneven ones.
 fn effect(row: &RowFile) -> Result<(), String> {
     let (low, high) = row.range();
     let accepts = |value: f64| low < value && value < high;
@@ -165,7 +165,7 @@ fn effect(row: &RowFile) -> Result<(), String> {
              another no_effect, or measure only"
         ));
     }
-    // Of a share of 1/n, what one has over the mean of the others.
+    // Share of one over the mean share of the others, of a share of 1/n.
     let over =
         |share: f64| if even < 1.0 { share / (1.0 - share) * (1.0 - even) / even } else { share };
     let slack = 1.0 + 1e-9;

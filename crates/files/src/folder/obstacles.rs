@@ -57,7 +57,7 @@ impl Present<'_> {
         check_sticky(self.path, self.parent, self.stat)
     }
 
-    /// Refuses a file whose mode, owner or attributes are to be changed and cannot be.
+    /// Refuses a file if its mode, owner or attributes must change and cannot.
     pub(super) fn check_changed(&self) -> Result<()> {
         if let Some(stat) = self.attributes() {
             check_flags(self.path, &stat)?;

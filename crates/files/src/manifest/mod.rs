@@ -166,7 +166,7 @@ pub enum Kind {
     },
     /// A further name of a file of the object, with that file's content, mode, time and owner.
     HardLink {
-        /// Path of the file, whose entry comes before.
+        /// Path of the file; the entry of the file comes before.
         to: Box<BStr>,
     },
     /// What a device has or a pipe gives: no file, and alone in its object, whose name it has.

@@ -189,7 +189,7 @@ fn a_question_ends_though_its_instructions_do_not() {
     let mut running = await_result(live.load(&endless)).unwrap().start(0).unwrap();
     let fault = running.drops().unwrap_err();
     assert!(fault.0.contains("interrupt"), "{fault:?}");
-    // Others are asked as before, however many questions there were.
+    // Another program is asked as before, however many questions there were.
     let mut running = await_result(live.load(&program("worst_path"))).unwrap().start(0).unwrap();
     assert!((0..100_000).all(|_| running.drops().is_ok()));
 }

@@ -1,5 +1,5 @@
-//! Fuzz target of credits: a source, a relay and two receivers while packets on their way are lost, changed and repeated, and
-//! packets made of the fuzzer's bytes come between; the corpus test runs the same.
+//! Fuzz target of credits: a source, a relay and two receivers. Packets on their way are lost, changed and repeated,
+//! and packets made of the fuzzer's bytes come between. The corpus test runs the target too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const POLICIES: [&str; 7] = [
     "weighted-utility",
 ];
 
-/// Packets as they are; then a session, whose first byte chooses the policy and the others are steps.
+/// Reads the bytes as packets, and then as a session: the first byte chooses the policy, the others are steps.
 pub(crate) fn credits(data: &[u8]) {
     if let Some(again) = credit::written_again(data) {
         assert_eq!(credit::written_again(&again).as_ref(), Some(&again));
@@ -201,7 +201,7 @@ impl World {
                 }
             }
         }
-        // Whatever came, the relay rests some time after the source is closed. Ends under credits ask on as long as they run.
+        // The relay rests some time after the source is closed. Ends under credits ask on as long as they run.
         self.close(0);
         for _ in 0..20 {
             self.pass(Duration::from_secs(1));

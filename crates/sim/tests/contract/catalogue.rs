@@ -21,7 +21,7 @@ use crate::world::{World, plain, protocols};
 const OBJECT: u64 = 2_500_000;
 const RATE: &str = "2 Mbit/s";
 
-/// When the first packet is forged, and time from one to the next in a run.
+/// Time of the first forged packet, and between two in a run.
 const FIRST: Duration = Duration::from_millis(2500);
 const SPACING: Duration = Duration::from_millis(500);
 
@@ -53,7 +53,7 @@ const DATA_BYTES: usize = 900;
 /// The type of original data of PGM.
 const ORIGINAL: u8 = 4;
 
-/// In whose name a packet is forged.
+/// Name in which a packet is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Source,
@@ -231,7 +231,7 @@ impl Machine for Attacked {
     }
 }
 
-/// When each receiver got something new, and whether the source named anybody at its end.
+/// Times at which each receiver got something new, and true if the source named a receiver at its end.
 #[derive(Default)]
 struct Arrivals {
     bytes: BTreeMap<NodeId, u64>,
@@ -277,7 +277,7 @@ impl std::fmt::Display for Case<'_> {
     }
 }
 
-/// What came of a session.
+/// Outcome of a session.
 struct Outcome {
     /// Seconds until all had nearly everything, and longest time without anything new.
     done: f64,

@@ -10,7 +10,7 @@ use faircast_relay_sdk::{Policy, View};
 /// Result of loading a program; the error says in words why the host refuses it.
 pub type Loaded = Result<Arc<dyn SessionProgram>, String>;
 
-/// A load that was begun. Asked again and again, it gives the result once, when there is one; dropped, it is given up.
+/// A load that was begun. A call returns the result once it is there; dropping the load gives it up.
 pub type PendingLoad = Box<dyn FnMut(Time) -> Option<Loaded> + Send>;
 
 /// Makes programs of their code: of WebAssembly, on hosts that can run it.
@@ -71,7 +71,7 @@ pub(crate) struct ProgramPolicy {
     interval_ms: Option<u32>,
     pub(crate) drops: bool,
     pub(crate) failed: bool,
-    /// It stays as long as somebody uses it.
+    /// Keeps the program while a session uses it.
     _program: Arc<dyn SessionProgram>,
 }
 

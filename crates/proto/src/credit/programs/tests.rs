@@ -27,7 +27,7 @@ impl ProgramHost for Host {
     }
 }
 
-/// Takes so long for each program that it begins to load, and counts these and those that were given up.
+/// Host that takes `takes` for each program. Counts the loads that began and those that were given up.
 struct Slow {
     takes: Duration,
     begun: AtomicU32,
@@ -161,7 +161,7 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
     assert_eq!((served.sessions, served.plain, served.programs), (2, 3, 1));
 }
 
-/// A program of so many bytes, unlike others of another number.
+/// A program of `len` bytes, unlike those of other numbers.
 fn code(len: usize, number: u8) -> Vec<u8> {
     let mut code = alloc::vec![number; len];
     code[0] = 1;
@@ -198,7 +198,7 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
         matches!(find(&mut programs, at(1), &refused), Found::Never),
         "it is not fetched again"
     );
-    // Nobody answers; then somebody does, a byte a second.
+    // No node answers; then one does, a byte a second.
     find(&mut programs, at(0), &asked);
     assert!(programs.on_timeout(at(2900), LIMITS).is_empty());
     assert_eq!(programs.on_timeout(at(3000), LIMITS), [PolicyId::of(&asked)]);
