@@ -247,8 +247,8 @@ impl Field {
         })?
     }
 
-    /// Drops every IP packet of more than `bytes` bytes from or to a host, as a path with a smaller MTU does that
-    /// sends no errors. `None` removes the limit.
+    /// Drops every IP packet of more than `bytes` bytes from or to a host, as a black hole of path MTU discovery
+    /// does. `None` removes the limit.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
         let longest = &mut self.state().longest;
         match bytes {

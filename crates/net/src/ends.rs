@@ -50,8 +50,8 @@ impl Ends {
     /// Notes that a packet of end `number` has come from `from`.
     ///
     /// An end is where its first packet came from. Any host can send its number, so an end moves only after
-    /// [`MOVES_AFTER`] of silence from its address, and returns as soon as the earlier address speaks again. Where
-    /// packets are authenticated a shorter silence, longer than packets are late, is enough.
+    /// [`MOVES_AFTER`] of silence from its address. The end returns as soon as the earlier address speaks again.
+    /// Authenticated packets move an end after a shorter silence, by which late packets differ from a move.
     pub(crate) fn locate(
         &mut self,
         now: Time,

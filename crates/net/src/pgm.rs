@@ -103,11 +103,11 @@ impl KnownSession {
     /// packet.
     ///
     /// A session is where its first packet came from. The source may have moved since, or the first packet may have
-    /// been a repetition by another host. So a newer SPM moves the session once no new SPM has come for
+    /// been a repetition by another host. A newer SPM therefore moves the session if no new SPM has come for
     /// `moves_after`, or if the source has never answered. Repeated SPMs move nothing. A host that repeats new ones
-    /// loses the session again to the source, which is ahead: a newer SPM from the address before takes the session
-    /// back at once. That address must have answered or, where sources do not answer, have been used for some time.
-    /// Where packets are authenticated the newest SPM gives the source's address at once.
+    /// loses the session again: a newer SPM of the source from its address before takes the session back at once. The
+    /// source must have answered there or, if sources do not answer, have sent from there for some time. Where
+    /// packets are authenticated the newest SPM gives the source's address at once.
     fn is_from_source(
         &mut self,
         now: Time,

@@ -22,7 +22,7 @@ pub struct LiveHost {
     jobs: SyncSender<Job>,
 }
 
-/// A program to be compiled. A load whose result is dropped is not compiled.
+/// A program to be compiled, unless the place of its result was dropped.
 struct Job {
     code: Vec<u8>,
     result: Weak<OnceLock<Loaded>>,

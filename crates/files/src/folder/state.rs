@@ -328,8 +328,8 @@ fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), 
         Err(error) => return Err(error),
     }
     let fd = dir::open_directory(parent, name)?;
-    // In a directory of another user, files could be exchanged during a transfer. A file system without owners is an
-    // exception: its mount decides who may write there.
+    // In a directory of another user, files could be exchanged during a transfer. On a file system without owners the
+    // mount decides about writers.
     let foreign = is_foreign(fd.as_fd())?;
     if foreign && !Calls::default().ignores_owners(parent)? {
         return Err(Errno::NOTDIR);

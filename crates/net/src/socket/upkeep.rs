@@ -61,8 +61,8 @@ impl Sockets {
         self.hear_again(any_moved);
     }
 
-    /// Moves a source's way to another address of its interface: if this host has lost the address of the way's
-    /// sockets, or if the route to the group now has another address.
+    /// Moves a source's way to another address of its interface. This host may have lost the way's address, or the
+    /// route to the group may now have another one.
     fn follow_address(&mut self, now: Time, index: usize, moved: bool) {
         let at = self.interfaces[index].1;
         let (Some(multicast), Some(way)) = (&self.multicast, self.ways.get_mut(index)) else {

@@ -1,5 +1,5 @@
-//! The window of a link: frames that may be on their way from one neighbour to another, and which of them are lost,
-//! by the rules of TCP (src: RFC 5681 s3).
+//! The window of a link, by the rules of TCP (src: RFC 5681 s3): frames that may be on their way from one neighbour
+//! to another, and the lost ones.
 //!
 //! Losses are found as with SACK (src: RFC 6675 s5) or, where frames come late, by a learnt time (src: RFC 8985
 //! s6.2). The retry timer is that of TCP (src: RFC 6298).
