@@ -1,4 +1,4 @@
-//! Texts of others as they are printed: names and words that came from a network, a file or a trace.
+//! Printed form of texts of unknown origin: names from a network, a file or a trace.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -20,7 +20,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, &[])
 }
 
-/// The text with such escapes, but for line feeds and tabs.
+/// The text with escapes as in [`escaped`], except for line feeds and tabs.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, &['\n', '\t'])
 }

@@ -20,7 +20,7 @@ pub(crate) struct Spent(Option<Duration>);
 impl Spent {
     /// True if the question may run on. Called by the thread that asks, at each interrupt.
     pub(crate) fn has_time_left(&mut self) -> bool {
-        // A system without this clock counts each interrupt as one of a thread that has run all the while.
+        // Without this clock the first interrupt ends the question.
         let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let Ok(now) = clock.map(Duration::from) else { return false };
         now.saturating_sub(*self.0.get_or_insert(now)) < QUESTION_MAX

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::file::RowFile;
+use super::measure::is_target;
 
 /// Most that one of two may have of what the other has, where a row asks whether they have as much.
 const EVEN_MAX: f64 = 1.5;
@@ -71,11 +72,7 @@ fn refers(
         return Err("a measure of rows is neither compared with the simulator nor a score".into());
     }
     for target in targets {
-        let matches = |id: &str| match target.strip_suffix('*') {
-            Some(prefix) => id.starts_with(prefix),
-            None => id == target,
-        };
-        let mut found = rows.iter().filter(|(id, _)| matches(id)).peekable();
+        let mut found = rows.iter().filter(|(id, _)| is_target(id, target)).peekable();
         if found.peek().is_none() {
             return Err(format!("measure: \"{target}\" is no row of the suite"));
         }

@@ -50,7 +50,9 @@ fn hole_at_one(at: &str, to: &str, limit: u32) {
     holed.until("warning", names(limit));
     let summary = sender.end_with(1).summary();
     assert_received(&site, whole, "r1");
-    let failed = holed.end_with(1).event("failed");
+    let ended = holed.end_with(1);
+    assert!(!ended.out.contains("long packets arrive again"), "{}", ended.out);
+    let failed = ended.event("failed");
     let told = failed["reason"].as_str().unwrap();
     assert!(told.contains(&format!("--mtu {limit}")), "{failed}");
     let mut all = summary["receivers"].as_array().unwrap().iter();
