@@ -211,8 +211,7 @@ impl Window {
                 if !sent.arrived {
                     sent.arrived = true;
                     if let Some(missed) = sent.missed {
-                        // A frame that comes within half a round trip of its retransmission is the original (src: RFC
-                        // 3522).
+                        // Within half a round trip of its retransmission comes the original (src: RFC 3522).
                         let soon = round_trip.is_some_and(|it| now.since(sent.sent_at) < it / 2);
                         if !sent.again || soon {
                             self.lateness.came(now.since(missed), bound(round_trip));
