@@ -24,7 +24,7 @@ pub(crate) fn with_more(functions: &[(&str, &str)], more: &str) -> Vec<u8> {
         let body = given.map_or(usual, |(_, body)| body);
         text += &format!("(func (export \"{name}\") {body})\n");
     }
-    wat::parse_str(text + more + ")").unwrap()
+    wat::parse_str(text + more + ")").expect("the text is a module")
 }
 
 /// Program with `count` more functions of this body.
