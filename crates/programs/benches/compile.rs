@@ -68,5 +68,6 @@ fn code(case: &str) -> Vec<u8> {
 fn compile(bencher: Bencher<'_, '_>, case: &str) {
     let host = WasmHost::new(Limits::default(), Signers::Any).expect("this machine runs programs");
     let code = code(case);
-    bencher.bench(|| host.check(&code).expect("the bounds allow it"));
+    // The compiler may refuse a program too: the time until then counts.
+    bencher.bench(|| host.check(&code).is_ok());
 }
