@@ -5,6 +5,8 @@
 mod background;
 #[path = "../../crates/proto/tests/fuzz/credits.rs"]
 mod credits;
+#[path = "../../crates/proto/tests/fuzz/damage.rs"]
+mod damage;
 #[path = "../../crates/proto/tests/fuzz/element.rs"]
 mod element;
 #[path = "../../crates/proto/tests/fuzz/endpoints.rs"]

@@ -60,8 +60,8 @@ pub enum Event {
         /// Number of packets.
         count: u64,
     },
-    /// A receiver has learned of packets of the session, arrived or lost, since it became a member. Emitted now
-    /// and then, and at the end, by receivers whose deliveries do not tell this number.
+    /// A receiver has learned of packets of the session, arrived or lost, since it became a member. Receivers that do
+    /// not report each delivery emit this event now and then, and at the end.
     SessionExtent {
         /// Number of packets.
         packets: u64,

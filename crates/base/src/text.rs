@@ -1,11 +1,11 @@
-//! Texts of others as they are printed: names and words that came from a network, a file or a trace.
+//! Printed form of texts of unknown origin: names from a network, a file or a trace.
 
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-/// True if a character is not printed as a sign or a space: control characters, marks that change the direction of the text
-/// around them, separators of lines and paragraphs, and other characters of format (Unicode categories Cc, Cf, Zl and Zp).
+/// True if a character is not printed as a sign or a space (Unicode categories Cc, Cf, Zl and Zp): control
+/// characters, marks of text direction, separators of lines and paragraphs, and others.
 pub const fn is_format(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
@@ -20,7 +20,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, &[])
 }
 
-/// The text with such escapes, but for line feeds and tabs.
+/// The text with escapes as in [`escaped`], except for line feeds and tabs.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, &['\n', '\t'])
 }

@@ -63,7 +63,7 @@ pub enum Verb {
     Program(ProgramArgs),
     /// Look at this host and its network: what would keep a transfer from going well
     Check(Box<CheckArgs>),
-    /// Remove what transfers that were cut off have left in a folder
+    /// Remove leftovers of transfers that were cut off
     Clean(CleanArgs),
     /// Make a key for a group, or show the id of one
     Key(KeyArgs),
@@ -183,8 +183,8 @@ Examples:
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
   sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time
 
-Exit status: 0 every row that is judged or fitted holds, 1 one misses, explained or not, 2 the arguments
-are wrong.")]
+Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or not, 2 the arguments are
+wrong.")]
 pub struct BenchArgs {
     /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire, attack,
     /// matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
@@ -243,9 +243,8 @@ pub struct BenchArgs {
     /// Compare in the cases of this file instead of the matrix's own
     #[arg(long, value_name = "FILE")]
     pub cases: Option<PathBuf>,
-    /// Write a page of the documentation: the matrix into docs/comparison.md, where with --scheme the
-    /// columns of other schemes stay as they are; the verdicts of suites into docs/verdicts.md, where
-    /// sections of other suites stay as they are
+    /// Write a page of the documentation: the matrix into docs/comparison.md, or verdicts of suites into
+    /// docs/verdicts.md. Columns of other schemes (--scheme) and sections of other suites stay as they are
     #[arg(long, value_name = "FILE")]
     pub docs: Option<PathBuf>,
     /// Run one case of the suite speed in this process and print its figures

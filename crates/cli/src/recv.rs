@@ -199,7 +199,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
 }
 
-/// Silence of the address of `--from` that is told.
+/// Silence of the address of `--from` before a warning.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
 /// Turns one status after the other into events.
@@ -283,14 +283,16 @@ impl Show {
         for incoming in &status.incoming {
             self.begun(incoming)?;
             let path = incoming.object.path;
-            if path != self.paths.get(&incoming.number).copied() {
+            // An object that has failed has no limit, and long packets do not arrive for that.
+            let failed = incoming.object.stage == Stage::Failed;
+            if !failed && path != self.paths.get(&incoming.number).copied() {
                 self.path(incoming.number, path)?;
             }
         }
         self.progress(status)
     }
 
-    /// Says once that nothing comes any more from the one address that is listened to.
+    /// Warns once if the only accepted address (`--from`) falls silent.
     fn silence(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
         let Some((from, heard)) = self.from.zip(status.heard) else { return Ok(()) };
         let silent = status.elapsed.saturating_sub(heard);
@@ -304,7 +306,7 @@ impl Show {
         ))
     }
 
-    /// Says that long packets do not arrive, or do so again.
+    /// Warns if long packets do not arrive, or arrive again.
     fn path(&mut self, number: u64, path: Option<PathLimit>) -> Result<(), Failure> {
         let Some(path) = path else {
             self.paths.remove(&number);
@@ -516,7 +518,7 @@ impl Show {
     }
 }
 
-/// Why a receiver stays that has what it was asked for.
+/// Reason for which a receiver stays that has the object it was started for.
 fn waits_for(status: &ReceiveStatus) -> String {
     let silent = |incoming: &Incoming| {
         let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
@@ -575,7 +577,7 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
 /// Files of an object that are listed unasked.
 const FILES_SHOWN: usize = 12;
 
-/// Silence of a sender that is told of: one that is there speaks once a second.
+/// Silence of a sender that is shown: a live sender speaks once a second.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// How long it waits before it looks for the network again.

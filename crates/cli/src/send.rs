@@ -255,7 +255,7 @@ enum Wanted {
     Names(BTreeSet<String>),
 }
 
-/// Two receivers that claim one identity, and what to do.
+/// Warning of two receivers with one identity, with the remedy.
 fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     let called = |id: u64| {
         let member = status.members.iter().find(|member| member.id == id);
@@ -345,7 +345,7 @@ impl Show {
         ))
     }
 
-    /// Says that long packets do not reach a receiver, or do so again.
+    /// Warns if long packets do not reach a receiver, or reach it again.
     fn path(&mut self, member: &Member) -> Result<(), Failure> {
         if self.told.paths.get(&member.id).copied() == member.path {
             return Ok(());

@@ -1,6 +1,7 @@
-//! Tests of every stack of the catalog between one lossy leaf and one without loss: the figures of loss against
-//! the packets that the links dropped, in the simulator, and lists of drops and header lengths in simulator and lab
-//! alike.
+//! Tests of every stack of the catalog between one lossy leaf and one without loss.
+//!
+//! The simulator compares figures of loss with the packets that the links dropped. Lists of drops and header lengths
+//! are compared between simulator and lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +19,9 @@ use crate::Error;
 struct Stack {
     protocol: &'static str,
     object: bool,
-    /// Whether it may have more receivers than one.
+    /// True if the protocol may have more receivers than one.
     multicast: bool,
-    /// Whether each transmission has a sequence number of its own.
+    /// True if each transmission has a sequence number of its own.
     fresh_numbers: bool,
 }
 
@@ -73,7 +74,7 @@ impl Stack {
                  queue = {{ kind = \"droptail\", packets = 200 }}\n{more}\n"
             )
         };
-        // What is too much for a leaf is dropped there and not before.
+        // Packets beyond the rate of a leaf are dropped there and not before.
         let first = link("[\"s\", \"r\"]", 100, "");
         let lossy = link("[\"r\", \"a\"]", 2, leaf);
         let clean = link("[\"r\", \"b\"]", 2, "");
@@ -91,8 +92,8 @@ impl Stack {
     }
 }
 
-/// Data packets that the links to the leaves dropped, bytes of all that they dropped, and the sizes of those of `a`; what `a`
-/// said of losses.
+/// Drops of the links to the leaves: data packets, bytes of all packets, and sizes of the packets for `a`. Losses as
+/// `a` reported them.
 #[derive(Default)]
 struct Leaves {
     a: Option<NodeId>,
@@ -124,7 +125,7 @@ impl Sink for Leaves {
                 match event {
                     Event::LossDetected { count, .. } => self.lost += count,
                     Event::LossWithdrawn { count, .. } => self.withdrawn += count,
-                    // What was dropped before it took part is not lost.
+                    // Packets that were dropped before the receiver took part are not lost.
                     Event::RepairHead { .. } if self.lost == 0 => self.dropped[0] = 0,
                     _ => {}
                 }
@@ -172,7 +173,7 @@ fn the_loss_of_a_leaf_is_what_its_link_dropped() {
                 let link = summary.links.iter().find(to).unwrap();
                 let case = format!("{stack:?}, {leaf}, {}: {lost} of {dropped}", receiver.node);
                 if stack.fresh_numbers {
-                    // What was dropped in the last moment is not known yet.
+                    // Drops of the last moment are not known yet.
                     assert!((dropped.saturating_sub(10)..=dropped).contains(&lost), "{case}");
                 } else {
                     // Repairs that repeat a number are dropped as all else, and a tree sends several for a packet.
@@ -211,9 +212,9 @@ fn packets_that_a_relay_gave_up_are_lost() {
         assert_eq!(receiver.delivered_packets, delivered.len() as u64, "{receiver:?}");
         assert_eq!(receiver.lost_packets, lost.len() as u64, "{receiver:?}");
         assert!(abandoned.is_subset(lost) && abandoned.is_disjoint(delivered), "{receiver:?}");
-        // What was repaired is both lost and delivered.
+        // A repaired packet is both lost and delivered.
         let known = lost.union(delivered).count() as u64;
-        // What is on its way, or waits at a relay for the slow branch.
+        // Some packets are on their way, or wait at a relay for the slow branch.
         let near = flow.sent_packets - 200..=flow.sent_packets;
         assert!(near.contains(&known), "{receiver:?}: {known} of {}", flow.sent_packets);
     }

@@ -153,9 +153,8 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Ends after one object, whether it was received or could not be, and after all others that had
-    /// been begun by then and whose senders are still there. Without any object a sender that goes away, or gives its
-    /// object up, is waited for. Default: no.
+    /// Ends after one object, received or failed, and after all others that had begun by then and have a live sender.
+    /// Without any object the receiver waits for a sender that goes away or gives its object up. Default: no.
     pub fn once(mut self, once: bool) -> Self {
         self.once = once;
         self

@@ -105,8 +105,8 @@ pub struct SendStatus {
     pub refusals: Refusals,
     /// A receiver with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
-    /// Receivers, by their [ids](Member::id), of which one has a copy of the other's folder with what is kept there:
-    /// both claim one identity and both speak.
+    /// Pairs of receivers, by their [ids](Member::id), of which one has a copy of the other's folder and state. Both
+    /// claim one identity and both speak.
     pub clones: Vec<(u64, u64)>,
     /// The relay through which it goes, and whether it is attached there; `None` where it has none.
     pub relay: Option<(SocketAddr, Attachment)>,
@@ -115,8 +115,8 @@ pub struct SendStatus {
 }
 
 impl SendStatus {
-    /// Whether all that were waited for have everything. A receiver that is started again is the same by the identity
-    /// that its folder keeps, or else by its name, at whatever address.
+    /// True if all receivers that were waited for have everything. A restarted receiver is known by the identity in
+    /// its folder, or else by its name, at whatever address.
     pub fn succeeded(&self) -> bool {
         let done = |member: &Member| member.state == MemberState::Done;
         let mut expected = self.members.iter().filter(|member| member.expected).peekable();
@@ -147,7 +147,7 @@ pub struct Incoming {
     pub name: Option<String>,
     /// When it was first heard, since the receiver began.
     pub since: Duration,
-    /// When its sender last said something new, since the receiver began.
+    /// Time of the sender's last new message, since the receiver began.
     pub heard: Option<Duration>,
     /// Where this end is in the tree of repair heads, where there is one.
     pub seat: Option<Seat>,
@@ -196,10 +196,10 @@ pub enum ReceiveOutcome {
         /// Its files.
         files: Vec<ReceivedFile>,
     },
-    /// The content came whole and was compared with its digests; entries that the file system can hold
-    /// are in their places, and others are left out.
+    /// The content came whole and agrees with its digests. Entries that the file system can hold are in their places;
+    /// others are left out.
     Partial {
-        /// Its files that are in their places.
+        /// Files that are in their places.
         files: Vec<ReceivedFile>,
         /// Paths that are left out, each with the reason; the first ones, and how many more.
         left_out: Vec<String>,
@@ -229,8 +229,8 @@ pub struct ReceiveStatus {
     pub incoming: Vec<Incoming>,
     /// Objects that were received whole.
     pub complete: u64,
-    /// Whether it has what it was asked for, and stays for what is [`incoming`](Self::incoming) or for receivers for
-    /// which it repairs.
+    /// True if the receiver has the object it was started for, and stays for [`incoming`](Self::incoming) objects or
+    /// to repair for others.
     pub ending: bool,
     /// When a source was last heard, since it began.
     pub heard: Option<Duration>,

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use bstr::{BStr, ByteSlice as _};
+use faircast_base::{escaped, is_format};
 
 /// Name of the folder in which a receiver keeps what is not complete.
 pub const STATE_FOLDER: &str = ".faircast";
@@ -28,9 +29,9 @@ pub enum NameError {
     /// A NUL byte, with which no system can name a file.
     #[error("it has a NUL byte")]
     Nul,
-    /// Something that no title has: a control character, or bytes that are not UTF-8.
-    #[error("it has a control character or is not UTF-8")]
-    Control,
+    /// A title has a [character of format](is_format).
+    #[error("it has a character that is not printed or that changes the text around it")]
+    Format,
     /// A component is the folder in which receivers keep incomplete objects.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
@@ -43,8 +44,8 @@ pub enum NameError {
     Deep,
 }
 
-/// Checks one component of a path: any bytes that Linux can hold as a name. Whether the file system of
-/// a receiver holds the name too is found out there.
+/// Checks one component of a path: any bytes that Linux can hold as a name. A receiver finds out if its file system
+/// holds the name.
 ///
 /// # Errors
 /// The component could not be a name, or would lead out of its directory.
@@ -69,28 +70,28 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks the title of an object: a component that is text without control characters.
+/// Checks the title of an object: a component that is text without [characters of format](is_format).
 ///
 /// # Errors
-/// As of [`check_component`], or a control character.
+/// As of [`check_component`], or a character of format.
 pub fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
-    if title.chars().any(char::is_control) {
-        return Err(NameError::Control);
+    if title.contains(is_format) {
+        return Err(NameError::Format);
     }
     Ok(())
 }
 
-/// Title of an object that has this name in its file system.
+/// Title of an object that has this name in its file system: U+FFFD replaces characters of format and bytes that are no
+/// text.
 pub(crate) fn title(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    String::from_utf8_lossy(name).replace(is_format, "\u{fffd}")
 }
 
 /// Checks a whole path, components separated by `/`.
 ///
 /// # Errors
-/// The path could not be one, or would lead out of the directory that it is relative to.
+/// The path could not be one, or would lead out of its base directory.
 pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
@@ -141,35 +142,19 @@ pub(crate) fn without_case(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A name as it is printed: with escapes in place of bytes that are no text, control
-/// characters, and characters that break or reorder a line.
+/// Printed form of a name: [`escaped`], with `\xff` for a byte that is no text.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match is_plain(c) {
-                true => text.push(c),
-                false => text.extend(c.escape_default()),
-            }
-        }
+        text.push_str(&escaped(chunk.valid()));
         chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
     }
     text
 }
 
-/// A path of this system as it is printed, as [`shown`] prints names.
+/// Printed form of a path of this system, as [`shown`].
 pub fn shown_path(path: impl AsRef<Path>) -> String {
     shown(path.as_ref().as_os_str().as_bytes())
-}
-
-/// True if a character does nothing to a line but to take its place.
-const fn is_plain(c: char) -> bool {
-    // Marks of direction, separators of lines and paragraphs, overrides and isolates of direction,
-    // invisible operators, the byte order mark, and tags: Unicode 16, categories Cf, Zl and Zp.
-    !matches!(c,
-        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -199,7 +184,18 @@ mod tests {
         for (path, want) in table {
             assert_eq!(check_path(path.as_bytes()), Err(want), "{path:?}");
         }
-        for title in ["a\nb", "a\u{85}b", "..", "a/b", ""] {
+        for title in [
+            "a\nb",
+            "a\x7fb",
+            "a\u{85}b",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            "a\u{2066}b",
+            "a\u{600}b",
+            "..",
+            "a/b",
+            "",
+        ] {
             assert!(check_title(title).is_err(), "{title:?}");
         }
     }
@@ -236,13 +232,17 @@ mod tests {
             (&b"plain name.txt"[..], "plain name.txt"),
             ("\u{e4}\u{65e5}".as_bytes(), "\u{e4}\u{65e5}"),
             (b"by\\x2did", "by\\x2did"),
-            (b"a\nb\x1b[2J", "a\\nb\\u{1b}[2J"),
-            ("a\u{202e}b\u{2028}".as_bytes(), "a\\u{202e}b\\u{2028}"),
+            (b"a\nb\x1b[2J", "a\\nb\\u001b[2J"),
+            ("a\u{202e}b\u{2028}\u{2066}\u{9b}".as_bytes(), "a\\u202eb\\u2028\\u2066\\u009b"),
+            ("\u{600}\u{e0041}".as_bytes(), "\\u0600\\udb40\\udc41"),
             (b"a\xffb", "a\\xffb"),
         ] {
             assert_eq!(shown(name), want);
+            let title = title(name);
+            assert_eq!(check_title(&title), Ok(()), "{title:?}");
         }
-        assert_eq!(title(b"a\xffb\n"), "a\u{fffd}b\u{fffd}");
+        assert_eq!(title("a\u{202e}b\n".as_bytes()), "a\u{fffd}b\u{fffd}");
+        assert_eq!(title(b"a\xff"), "a\u{fffd}");
     }
 
     #[test]

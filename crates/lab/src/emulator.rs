@@ -104,7 +104,7 @@ enum Kind {
     },
     /// Datagrams of the protocol's machines, of which this function reads the facts.
     Datagrams(fn(&[u8]) -> PacketFacts),
-    /// Nothing that the network carries.
+    /// A protocol that the network does not carry.
     Unknown,
 }
 

@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// The host at an address, among so many nodes.
+    /// The host at an address, in a network of `nodes` nodes.
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
         let moved = self.moved.iter().find(|node| address::of_moved(**node) == address);
         let to = moved.map(|node| Destination::Node(*node));
@@ -224,7 +224,8 @@ impl Field {
         })?
     }
 
-    /// Gives a host another address in place of its own, or its own again: nobody is at the one that it leaves.
+    /// Gives a host another address in place of its own, or its own address again. Packets to the old address reach
+    /// no host.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -246,8 +247,8 @@ impl Field {
         })?
     }
 
-    /// Drops every IP packet from a host or to it that is longer than so many bytes, as a way of a smaller MTU does
-    /// that says nothing of it; `None`: no more.
+    /// Drops every IP packet of more than `bytes` bytes from or to a host, as a black hole of path MTU discovery
+    /// does. `None` removes the limit.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
         let longest = &mut self.state().longest;
         match bytes {

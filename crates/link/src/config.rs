@@ -30,10 +30,10 @@ pub struct LinkConfig {
 /// Timing of a host or an emulator that sends from software. The default is an exact clock without noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Clock tick: packets leave the queue and the wire at multiples of it only. Zero for none.
+    /// Clock tick: packets leave the queue and the wire only at multiples of the tick. Zero for none.
     ///
-    /// Dummynet serves its pipes at each tick of the kernel's clock, so that packets come out in batches
-    /// and keep their slots of the queue until then. src: dummynet-1997.
+    /// Dummynet serves its pipes at each tick of the kernel's clock. Packets come out in batches and keep their slots
+    /// of the queue until then. src: dummynet-1997.
     pub tick: Duration,
     /// Longest random wait of a packet behind the wire, uniform from zero. Packets keep their order.
     pub jitter: Duration,

@@ -254,7 +254,7 @@ impl Special {
             || is_timed
     }
 
-    /// Returns the tick at which a packet leaves whose transmission ends at `ends`.
+    /// Returns the tick at which a packet leaves that is transmitted until `ends`.
     #[inline]
     fn ticked(&self, ends: Time) -> Time {
         match self.timing.tick.as_nanos() {

@@ -222,7 +222,7 @@ impl Interface {
 
 /// Name of the interface of this number, where there is such a one.
 pub fn interface_name(index: u32) -> Option<String> {
-    // Of an unknown number nix gives an empty name, and no error.
+    // nix returns an empty name for an unknown number, and no error.
     let name = if_indextoname(index).ok()?.into_string().ok()?;
     Some(name).filter(|name| !name.is_empty())
 }

@@ -39,7 +39,7 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
-    /// Whether the kernel has told of addresses, and whether one was lost since the last maintenance.
+    /// True if the kernel has reported changes of addresses; and if an address was lost since the last maintenance.
     addresses_changed: bool,
     address_lost: bool,
 }

@@ -1,4 +1,4 @@
-//! Ends of a session whose packets carry a number of their own, and the address at which each is.
+//! Ends of a session that number their packets' sender, and the address of each end.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ struct End {
     before: Option<SocketAddr>,
 }
 
-/// What a packet says of the place of the end whose number it carries.
+/// Evidence of a packet on the place of the end that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
     /// The end is where the packet comes from.
@@ -49,9 +49,9 @@ impl Default for Ends {
 impl Ends {
     /// Notes that a packet of end `number` has come from `from`.
     ///
-    /// An end is where it was first heard. Anybody can send its number: so it has moved where its address has been
-    /// silent for [`MOVES_AFTER`], and is back as soon as the address before speaks again. Where packets are
-    /// authenticated a shorter silence is enough, by which late packets from the old address are told from a move.
+    /// An end is where its first packet came from. Any host can send its number, so an end moves only after
+    /// [`MOVES_AFTER`] of silence from its address. The end returns as soon as the earlier address speaks again.
+    /// Authenticated packets move an end after a shorter silence, by which late packets differ from a move.
     pub(crate) fn locate(
         &mut self,
         now: Time,
@@ -82,7 +82,7 @@ impl Ends {
 /// Silence after which an end may be at another address.
 const MOVES_AFTER: Duration = Duration::from_millis(1500);
 
-/// The same where packets are authenticated.
+/// Silence before a move where packets are authenticated.
 const OVERLAP: Duration = Duration::from_millis(300);
 
 /// Time over which an end must have been heard at an address, so that others cannot take its number at once.
@@ -94,7 +94,7 @@ mod tests {
 
     const ID: u64 = 7;
 
-    /// What packets of one end say, each as its time in milliseconds and its host.
+    /// Evidence of the packets of one end, each given by its time in milliseconds and its host.
     fn located(authenticated: bool, packets: &[(u64, u8)]) -> Vec<Located> {
         let mut ends = Ends::default();
         let take = |&(ms, host): &(u64, u8)| {

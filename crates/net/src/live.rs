@@ -261,8 +261,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.outbox.send_singly()
     }
 
-    /// For how long nothing has left this host because of its own interfaces and addresses; `None` where it can
-    /// send.
+    /// Time for which nothing has left this host because of its own interfaces and addresses; `None` if it can send.
     pub fn outage(&mut self) -> Option<Duration> {
         let since = self.sockets.down_since()?;
         Some(self.now().since(since))

@@ -80,14 +80,14 @@ struct KnownSession {
     since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
-    /// When it was first heard where it is, and whether it has been heard there for some time.
+    /// Time of the first packet from the present address; and true once packets came from there for some time.
     here_since: Time,
     firm: bool,
-    /// Where the source was before it moved: what it sends from there takes the session back, once.
+    /// Address of the source before it moved. A new packet from there takes the session back, once.
     before: Option<IpAddr>,
     /// Whether receivers speak with each other: it is one of TRAM.
     among_receivers: bool,
-    /// Of TRAM: ends by the numbers that their packets carry.
+    /// TRAM only: ends by the numbers that their packets carry.
     ends: Ends,
 }
 
@@ -99,16 +99,15 @@ struct Peer {
 }
 
 impl KnownSession {
-    /// Whether this comes from the session's source: from the address `from`, the SPM of number `spm`, or
-    /// another packet.
+    /// True if a packet is from the session's source: it came from `from`, and is the SPM of number `spm` or another
+    /// packet.
     ///
-    /// A session is where it was first heard. Its source may have moved, and whoever was heard
-    /// first may only have repeated what it had heard; so a source that has sent no new SPM for
-    /// `moves_after`, or has never answered, is where a newer one comes from. Nobody gets there by
-    /// repeating old ones, and who repeats new ones loses it again to the source, which is ahead: a newer one
-    /// from where the session was before takes it back at once, if the source had answered there or, where sources
-    /// do not answer, had been heard there for some time. Where packets are authenticated the newest SPM says at
-    /// once where the source is.
+    /// A session is where its first packet came from. The source may have moved since, or the first packet may have
+    /// been a repetition by another host. A newer SPM therefore moves the session if no new SPM has come for
+    /// `moves_after`, or if the source has never answered. Repeated SPMs move nothing. A host that repeats new ones
+    /// loses the session again: a newer SPM of the source from its address before takes the session back at once. The
+    /// source must have answered there or, if sources do not answer, have sent from there for some time. Where
+    /// packets are authenticated the newest SPM gives the source's address at once.
     fn is_from_source(
         &mut self,
         now: Time,
@@ -124,7 +123,7 @@ impl KnownSession {
             let returns = self.before == Some(from.ip());
             let may_move = authenticated || !self.confirmed || silent || returns;
             if !newer || !may_move {
-                // What is authentic is the source's, wherever it sends from.
+                // An authentic packet is the source's, wherever it was sent from.
                 return authenticated;
             }
             // Only heard first is no proof that it was the source, and neither is a return.
@@ -523,7 +522,7 @@ mod tests {
             (4, 2, Some(6), false),
             (5, 2, Some(6), false),
             (6, 1, Some(7), false),
-            // It speaks: who had its place for a while has no claim.
+            // The source speaks: the host that had its place for a while has no claim.
             (7, 2, Some(8), false),
             (8, 2, Some(9), false),
         ];

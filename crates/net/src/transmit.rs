@@ -100,7 +100,7 @@ impl Outbox {
         }
     }
 
-    /// What went to `old` with the session's group goes to `new` from now on.
+    /// Sends packets for the session's group to `new` instead of `old`.
     pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) {
         let all = self.groups.first_mut().into_iter().flatten();
         let old = SockaddrStorage::from(old);

@@ -1,6 +1,6 @@
-//! Clock of programs: a thread that interrupts questions, so that each is bounded by the processor time that it takes.
+//! Clock of programs: a thread that interrupts questions, so that each is bounded by its processor time.
 //!
-//! Processor time and not time: a relay that was stopped, or whose machine is busy, ends no sound program.
+//! Real time is no bound: on a stopped relay or a busy machine it would end sound programs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -20,14 +20,14 @@ pub(crate) struct Spent(Option<Duration>);
 impl Spent {
     /// True if the question may run on. Called by the thread that asks, at each interrupt.
     pub(crate) fn has_time_left(&mut self) -> bool {
-        // A system without this clock counts each interrupt as one of a thread that has run all the while.
+        // Without this clock the first interrupt ends the question.
         let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let Ok(now) = clock.map(Duration::from) else { return false };
         now.saturating_sub(*self.0.get_or_insert(now)) < QUESTION_MAX
     }
 }
 
-/// The clock. Its thread sleeps while no program is at work, and ends with the clock.
+/// Clock of an engine. The thread sleeps while no program is at work, and ends with the clock.
 pub(crate) struct Clock {
     state: Arc<State>,
 }

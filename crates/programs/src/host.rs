@@ -46,8 +46,8 @@ pub struct ProgramInfo {
     pub signer: Option<VerifyingKey>,
 }
 
-/// Host that compiles each program at once, and bounds questions by instructions alone: for the simulator, in which a run
-/// gives the same everywhere, and for checks. See [`LiveHost`](crate::LiveHost) for relays on real networks.
+/// Host that compiles each program at once and bounds questions by instructions alone, for the simulator and for
+/// checks: a run gives the same on every machine. See [`LiveHost`](crate::LiveHost) for relays on real networks.
 pub struct WasmHost {
     pub(crate) engine: Engine,
     linker: Arc<Linker<Relay>>,
@@ -275,7 +275,7 @@ struct Asks {
 }
 
 impl Asks {
-    /// Begins a question about so many branches.
+    /// Begins a question about `branches` branches.
     fn begin(&mut self, branches: u64) -> Result<(), ProgramFault> {
         let Limits { fuel, fuel_per_branch, .. } = self.limits;
         let fuel = fuel_per_branch.saturating_mul(branches).saturating_add(fuel);

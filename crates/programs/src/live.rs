@@ -15,14 +15,14 @@ const WAITING_MAX: usize = 64;
 /// Bytes of the compiler's stack.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Host whose compiler stops nobody: a relay's thread begins a load, goes on, and asks for the result. Questions to programs
-/// are bounded by instructions as in [`WasmHost`], and by processor time.
+/// Host that compiles in a thread of its own: a relay's thread begins a load, goes on, and asks for the result.
+/// Questions to programs are bounded by instructions as in [`WasmHost`], and by processor time.
 #[derive(Debug)]
 pub struct LiveHost {
     jobs: SyncSender<Job>,
 }
 
-/// A program to be compiled. Nobody waits for it if nobody holds the place of its result.
+/// A program to be compiled, unless the place of its result was dropped.
 struct Job {
     code: Vec<u8>,
     result: Weak<OnceLock<Loaded>>,

@@ -29,7 +29,7 @@ pub enum ProgramError {
     /// It is no WebAssembly, or asks for what no program is given.
     #[error("not a program: {0}")]
     Malformed(String),
-    /// It has more of something than the compiler is given.
+    /// The program has more of a part than the compiler is given.
     #[error("the program has {found} {what}; it may have {max}")]
     Bound {
         /// Part of the program.
@@ -39,7 +39,7 @@ pub enum ProgramError {
         /// Most of these parts.
         max: u64,
     },
-    /// It moves memory in one instruction.
+    /// The program moves memory in one instruction.
     #[error(
         "the program has memory.copy or memory.fill of a length that is no constant from 0 to {max}; \
          build it with RUSTFLAGS=\"-C target-feature=-bulk-memory\""

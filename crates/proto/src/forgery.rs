@@ -60,7 +60,7 @@ pub enum Value {
     Most,
     /// The largest that is taken for a number of a packet.
     Large,
-    /// More or less than the true one by so much.
+    /// The true value plus this number.
     Add(i64),
 }
 
@@ -110,13 +110,13 @@ impl Format {
         packet.get(self.kind).copied().unwrap_or_default()
     }
 
-    /// Where a packet has the number of its sender.
+    /// Place of the sender's number in a packet.
     pub fn sender(self) -> Option<Range<usize>> {
         self.sender.map(|at| at..at + 8)
     }
 
-    /// A packet of each kind, in the session of the data packet `data`, which ends with so many zeros, and in the name of
-    /// its sender. Data of PGM and its SPMs come with each option too.
+    /// A packet of each kind, in the session of the data packet `data`, which ends with `zeros` zeros, and in the
+    /// name of its sender. Data of PGM and its SPMs come with each option too.
     pub fn specimens(self, data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
         if self == PGM {
             return pgm_specimens(data, zeros);
@@ -129,7 +129,7 @@ impl Format {
         tram::specimens(session, sender, last)
     }
 
-    /// Whether a packet has no options, so that its fields are changed.
+    /// True if a packet has no options, so that its fields are changed.
     pub fn is_plain(self, packet: &[u8]) -> bool {
         self == TRAM || packet.get(self.flags).is_some_and(|flags| flags & 1 == 0)
     }

@@ -1,8 +1,7 @@
-//! Loss record of a receiver: the packets of a session that were sent while it was a member and did not
-//! arrive.
+//! Loss record of a receiver: packets of a session that were sent while it was a member and did not arrive.
 //!
-//! A packet is one sequence number. A repair that repeats a number does not undo the loss of the first
-//! transmission, and proves that loss where it comes first; a first transmission that arrives late undoes it.
+//! A packet is one sequence number. A repair with the number of a packet does not undo the loss of the first
+//! transmission; a repair that comes first proves the loss. A first transmission that arrives late undoes the loss.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -12,7 +11,7 @@ use faircast_base::Event;
 /// Blocks of 64 sequence numbers for which the record knows each lost packet.
 const BLOCKS: usize = 64;
 
-/// The record. Numbers that are reported as missing must be of packets whose first transmission has not arrived.
+/// The record. Packets may be reported as missing only while their first transmission has not arrived.
 #[derive(Debug, Default)]
 pub struct LossRecord {
     lost: u64,
@@ -20,7 +19,7 @@ pub struct LossRecord {
     from: u64,
     /// One past the greatest number that ever counted as lost.
     newest: u64,
-    /// Lost packets among the latest numbers. Nothing is allocated before the first loss.
+    /// Lost packets among the latest numbers; allocated at the first loss.
     recent: Option<Box<Recent>>,
 }
 

@@ -314,7 +314,7 @@ const NAME_BYTES_COMPARED_MAX: usize = 64;
 const NAMES_COMPARED_MAX: usize = 20_000;
 /// Bytes of the shortest part of a name by which it is found.
 const PART_BYTES_MIN: usize = 4;
-/// A word of a name is near where one in so many letters is wrong.
+/// Letters of a word for each wrong one, at which a word of a name is still near.
 const WORD_SHARE: usize = 4;
 
 fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {

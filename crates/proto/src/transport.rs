@@ -14,12 +14,12 @@ use crate::options::Options;
 pub struct PacketFacts {
     /// Bytes of payload of the application; 0 for control packets.
     pub payload_len: u32,
-    /// Whether routers that run a program must look at it.
+    /// True if routers that run a program must look at the packet.
     pub router_alert: bool,
 }
 
 impl PacketFacts {
-    /// Data with so many bytes of payload, of no interest to routers.
+    /// Data with `payload_len` bytes of payload, of no interest to routers.
     pub const fn data(payload_len: u32) -> Self {
         Self { payload_len, router_alert: false }
     }

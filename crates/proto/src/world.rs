@@ -73,7 +73,7 @@ pub(crate) struct Hop<'a> {
     pub(crate) to: NodeId,
     pub(crate) kind: PacketType,
     pub(crate) packet: Packet<'a>,
-    /// Its bytes.
+    /// Bytes of the packet.
     pub(crate) len: usize,
     /// How many of this kind have gone to this node before.
     pub(crate) nth: u32,

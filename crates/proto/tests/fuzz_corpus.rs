@@ -3,6 +3,8 @@
 
 #[path = "fuzz/credits.rs"]
 mod credits;
+#[path = "fuzz/damage.rs"]
+mod damage;
 #[path = "fuzz/element.rs"]
 mod element;
 #[path = "fuzz/endpoints.rs"]

@@ -391,7 +391,7 @@ mod tests {
         let mut fitted = suite();
         fitted.rows[0].fitted = Some("The delay.".into());
         assert!(fitted.table().contains("fig-4: Fitted: The delay."), "{}", fitted.table());
-        // The same words in the table, in JSON and in the sentence.
+        // Table, JSON and sentence use equal words.
         let json: serde_json::Value = serde_json::from_str(&fitted.to_json()).unwrap();
         assert_eq!(
             (&json["counts"]["fitted"], &json["rows"][0]["class"]),

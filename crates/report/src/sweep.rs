@@ -240,8 +240,8 @@ impl Sweep {
         rows.into()
     }
 
-    /// The sweep as text, at most 100 columns wide: for each combination and flow medians over the
-    /// seeds, and the confidence interval of that of the throughput, or how far it went.
+    /// The sweep as text, at most 100 columns wide. Each combination and flow has medians over the seeds and the
+    /// confidence interval of the throughput, or the progress.
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();

@@ -17,8 +17,8 @@ const BUFFER_MAX: u64 = 4096;
 const UNIT: u64 = 2;
 /// Part of its rate below which a session is told to be held back by its buffer.
 const RATE_SHARE_MIN: f64 = 0.9;
-/// Nodes that send their credits to the same one, up to which nothing is said. Each sends one for every unit of packets,
-/// all in the same moment, and a queue that does not hold so many loses most of them.
+/// Most nodes that send their credits to one node without a warning. All send one credit for every unit of packets in
+/// one moment: a queue with fewer places loses most of them.
 const ANSWERS_MAX: usize = 100;
 /// Bytes of a credit on the wire, with the headers of IP and UDP.
 const CREDIT_WIRE_BYTES: f64 = 68.0;
@@ -35,8 +35,8 @@ struct Hop {
 }
 
 impl Hop {
-    /// The least buffer with which credits do not hold the session back: a hop carries B - M + 1 packets in a round
-    /// trip (docs/credits.md).
+    /// Least buffer with which credits do not limit the session: a hop carries B - M + 1 packets in a round trip
+    /// (docs/credits.md).
     fn buffer(&self, unit: u64) -> u64 {
         (self.round_trip_s * self.packets_per_s).ceil() as u64 + unit - 1
     }
@@ -46,7 +46,7 @@ impl Hop {
 #[derive(Debug, Default)]
 struct Tree {
     hops: Vec<Hop>,
-    /// For each link below a flow-control node: that node, how many send it their credits over the link's way back, and
+    /// By link below a flow-control node: that node, the number of nodes with credits over the link's way back, and
     /// the rate in bits per second.
     answers: BTreeMap<usize, (NodeId, usize, f64)>,
 }
@@ -108,8 +108,8 @@ impl Tree {
         tree
     }
 
-    /// Limits each hop to the rate of those before it, and to that of the fastest receiver below; where the slowest branch
-    /// sets the pace, to that one's.
+    /// Limits each hop to the rate of the hops above, and to the rate of the fastest receiver below. Under
+    /// `worst-path` every hop is limited to the slowest branch.
     fn limit_rates(&mut self, flow: &Flow, source: NodeId) {
         let is_worst_path = !flow.options.has("program")
             && flow.options.text("policy").is_none_or(|policy| policy == "worst-path");
@@ -153,7 +153,7 @@ impl Tree {
 const HEADERS_BYTES: u64 = 130;
 
 impl Scenario {
-    /// Gives each session under credits whose `credit_buffer` is not set the one that its longest hop takes.
+    /// Sets the unset `credit_buffer` of each session under credits to the buffer that its longest hop takes.
     pub(crate) fn size_credit_buffers(&mut self) {
         let Self { flows, nodes, links, .. } = self;
         for flow in flows {
@@ -196,7 +196,7 @@ impl Scenario {
             for (above, count, bps) in
                 tree.answers.values().filter(|(_, count, _)| *count > ANSWERS_MAX)
             {
-                // Each receiver sends a credit for so many packets: data cannot be faster than that leaves room.
+                // Each receiver sends one credit for a unit of packets, so that the room for credits limits the data.
                 let packets = bps * unit as f64 / (8.0 * CREDIT_WIRE_BYTES * *count as f64);
                 let rate = packets * 8.0 * flow.packet.count() as f64;
                 warnings.push(format!(

@@ -42,7 +42,7 @@ impl fmt::Display for ScenarioError {
             line.push_str(&format!("{}: ", self.key));
         }
         line.push_str(&self.message);
-        f.write_str(&on_one_line(&line))
+        f.write_str(&faircast_base::escaped(&line))
     }
 }
 
@@ -98,11 +98,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// A message must stay one line whatever the file holds.
-fn on_one_line(text: &str) -> String {
-    faircast_base::escaped(text).into_owned()
-}
-
 /// Characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 60;
 
@@ -117,5 +112,9 @@ mod tests {
         let text = problem.into_error(Path::new("f"), &["a\nb=1".to_string()]).to_string();
         assert!(!text.contains('\n') && text.len() < 200, "{text}");
         assert!(text.starts_with("f: --set a\\nb=1: a\\nb: is \"xxx"), "{text}");
+        let evil = "\u{1b}[2J\u{9b}\u{85}\u{202e}\u{2028}\u{2066}";
+        let problem = Problem::at(Place::Set(0), format!("is {}", quoted(evil))).within(evil);
+        let text = problem.into_error(Path::new(evil), &[format!("{evil}=1")]).to_string();
+        assert!(!text.contains(faircast_base::is_format), "{text}");
     }
 }

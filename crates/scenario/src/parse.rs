@@ -142,7 +142,7 @@ fn title(value: &Value) -> Result<String, Problem> {
     let text = value.text()?.trim();
     match text.chars().count() {
         1..=TITLE_CHARS_MAX if !text.contains(faircast_base::is_format) => Ok(text.to_string()),
-        _ => Err(value.wrong(format!("one line of 1 to {TITLE_CHARS_MAX} characters"))),
+        _ => Err(value.wrong(format!("one line of 1 to {TITLE_CHARS_MAX} printed characters"))),
     }
 }
 

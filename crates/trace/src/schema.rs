@@ -256,8 +256,8 @@ words! {
     }
 }
 
-/// Each line: code, name, shape of the event, and the JSON key of each of its fields, with the value that a
-/// missing field has in traces of older versions.
+/// Each line has the code, the name and the shape of an event, and the JSON key of each field. A field's value after
+/// `=` stands for a missing field in traces of older versions.
 macro_rules! events {
     ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal $(= $default:literal)?),*];)*) => {
         /// All kinds of events.

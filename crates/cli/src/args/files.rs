@@ -26,7 +26,7 @@ pub struct FileOptions {
     /// Leave out what fits a pattern of this file, one a line, before those of --exclude
     #[arg(long, value_name = "FILE")]
     pub exclude_from: Vec<PathBuf>,
-    /// Without effect since all names are sent that a Linux system can hold.
+    /// Without effect: all names that a Linux system can hold are sent.
     #[arg(long, hide = true)]
     pub skip_bad_names: bool,
     /// Tell receivers whose files, folders and links are; they follow it where they have --owner too

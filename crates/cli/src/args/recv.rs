@@ -30,7 +30,7 @@ senders; a second Ctrl-C ends it at once.
 Exit status: 0 done or ended by Ctrl-C between objects; 1 an object could not be received, or the file
 system cannot hold all of it; 2 the arguments are wrong.")]
 pub struct RecvArgs {
-    /// The multicast group and port to hear, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
+    /// The multicast group and port to receive, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
     /// The address and port to hear, for senders that send to each receiver; with --group both are heard
@@ -62,8 +62,8 @@ pub struct RecvArgs {
     /// Take only what its sender calls so: the last name of what it sends, or its --name
     #[arg(long, value_name = "NAME")]
     pub object: Option<String>,
-    /// End after one object, which is all that one `faircast send` sends, and after others that were
-    /// begun before it ended, unless their sender is silent for 30 s; --to-device and --to-command always do
+    /// End after one object, which is all that one `faircast send` sends. Objects that had begun by then are
+    /// completed, unless their sender is silent for 30 s. Implied by --to-device and --to-command
     #[arg(long, default_value_ifs([
         ("to_device", ArgPredicate::IsPresent, "true"),
         ("to_command", ArgPredicate::IsPresent, "true"),

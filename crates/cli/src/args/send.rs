@@ -32,8 +32,8 @@ It waits for as many receivers as --wait-for says, or for those of --receivers. 
 is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
 the receivers; a second Ctrl-C ends it at once.
 
-Exit status: 0 all that were waited for have everything; 1 one has not, or something was left out that
-nobody asked to leave out (a link that leads outside, a device); 2 the arguments are wrong.")]
+Exit status: 0 all receivers that were waited for have everything; 1 one has not, or an entry was left out
+unasked (a link that leads outside, a device); 2 the arguments are wrong.")]
 pub struct SendArgs {
     /// Files and folders, which arrive under their last names; or, alone, a block device, or - for
     /// what comes on standard input
@@ -83,8 +83,8 @@ pub struct SendArgs {
     /// Count a receiver as lost once it was silent for so long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub give_up: Duration,
-    /// Give up a receiver that speaks and gets no further for so long, and say why: it and the sender end with
-    /// status 1, the others go on
+    /// Longest time without progress of a receiver that speaks: it is then given up and told why. It and the
+    /// sender end with status 1, the others go on
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
     pub stall_max: Duration,
     /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold

@@ -44,7 +44,7 @@ pub struct SoakArgs {
     /// Seal everything with a key of the group
     #[arg(long)]
     pub key: bool,
-    /// Faults one after the other, at a session that is at its rate; after each the rate has to be back within 10 s.
+    /// Faults one after the other, each at a session that is at its rate. The rate must be back within 10 s.
     /// Even seeds send to the group, odd ones to each receiver (`send --to`)
     #[arg(long)]
     pub one_by_one: bool,

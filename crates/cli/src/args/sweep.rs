@@ -47,7 +47,7 @@ pub struct SweepArgs {
     #[arg(long)]
     pub traces: bool,
     /// Print a command line for each run that is still to be done, and run nothing. Words with spaces or quotes
-    /// are written as url:duration=100%20s, so that lines pass through sh, xargs and schedulers unchanged
+    /// have escapes (url:duration=100%20s): lines pass through sh, xargs and schedulers unchanged
     #[arg(long, conflicts_with_all = ["collect", "part", "json"])]
     pub print: bool,
     /// Make tables and plots of the runs that are there, and run nothing

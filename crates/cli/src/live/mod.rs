@@ -42,8 +42,8 @@ pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard error for lines of the log, with characters of format escaped, but for the subscriber's own colours. The
-/// subscriber escapes colours in what is logged.
+/// Standard error of the log, which escapes characters of format. Escape sequences stay on a terminal: they are the
+/// subscriber's colours, and the subscriber escapes those of logged texts.
 struct Escaping {
     colours: bool,
 }

@@ -42,7 +42,7 @@ fn a_tree_of_blobs_snapshots_and_a_sparse_image_arrives_plain_and_with_a_key() {
         symlink("/etc/passwd", tree.join("absolute")).unwrap();
         symlink("../../outside", tree.join("snapshots/outside")).unwrap();
         let receiver = site.start("recv --into in --once");
-        // What was left out unasked makes the status 1, though the receiver has all that was sent.
+        // An entry that is left out unasked makes the status 1, though the receiver has all that was sent.
         let sent = site.start("send hub").end_with(1);
         receiver.end_with(0);
         let waiting = sent.event("waiting");
@@ -249,7 +249,7 @@ fn leftovers_are_cleaned_once_they_are_old() {
         assert!(ended.status.success(), "{ended:?}");
         String::from_utf8(ended.stdout).unwrap()
     };
-    // What is in use stays, however old it may be.
+    // State that is in use stays, however old.
     assert_eq!(clean("clean in --older-than 0s"), "nothing to remove\n");
     sender.signal(Signal::SIGKILL);
     sender.end();

@@ -70,7 +70,7 @@ impl Attempt {
         )
     }
 
-    /// Whether it begins before receivers are there.
+    /// True if the attack begins before receivers are there.
     pub(super) fn is_first(self) -> bool {
         matches!(self, Self::SessionsFirst { .. } | Self::Tree(TreeAttack::Settings))
     }
@@ -255,7 +255,7 @@ fn strike_tree(
                 let (host, packet) = tree.any(&hosts, number as usize);
                 let from = host.map_or(SocketAddrV4::new(attacker.here, PORT), of);
                 attacker.send(from, group, &packet)?;
-                // Who speaks is not spoken to.
+                // A packet in a host's name does not go to that host.
                 hosts
                     .iter()
                     .filter(|to| host != Some(**to))
@@ -265,7 +265,7 @@ fn strike_tree(
     }
 }
 
-/// How far ahead forged data is, and packets a second of an attack on a tree.
+/// Distance of forged data from the newest packet, in packets; and rate of an attack on a tree, in packets a second.
 const AHEAD: i64 = 50;
 const PER_SECOND: f64 = 20.0;
 

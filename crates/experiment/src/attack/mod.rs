@@ -158,7 +158,7 @@ const fn tree(attack: TreeAttack) -> Attempt {
 }
 
 impl Attack {
-    /// Whether it is one on transfers over TRAM, or over PGM.
+    /// True if the attack is one on transfers over TRAM, with `over_tree`, or else over PGM.
     fn suits(&self, over_tree: bool) -> bool {
         match self.kind {
             Attempt::Nothing | Attempt::Sealed | Attempt::Connections => true,

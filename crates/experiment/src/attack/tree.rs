@@ -32,12 +32,12 @@ const INVENTED: [u8; 8] = [7; 8];
 /// Step from one forged packet of the catalogue to the next: neighbours are of one kind.
 const STRIDE: usize = 7919;
 
-/// A session of TRAM, as far as a host hears it.
+/// State of a TRAM session, as one host receives its packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
     /// The latest data of the source.
     data: Vec<u8>,
-    /// Where each host speaks from, and its number.
+    /// Address and number of each sending host.
     speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
 }
 
@@ -55,17 +55,17 @@ impl Tree {
         is_data
     }
 
-    /// Whether data was heard, and each of these hosts.
+    /// True if data was received, and a packet of each of these hosts.
     pub(super) fn has(&self, hosts: &[Ipv4Addr]) -> bool {
         !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
     }
 
-    /// Whether anybody of the session was heard.
+    /// True if any packet of the session was received.
     pub(super) fn is_known(&self) -> bool {
         !self.speakers.is_empty()
     }
 
-    /// Where a host speaks from.
+    /// Address from which a host sends.
     pub(super) fn speaker(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
         self.speakers.get(&host).map(|(at, _)| *at)
     }
@@ -92,7 +92,7 @@ impl Tree {
         self.forge(BEACON, Some(source), Change::Flags(DONE))
     }
 
-    /// Data from so many packets ahead.
+    /// Data with a number `packets` ahead of the newest.
     pub(super) fn ahead(&self, source: Ipv4Addr, packets: i64) -> Vec<u8> {
         let change = Change::Number(FIRST_FIELD, Value::Add(packets));
         self.forge(DATA, Some(source), change)
@@ -127,7 +127,7 @@ impl Tree {
         [bind, ack]
     }
 
-    /// Packet `number` of the catalogue, and in whose name: one of these hosts, or nobody's.
+    /// Packet `number` of the catalogue, and the host in its name: one of `hosts`, or `None` for an invented node.
     pub(super) fn any(&self, hosts: &[Ipv4Addr], number: usize) -> (Option<Ipv4Addr>, Vec<u8>) {
         let specimens = TRAM.specimens(&self.data, 0);
         let all = specimens
@@ -146,7 +146,7 @@ impl Tree {
     }
 }
 
-/// Whether a datagram is one of TRAM.
+/// True if a datagram is one of TRAM.
 pub(super) fn is_tram(datagram: &[u8]) -> bool {
     tram::peek(datagram).is_some()
 }

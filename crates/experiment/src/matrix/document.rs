@@ -3,12 +3,12 @@
 use faircast_proto::catalog;
 use faircast_report::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
 
-/// What a person wrote about the numbers, with places for them.
+/// Text that a person wrote about the numbers, with places for them.
 ///
-/// `{median CASES SCHEME FIGURE}` is a median, `{least ...}` and `{most ...}` are the least and the
-/// greatest median of several cases, whose names have commas between or a `*` that stands for
-/// anything; `{mean ...}` is the geometric mean of these medians, `{below ...}` how many of them are below 1 and
-/// `{cases ...}` how many there are; `%` at the end shows percent.
+/// `{median CASES SCHEME FIGURE}` is a median, `{least ...}` and `{most ...}` are the least and the greatest median
+/// of several cases. Names of cases have commas between, or a `*` that stands for anything. `{mean ...}` is the
+/// geometric mean of these medians, `{below ...}` how many of them are below 1 and `{cases ...}` how many there are.
+/// `%` at the end shows percent.
 const TEMPLATE: &str = include_str!("comparison.md.in");
 
 /// Between these is what a person concluded, from the whole matrix and nothing else.

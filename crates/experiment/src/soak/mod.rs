@@ -81,7 +81,7 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
 
-    /// Whether it can happen alone, to a host whose session was at its rate before.
+    /// True if the fault can happen alone, to a host of a session that was at its rate before.
     fn is_single(self) -> bool {
         sequence::SINGLE.contains(&self)
     }
@@ -107,7 +107,7 @@ pub struct Request {
     pub scheme: String,
     /// Whether everything is sealed with a key of the group.
     pub key: bool,
-    /// Whether faults happen one after the other, and the rate has to come back after each.
+    /// True if faults happen one after the other, and the rate has to come back after each.
     pub one_by_one: bool,
     /// The faults of every round, instead of a random choice.
     pub only: Vec<Fault>,

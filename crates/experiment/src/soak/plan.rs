@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) heads: Option<u32>,
     /// Faults that happen one after the other, in order of time, where they do.
     pub(super) trials: Vec<Trial>,
-    /// Whether the sender sends to each receiver by its address, and not to the group.
+    /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
     /// Longest silence of a receiver for which the sender waits.
     pub(super) give_up: WallDuration,
@@ -55,7 +55,7 @@ pub(super) enum Action {
     Noise(bool),
     /// Gives its host its other address, or its own again.
     Move(Who, bool),
-    /// Drops packets from and to its host that are longer than so many bytes, or none any more.
+    /// Drops packets longer than this number of bytes from and to the host, or none.
     Narrow(Who, Option<u32>),
     /// Fills the disk of its folder, or makes room again.
     Fill(Who, bool),
@@ -153,8 +153,7 @@ impl Plan {
     }
 }
 
-/// Longest silence of a receiver for which a sender waits: longer than an interface is down, so that
-/// it seldom gives up on one, and shorter than the peace.
+/// Longest silence of a receiver before the sender gives it up. An interface is down for less; the peace is longer.
 const GIVE_UP: WallDuration = WallDuration::from_secs(20);
 
 /// How many of so many receivers are repair heads in rounds that do something to these: half of them, the first.

@@ -113,7 +113,7 @@ pub(super) struct Round<'a> {
     rates: Rates,
     /// Bytes of the sender's words that were looked at.
     heard: u64,
-    /// Receivers whose disk was full, which say at their end that something has failed.
+    /// Receivers with a full disk, which end with status 1.
     filled: Vec<Who>,
 }
 
@@ -343,7 +343,7 @@ impl<'a> Round<'a> {
                 let runs = program.runs() && !program.is_stopped();
                 program.signal(Signal::SIGINT);
                 let status = self.await_end(who, FAREWELL_MAX);
-                // 1: something is cut off, or has failed. One that does not run has been killed.
+                // Status 1: the transfer is cut off or has failed. A program that does not run has been killed.
                 let failed = self.filled.contains(&who);
                 if runs && !matches!((status, failed), (Some(0), false) | (Some(1), _)) {
                     let problem = format!("{} leaves with {status:?}", who.name());
@@ -380,7 +380,7 @@ impl<'a> Round<'a> {
             }
             Action::Fill(who, false) => {
                 std::fs::remove_file(self.folder.join(who.name()).join(FILLER)).map_err(failed)?;
-                // Its owner is told, or it had all its room from the beginning.
+                // The owner is told to make room, or the receiver had all its room from the beginning.
                 if !self.programs[&who].said().contains("make room") {
                     self.filled.retain(|other| *other != who);
                 }

@@ -202,7 +202,7 @@ fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDura
             Fault::BlackHole => {
                 (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None))
             }
-            // Its owner makes room, ends it and starts it again.
+            // The owner makes room, ends the receiver and starts it again.
             Fault::FullDisk => {
                 actions.push((*from, Action::Fill(who, true)));
                 actions.push((*to, Action::Fill(who, false)));
@@ -390,7 +390,8 @@ mod tests {
         let trials = [Trial { fault: Fault::Loss, who: Who::Sender, from: s(10), to: s(15) }];
         let progress =
             |rate: f64| format!("{{\"event\":\"progress\",\"sent_bits_per_s\":{rate}}}\n");
-        // From this second on at so much of the rate before; and how long the machine stood still.
+        // Second from which the rate is back, its share of the rate before, and time for which the machine stood
+        // still.
         for (back, share, late, holds, after) in [
             (18, 0.9, 0, true, Some(3.0)),
             (25, 0.9, 0, true, Some(10.0)),

@@ -183,8 +183,8 @@ pub(crate) struct RowFile {
     pub(crate) reason: String,
     /// Value that the figure would have without the effect that the row shows. The row must not accept it.
     pub(crate) no_effect: Option<f64>,
-    /// Accept the published figure where it lies within the spread of the seeds, from the tenth part to the
-    /// ninth, too: for a figure of one run where runs differ. No use where these are more than a factor of 2 apart.
+    /// True to accept also a published figure within the spread of the seeds, from the tenth part to the ninth: for a
+    /// figure of one run. Without effect where these are more than a factor of 2 apart.
     #[serde(default)]
     pub(crate) within_seeds: bool,
     /// Mechanism of the miss, which the rows `proved_by` prove.
@@ -192,9 +192,9 @@ pub(crate) struct RowFile {
     /// Rows of the suite that prove the mechanism by holding.
     #[serde(default)]
     pub(crate) proved_by: Vec<String>,
-    /// Conjecture on a miss whose cause is unknown.
+    /// Conjecture on a miss of unknown cause.
     pub(crate) conjecture: Option<String>,
-    /// What is known of a miss in the lab, where that is something else.
+    /// Conjecture on a miss in the lab, if another one.
     pub(crate) conjecture_in_lab: Option<String>,
     /// Setting that was chosen so that this figure comes out, and where it comes from.
     pub(crate) fitted: Option<String>,
@@ -321,7 +321,7 @@ impl SuiteFile {
             let mut there = experiment.twin("lab", "In the lab, with the kernel's TCP.");
             there.seeds = Some(seeds);
             for row in &mut there.rows {
-                // What rows of the simulator prove is a conjecture here.
+                // A mechanism that rows of the simulator prove is a conjecture here.
                 let known =
                     [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
                 row.conjecture = known.into_iter().flatten().next();

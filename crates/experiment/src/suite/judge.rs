@@ -61,7 +61,7 @@ pub(super) fn rows(
     rows
 }
 
-/// Values and verdicts of rows whose measure is of other rows, for each seed that all of these have.
+/// Computes values and verdicts of rows that measure other rows, for each seed that all of these have.
 fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
     for experiment in &suite.experiments {
         for file in &experiment.rows {

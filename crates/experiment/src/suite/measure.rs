@@ -7,13 +7,14 @@ use serde::Deserialize;
 
 use super::probe::{BIN_S, FlowProbe, Probe};
 
-/// `TERM`, or `TERM / TERM`, and `< NUMBER` behind either: 1 where the value is below, else 0, so that the
-/// mean over seeds is the share of seeds that are below. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
-/// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
-/// these with commas between (their mean where nothing else is said); that of a link's is
-/// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds, and so
-/// do `switches@` and `first_switch_s@`.
-/// `docs/research.md` says what each quantity means.
+/// `TERM` or `TERM / TERM`, either with `< NUMBER` behind: 1 if the value is below, else 0. The mean over seeds is
+/// then the share of seeds below.
+///
+/// A term is `[FOLD] QUANTITY TARGET`, where the fold is `sum`, `mean`, `min`, `max`, `geometric_mean` or
+/// `sign_test`. The target of a flow's quantity is its name, a prefix with `*`, or several of these with commas
+/// between (their mean without a fold). The target of a link's is `from>to`. `throughput_bps@180..300` counts from
+/// 180 s to 300 s only, in whole tens of seconds, and so do `switches@` and `first_switch_s@`. `docs/research.md`
+/// explains each quantity.
 ///
 /// The quantity `rows` stands for the values of other rows of the suite, seed by seed; its target is their ids.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,5 +1,5 @@
-//! Settings that texts name: suites and documents speak of `nak_backoff = 1 ms` as of something that anybody can set,
-//! so the program must accept it. And verdicts that documents quote are those of the suites.
+//! Settings that texts name, such as `nak_backoff = 1 ms`: the program must accept each. Verdicts that documents
+//! quote must be those of the suites.
 
 use std::path::{Path, PathBuf};
 
@@ -159,7 +159,7 @@ fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
     assert!(count > 20, "only {count} settings found");
 }
 
-/// Where the verdicts of the suites are quoted, and how both are made again.
+/// Command that makes the quoted verdicts again.
 const AGAIN: &str = "make it again with faircast bench fairness credit tram --docs docs/verdicts.md, and copy its first \
                      table into README.md";
 

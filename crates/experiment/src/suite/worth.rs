@@ -1,9 +1,10 @@
-//! Worth of a suite's verdicts: a row that could not fail, accepts the opposite of what it shows, or explains a miss
-//! without a proof is refused before anything runs.
+//! Worth of a suite's verdicts. A row is refused before anything runs if it cannot fail, accepts the opposite of its
+//! effect, or explains a miss without a proof.
 
 use std::collections::BTreeMap;
 
 use super::file::RowFile;
+use super::measure::is_target;
 
 /// Most that one of two may have of what the other has, where a row asks whether they have as much.
 const EVEN_MAX: f64 = 1.5;
@@ -71,11 +72,7 @@ fn refers(
         return Err("a measure of rows is neither compared with the simulator nor a score".into());
     }
     for target in targets {
-        let matches = |id: &str| match target.strip_suffix('*') {
-            Some(prefix) => id.starts_with(prefix),
-            None => id == target,
-        };
-        let mut found = rows.iter().filter(|(id, _)| matches(id)).peekable();
+        let mut found = rows.iter().filter(|(id, _)| is_target(id, target)).peekable();
         if found.peek().is_none() {
             return Err(format!("measure: \"{target}\" is no row of the suite"));
         }
@@ -141,8 +138,8 @@ pub(super) fn without_no_effect(row: &RowFile, (low, high): (f64, f64)) -> (f64,
     }
 }
 
-/// A row that shows an effect must not accept that there is none, and a row that shows that shares are even must not
-/// accept that they are not.
+/// Checks that a row which shows an effect does not accept its absence, and that a row which shows even shares does
+/// not accept uneven ones.
 fn effect(row: &RowFile) -> Result<(), String> {
     let (low, high) = row.range();
     let accepts = |value: f64| low < value && value < high;
@@ -165,7 +162,7 @@ fn effect(row: &RowFile) -> Result<(), String> {
              another no_effect, or measure only"
         ));
     }
-    // Of a share of 1/n, what one has over the mean of the others.
+    // Share of one over the mean share of the others, of a share of 1/n.
     let over =
         |share: f64| if even < 1.0 { share / (1.0 - share) * (1.0 - even) / even } else { share };
     let slack = 1.0 + 1e-9;

@@ -146,9 +146,9 @@ impl Sweep {
         format!("{}seed {}", set.collect::<String>(), job.seed)
     }
 
-    /// A command line that does one run of the sweep and keeps it in the folder `out`; the program's
-    /// name goes before it. It has no character that a shell or `xargs` reads as anything but itself, so any number
-    /// of these may take it apart.
+    /// Command line that does one run of the sweep and keeps the run in the folder `out`; the program's name goes
+    /// before the line. No character means anything to a shell or `xargs`, so that the line may pass through several
+    /// of them.
     pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
         let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
         for set in self.set(&job.choice) {
@@ -192,10 +192,10 @@ pub fn plain(word: &str) -> String {
     ESCAPED.to_string() + &escaped.collect::<String>()
 }
 
-/// The word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
+/// Returns the word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
 ///
 /// # Errors
-/// An escape is wrong, or what they stand for is not UTF-8.
+/// An escape is wrong, or the escapes are not UTF-8.
 pub fn from_plain(word: &str) -> Result<String, String> {
     let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
     let mut parts = escaped.split('%');

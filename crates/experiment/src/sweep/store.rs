@@ -43,7 +43,7 @@ fn sealed(text: &str) -> String {
     text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
 }
 
-/// Whether a file's text is what was written with this hash.
+/// True if a file's text has this hash.
 fn is_sealed(text: &str, hash: &str) -> bool {
     let begin = format!("{BEGIN}{hash}");
     !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text

@@ -174,6 +174,12 @@ pub(crate) mod tests {
         let want = "name,rate_bps,sent_packets,intact\na,0.1,-1,true\n\"b, \"\"c\"\"\",,1099511627776,\n\
                     ,1000000000000000000000,,false\n\"é\n\",-2,0,true\n";
         assert_eq!(small().csv(), want);
+        let mut table = Table::new(vec![("=name".to_string(), ColumnType::Text)]);
+        for text in ["=1+1", "+a", "-a", "@a", "\t=1", "\r=1", "\u{202e}\u{2028}\u{85}"] {
+            table.push(vec![Cell::Text(text.into())]);
+        }
+        let want = "\"'=name\"\n\"'=1+1\"\n\"'+a\"\n\"'-a\"\n\"'@a\"\n\"'\t=1\"\n\\r=1\n\\u202e\\u2028\\u0085\n";
+        assert_eq!(table.csv(), want);
     }
 
     #[test]

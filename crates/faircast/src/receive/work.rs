@@ -165,13 +165,13 @@ impl Work {
             || session.late && object.is_some_and(|object| !self.is_open(object))
     }
 
-    /// Whether an object was begun before the one ended that was to be the only one, and has not ended yet.
+    /// True if an object that began before the only wanted one ended has not ended yet.
     fn is_open(&self, object: &[u8; 32]) -> bool {
         let open = |session: &&Transfer| !session.told && !session.late;
         self.sessions.values().filter(open).any(|it| it.notes.object.get() == Some(object))
     }
 
-    /// Whether another object of the same name came whole from a later session.
+    /// True if another object of the same name came whole from a later session.
     fn is_superseded(&self, session: &Transfer) -> bool {
         let Some(name) = session.notes.name.get().filter(|name| !name.is_empty()) else {
             return false;
@@ -239,11 +239,11 @@ impl Work {
         }
     }
 
-    /// Takes objects from sessions that have fallen silent, or that get no further, where others
-    /// wait for them; and ends the silent ones whose object has come from elsewhere, or is superseded, or is all that a
-    /// receiver stays for. A session that
-    /// waits has been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
-    /// taken from a session that goes on.
+    /// Takes objects from sessions that are silent or make no progress, where other sessions wait for the object.
+    ///
+    /// Also ends silent sessions with an object that came from elsewhere, is superseded, or is all that the receiver
+    /// stays for. A waiting session has had an answer from its sender, so that a repeated recording takes nothing
+    /// away. A session that makes progress keeps its object.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
         let wanted = self.holders.wanted();
@@ -477,7 +477,7 @@ impl Worker<Receiving> for Work {
 
 /// Time without a new SPM after which a sender loses its object to another session: it sends one each second.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
-/// Longest silence of a sender whose object was begun, for a receiver that has what it was asked for.
+/// Longest silence of the sender of a begun object, for a receiver that has the object it was started for.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
 /// Time without progress after which it loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);

@@ -56,7 +56,7 @@ impl<'a> Latest<'a> {
 }
 
 impl<'a> Restarts<'a> {
-    /// Sorts the members of a session by identity and by name; its object has so many bytes.
+    /// Sorts the members of a session by identity and by name; the object has `total` bytes.
     pub(super) fn new(members: &'a [MemberStatus], now: Time, total: u64) -> Self {
         let mut sorted: Vec<&MemberStatus> = members.iter().collect();
         sorted.sort_by_key(|member| member.since);
@@ -78,9 +78,9 @@ impl<'a> Restarts<'a> {
         Self { members, now, total, by_identity, by_name }
     }
 
-    /// Members in whose place others have come, after their last word, and these. Two that both speak both stay,
-    /// and who has everything stays too. `waited_for` are names that stand for one receiver each; `host` tells where a
-    /// node is, where that is known.
+    /// Pairs of a member and its successor, which came after the member's last message. Two members that both speak
+    /// both stay, and a member that has everything stays too. `waited_for` are names that stand for one receiver
+    /// each; `host` returns the address of a node.
     pub(super) fn pairs(
         &self,
         waited_for: &BTreeSet<String>,
@@ -101,7 +101,7 @@ impl<'a> Restarts<'a> {
             {
                 return Some((old.id, member.id));
             }
-            // A name that several have at one time does not say whose place another one takes.
+            // A name that several members have at one time identifies none of them.
             let Latest { member: new, both: None, .. } = self.by_name.get(&*old.name)? else {
                 return None;
             };
@@ -132,8 +132,8 @@ fn is_gone(member: &MemberStatus) -> bool {
 const SILENCE_EACH: Duration = Duration::from_millis(60);
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
-/// Silence where a name alone says that a member elsewhere has taken the place of one that may only be paused: without
-/// a key anybody can claim a name.
+/// Silence after which a member elsewhere replaces a member by name alone. The old member may only be paused, and
+/// without a key any host can claim a name.
 const SILENCE_ELSEWHERE: Duration = Duration::from_secs(15);
 
 /// Members that are both heard for longer than this both live. Packets of a killed one may be late by less.

@@ -50,7 +50,7 @@ pub(super) struct Work {
     look_at: Time,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
-    /// Receivers in whose place others have come.
+    /// Receivers that others have replaced.
     replaced: BTreeSet<u64>,
     /// Receivers of which one has a copy of the other's folder.
     clones: Vec<(u64, u64)>,

@@ -27,7 +27,7 @@ pub(crate) struct StreamSender {
     shut: bool,
 }
 
-/// Time between SPMs where the options do not say: by them receivers find a source whose address has changed.
+/// Default time between SPMs. By SPMs receivers find a source that has another address.
 const SPM_INTERVAL: Duration = Duration::from_secs(1);
 
 impl StreamSender {

@@ -129,7 +129,7 @@ impl Abilities {
         Ok(())
     }
 
-    /// Whether holes take room, and whether there may be a file as large as the largest.
+    /// Finds out if holes take room, and if the largest file is too large here.
     fn sizes(&mut self, layout: &Layout, state: &StateFolder) -> Result<()> {
         const HOLE: u64 = 1 << 20;
         let cannot = |error: std::io::Error| state.cannot(error);
@@ -238,7 +238,7 @@ impl Abilities {
             want = want.min(held);
         }
         let off = (there - want).abs();
-        // What a file system said at first it may have kept in memory alone.
+        // The file system may have kept the time of the trial in memory alone.
         let coarse = TIME_STEPS.iter().any(|step| off < *step && there % *step == 0);
         off < self.time_step || coarse
     }

@@ -172,7 +172,7 @@ pub(super) fn check(
             )
         })?;
     }
-    // Those of most bytes, and each name once: a file system may take neither, or only some.
+    // Tries the largest set of attributes and each name once: a file system may refuse a size or a name.
     let (mut names, mut most) = (BTreeSet::new(), 0);
     for entry in xattrs {
         let bytes: usize = entry.xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();

@@ -1,4 +1,4 @@
-//! System calls whose effect depends on the file system, and a stand-in for FAT that tests use.
+//! System calls that depend on the file system, and a stand-in for FAT that tests use.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -28,7 +28,7 @@ impl Calls {
         false
     }
 
-    /// Whether things can be made in a directory.
+    /// Fails if this user can make nothing in a directory.
     pub(super) fn may_write(self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
         #[cfg(test)]
         if self.unprivileged {
@@ -92,10 +92,10 @@ impl Calls {
         dir::open_file(parent, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// True if a file that was made with mode 0600 in `parent` is not of this user, or others may
-    /// write to it: the file system keeps no owners or modes of its own.
+    /// True if the file system keeps no owners or modes: a directory that was made with mode 0700 in `parent` belongs
+    /// to another user, or others may write to it.
     pub(super) fn ignores_owners(self, parent: BorrowedFd<'_>) -> Result<bool, Errno> {
-        // Somebody else's directory would be found to exist, and is no probe.
+        // The name is new: the directory of another user would be found to exist, and is no probe.
         let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let name = format!(".faircast-probe-{}-{:x}", std::process::id(), time.as_nanos());
         rustix::fs::mkdirat(parent, &*name, Mode::RWXU)?;

@@ -12,7 +12,7 @@ use crate::name;
 /// Reason for which an entry is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its name, or that of a directory that it is in.
+    /// The file system cannot hold the name of the entry or of a directory above.
     Name,
     /// A name that differs from another one in case alone.
     Case,

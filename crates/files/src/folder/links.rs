@@ -20,8 +20,8 @@ const NEW: &str = "link.new";
 pub(super) const IN_THE_WAY: &str =
     "a link is to be received, and something else is there; move it away";
 
-/// Makes the links that are not there yet. What they lead to was checked with the manifest. Returns
-/// the directories in which links were made; the root is empty.
+/// Makes the links that are not there yet; the manifest's check covers their targets. Returns the directories in
+/// which links were made; the root is empty.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,

@@ -14,11 +14,11 @@ use crate::dir::Cursor;
 use crate::error::{FilesError, Result};
 use crate::name;
 
-/// File of the state folder with the modes to be restored, for a run that is cut off in between:
-/// of each directory the mode (2 bytes), the length of the path (2) and the path.
+/// File of the state folder with the modes to be restored after an interrupted run. Each directory has its mode (2
+/// bytes), the length of its path (2) and the path.
 const MODES: &str = "modes";
 
-/// Directories whose modes were widened, and their own modes.
+/// Directories with widened modes, and their own modes.
 #[derive(Debug, Default)]
 pub(super) struct Widened(Vec<(BString, u16)>);
 

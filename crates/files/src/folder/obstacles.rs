@@ -1,5 +1,5 @@
-//! Obstacles to the last step of a transfer that can be known before the first: mount points, immutable and
-//! append-only files, and directories in which files of others stay.
+//! Obstacles to the last step of a transfer, found before the first: mount points, immutable and append-only files, and
+//! sticky directories.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, Stat, Statx, StatxAttributes, StatxFlags};
 
 use crate::error::{FilesError, Result};
 
-/// Number of the mount that a directory lies in; `None` where the system does not tell.
+/// Number of the mount that holds a directory; `None` if the system does not report mounts.
 pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH;
     let stat = rustix::fs::statx(directory, "", flags, StatxFlags::MNT_ID).ok()?;
@@ -28,51 +28,55 @@ pub(super) fn check_directory(path: &Path, directory: BorrowedFd<'_>) -> Result<
     }
 }
 
-/// Refuses a file or link that cannot be replaced.
-pub(super) fn check_replaced(
-    path: &Path,
-    parent: BorrowedFd<'_>,
-    name: &BStr,
-    there: &Stat,
-) -> Result<()> {
-    if let Some(stat) = look(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        if has(&stat, StatxAttributes::MOUNT_ROOT) {
-            return Err(FilesError::refused(
-                path,
-                "is a mount point and cannot be replaced; unmount it, or have the sender exclude it",
-            ));
-        }
-        check_flags(path, &stat)?;
-    }
-    if let Some(stat) = look(parent, "".into(), AtFlags::EMPTY_PATH)
-        && has(&stat, StatxAttributes::APPEND)
-    {
-        let what = "lies in an append-only directory and cannot be replaced; use chattr -a";
-        return Err(FilesError::refused(path, what));
-    }
-    check_sticky(path, parent, there)
+/// File, link or directory in the place of an entry.
+pub(super) struct Present<'a> {
+    pub(super) path: &'a Path,
+    pub(super) parent: BorrowedFd<'a>,
+    pub(super) name: &'a BStr,
+    pub(super) stat: &'a Stat,
 }
 
-/// Refuses a file whose mode, owner or attributes are to be changed and cannot be.
-pub(super) fn check_changed(
-    path: &Path,
-    parent: BorrowedFd<'_>,
-    name: &BStr,
-    there: &Stat,
-) -> Result<()> {
-    if let Some(stat) = look(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        check_flags(path, &stat)?;
+impl Present<'_> {
+    /// Refuses a file or link that cannot be replaced.
+    pub(super) fn check_replaced(&self) -> Result<()> {
+        if let Some(stat) = self.attributes() {
+            if has(&stat, StatxAttributes::MOUNT_ROOT) {
+                return Err(FilesError::refused(
+                    self.path,
+                    "is a mount point and cannot be replaced; unmount it, or have the sender exclude it",
+                ));
+            }
+            check_flags(self.path, &stat)?;
+        }
+        if let Some(stat) = look(self.parent, "".into(), AtFlags::EMPTY_PATH)
+            && has(&stat, StatxAttributes::APPEND)
+        {
+            let what = "lies in an append-only directory and cannot be replaced; use chattr -a";
+            return Err(FilesError::refused(self.path, what));
+        }
+        check_sticky(self.path, self.parent, self.stat)
     }
-    let user = rustix::process::geteuid();
-    if !user.is_root() && there.st_uid != user.as_raw() {
-        let what = format!(
-            "is there already and belongs to user {}, so that its mode and owner cannot be changed; \
-             move it away",
-            there.st_uid
-        );
-        return Err(FilesError::refused(path, what));
+
+    /// Refuses a file if its mode, owner or attributes must change and cannot.
+    pub(super) fn check_changed(&self) -> Result<()> {
+        if let Some(stat) = self.attributes() {
+            check_flags(self.path, &stat)?;
+        }
+        let user = rustix::process::geteuid();
+        if !user.is_root() && self.stat.st_uid != user.as_raw() {
+            let what = format!(
+                "is there already and belongs to user {}, so that its mode and owner cannot be changed; \
+                 move it away",
+                self.stat.st_uid
+            );
+            return Err(FilesError::refused(self.path, what));
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn attributes(&self) -> Option<Statx> {
+        look(self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
 }
 
 fn check_flags(path: &Path, stat: &Statx) -> Result<()> {
@@ -93,7 +97,7 @@ fn check_flags(path: &Path, stat: &Statx) -> Result<()> {
     Ok(())
 }
 
-/// In a sticky directory, files belong to their owners.
+/// Refuses a file of somebody else in a sticky directory.
 fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()> {
     let Ok(directory) = rustix::fs::fstat(parent) else { return Ok(()) };
     let user = rustix::process::geteuid();
@@ -110,7 +114,7 @@ fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()>
     Ok(())
 }
 
-/// Attributes of a file; `None` where the system does not tell.
+/// Attributes of a file; `None` if the system does not report them.
 fn look(parent: BorrowedFd<'_>, name: &BStr, flags: AtFlags) -> Option<Statx> {
     rustix::fs::statx(parent, &**name, flags, StatxFlags::empty()).ok()
 }

@@ -50,7 +50,7 @@ pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files,
             Ok((Files::new(layout, root, state, parts), found))
         }
         Err(error) => {
-            // Nothing was received or taken over so far, so nothing needs to stay.
+            // Without a journal nothing was received or taken over.
             if state.find(JOURNAL)?.is_none() {
                 let _ = state.remove();
             }
@@ -77,7 +77,7 @@ fn look(
     let mut survey = Survey::new(shared, layout, (root, state), (&abilities, &left_out));
     survey.targets()?;
     if survey.reuse(&mut have)? {
-        // What was taken over is found by a later run, should this one end here.
+        // A later run finds the reused content, should this run be cut off.
         begin_journal(state, object, &have, groups)?;
         save_manifest(state, &request.manifest)?;
     }
@@ -245,12 +245,13 @@ impl<'a> Survey<'a> {
                 self.check_directory(fd, parent)?;
                 writable = Some(parent);
             }
-            if let (Some(fd), Some(there)) = (directory, &there) {
-                let path = self.root.path(&entry.path);
+            if let (Some(parent), Some(stat)) = (directory, &there) {
+                let path = &self.root.path(&entry.path);
+                let present = obstacles::Present { path, parent, name, stat };
                 if make {
-                    obstacles::check_replaced(&path, fd, name, there)?;
-                } else if claimed && entry.has_content() && attributes.lacks(entry, there) {
-                    obstacles::check_changed(&path, fd, name, there)?;
+                    present.check_replaced()?;
+                } else if claimed && entry.has_content() && attributes.lacks(entry, stat) {
+                    present.check_changed()?;
                 }
             }
             let whole = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
@@ -325,7 +326,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Whether things can be made in a directory; one that is ours and read-only is written down.
+    /// Fails if nothing can be made in a directory. Notes a read-only directory of this user, to be widened later.
     fn check_directory(&mut self, fd: BorrowedFd<'_>, below: Option<&BStr>) -> Result<()> {
         let path = self.root.path(below.unwrap_or_default());
         let cannot = |error| FilesError::io(&path, "cannot be written to", error);

@@ -109,8 +109,8 @@ impl<'l> Index<'l> {
         Self { layout, by_path, by_look }
     }
 
-    /// The file that has, or begins with, the content of `wanted`: of the same path and time, or grown
-    /// since; or of the same size and time elsewhere.
+    /// Finds the file that has or begins with the content of `wanted`: equal path and time, equal size and time
+    /// elsewhere, or equal path and grown since.
     fn find(&self, wanted: &Entry) -> Option<u32> {
         let same = |file: &u32| {
             let found = self.layout.entry(*file);
@@ -147,7 +147,7 @@ fn take(
     let groups: Vec<u32> = from
         .clone()
         .filter(|group| complete.contains(*group as usize))
-        // Of a file that has grown since, the last group is another one now.
+        // The last group of a file that has grown is another one now.
         .filter(|group| {
             theirs.size() == ours.size() || u64::from(other.group(*group).len) == GROUP_BYTES
         })
@@ -193,8 +193,8 @@ fn copy(
     Ok(Some(()))
 }
 
-/// Removes what cut sessions left of earlier versions of an object that is in its place now: folders of
-/// objects of the same title with the same outermost names, which nobody is receiving.
+/// Removes leftovers of earlier versions of the completed object: idle state folders of objects with its title and
+/// its outermost names.
 pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
     let roots = |layout: &Layout| -> Vec<BString> {
         let entries = layout.manifest.entries().iter();

@@ -38,7 +38,7 @@ pub(crate) struct StateFolder {
     fd: OwnedFd,
     name: String,
     pub(crate) path: PathBuf,
-    /// True if the file system keeps no owners and modes, so that neither says whose a file is.
+    /// True if the file system keeps no owners and modes, so that neither identifies the owner of a file.
     pub(crate) foreign: bool,
     /// Holds the lock.
     _lock: Locked,
@@ -138,8 +138,8 @@ impl StateFolder {
         dir::open_file(self.fd(), name, how).map_err(|error| self.cannot(error))
     }
 
-    /// Identity of the receiver that goes on with this folder: random, and kept in it, so that a sender knows a
-    /// receiver again that was started anew at another address.
+    /// Identity of the receiver that uses this folder: random, and kept in the folder. By it a sender recognises a
+    /// receiver that was restarted at another address.
     pub(crate) fn identity(&self) -> Result<u64> {
         let mut text = String::new();
         if let Some(file) = self.find(RECEIVER)? {
@@ -256,8 +256,7 @@ impl Neighbour {
         }
     }
 
-    /// Removes the folder, unless somebody is receiving its object. What cannot be removed stays: it costs
-    /// room alone.
+    /// Removes the folder, unless a receiver uses it. Files that cannot be removed stay, and cost room alone.
     pub(super) fn remove(self) {
         let Self { name, parent, fd, path, lock } = self;
         if let Some(lock) = lock {
@@ -329,8 +328,8 @@ fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), 
         Err(error) => return Err(error),
     }
     let fd = dir::open_directory(parent, name)?;
-    // In one of somebody else, files could be exchanged under our hands. A file system on which a new
-    // directory is somebody else's says nothing by that: who may write there is decided by its mount.
+    // In a directory of another user, files could be exchanged during a transfer. On a file system without owners the
+    // mount decides about writers.
     let foreign = is_foreign(fd.as_fd())?;
     if foreign && !Calls::default().ignores_owners(parent)? {
         return Err(Errno::NOTDIR);

@@ -203,7 +203,7 @@ impl Medium for DeviceWork {
 
     fn abandon(options: &DeviceOptions, _device: &Device, discarded: bool) {
         if let Some(path) = options.journal.as_ref().filter(|_| discarded) {
-            // Nobody is left to be told.
+            // No caller is left to report an error to.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,5 +1,7 @@
 //! Owners and extended attributes of entries.
 
+use faircast_base::is_format;
+
 use super::{Entry, ManifestError};
 
 /// Bytes of names and values of one entry's extended attributes, as on Linux.
@@ -34,13 +36,13 @@ pub struct Xattr {
     pub value: Box<[u8]>,
 }
 
-/// Whether an extended attribute of this name is sent and taken.
+/// True if an extended attribute of this name is sent and accepted.
 pub(crate) fn travels(name: &str) -> bool {
     let bare = name.strip_prefix(USER).is_some_and(|bare| !bare.is_empty());
-    (bare || is_acl(name)) && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
+    (bare || is_acl(name)) && name.len() <= NAME_BYTES_MAX && !name.contains(is_format)
 }
 
-/// Whether it is an access control list.
+/// True if this name is that of an access control list.
 pub(crate) fn is_acl(name: &str) -> bool {
     ACLS.contains(&name)
 }
@@ -58,7 +60,7 @@ pub(super) fn check(entry: &Entry) -> Result<(), ManifestError> {
     }
     if let Some(owner) = &entry.owner {
         for name in [&owner.user, &owner.group] {
-            if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            if name.len() > NAME_BYTES_MAX || name.contains(is_format) {
                 return Err(ManifestError::Owner(super::said(entry)));
             }
         }

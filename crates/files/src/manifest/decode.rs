@@ -50,8 +50,11 @@ pub enum ManifestError {
     /// Its entries have more than 65 535 owners.
     #[error("{0} different owners; at most 65535 can be sent at once")]
     Owners(usize),
-    /// What the object is called could not be the name of a file.
-    #[error("the object cannot be called {name:?}: {what}")]
+    /// The object's title is not allowed.
+    #[error(
+        "the object cannot be called \"{name}\": {what}; send it with --name and another name",
+        name = faircast_base::escaped(name)
+    )]
     ObjectName {
         /// The name.
         name: Box<str>,
@@ -111,13 +114,6 @@ pub enum ManifestError {
     /// Entries are not in order.
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
-    /// The object's name has characters of format.
-    #[error(
-        "the object cannot be called {name}: the name has a character that is not printed or that changes the text around it; \
-         send it with --name and another name",
-        name = faircast_base::escaped(.0)
-    )]
-    Title(Box<str>),
     /// A path's directory is no entry before it, or is a file.
     #[error("the directory of `{0}` is not in the list of files")]
     NoDirectory(Box<str>),
@@ -170,7 +166,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestErr
         return Err(ManifestError::Sum);
     }
     if let Some((unused, _)) = owners.iter().find(|(_, used)| !used) {
-        return Err(ManifestError::Owner(unused.user.clone()));
+        return Err(ManifestError::Owner(super::shown(unused.user.as_bytes())));
     }
     Ok((name, entries))
 }
@@ -184,7 +180,7 @@ fn owners(input: &mut Input<'_>) -> Result<Vec<(Arc<Owner>, bool)>, ManifestErro
         let gid = u32::from_be_bytes(input.take()?);
         let owner = Owner { uid, gid, user: input.text8()?, group: input.text8()? };
         if owners.last().is_some_and(|(before, _)| **before >= owner) {
-            return Err(ManifestError::Owner(owner.user));
+            return Err(ManifestError::Owner(super::shown(owner.user.as_bytes())));
         }
         owners.push((owner.into(), false));
     }

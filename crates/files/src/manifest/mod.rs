@@ -166,7 +166,7 @@ pub enum Kind {
     },
     /// A further name of a file of the object, with that file's content, mode, time and owner.
     HardLink {
-        /// Path of the file, whose entry comes before.
+        /// Path of the file; the entry of the file comes before.
         to: Box<BStr>,
     },
     /// What a device has or a pipe gives: no file, and alone in its object, whose name it has.
@@ -286,9 +286,6 @@ impl Manifest {
             .map_err(|what| ManifestError::ObjectName { name: name.clone(), what })?;
         if entries.len() > ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(entries.len() as u64));
-        }
-        if name.contains(faircast_base::is_format) {
-            return Err(ManifestError::Title(name));
         }
         let (mut bytes, mut content_bytes, mut holes) = (0u64, 0u64, 0u64);
         let mut before: Option<&Entry> = None;

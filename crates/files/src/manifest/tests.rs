@@ -113,7 +113,7 @@ fn the_name_of_an_object_is_one_that_a_file_could_have() {
         ("", NameError::Empty),
         ("..", NameError::Dots),
         ("a/b", NameError::Empty),
-        ("a\u{1b}[2J", NameError::Control),
+        ("a\u{1b}[2J", NameError::Format),
         (&*"a".repeat(256), NameError::Long),
     ] {
         let want = ManifestError::ObjectName { name: name.into(), what };
@@ -124,8 +124,9 @@ fn the_name_of_an_object_is_one_that_a_file_could_have() {
 #[test]
 fn a_title_with_characters_that_are_not_printed_is_neither_sent_nor_taken() {
     let sound = Manifest::new("abc", vec![]).unwrap().encode();
-    for title in ["\u{202e}", "\u{2028}", "\u{200b}", "\u{feff}"] {
-        let want = ManifestError::Title(title.into());
+    for title in ["\u{202e}", "\u{2028}", "\u{2067}", "\u{200b}", "\u{feff}", "\u{9b}b", "\u{1b}[m"]
+    {
+        let want = ManifestError::ObjectName { name: title.into(), what: NameError::Format };
         assert!(!want.to_string().contains(title));
         assert_eq!(Manifest::new(title, vec![]), Err(want.clone()));
         let place = sound.windows(3).position(|part| part == b"abc").unwrap();

@@ -17,7 +17,7 @@ pub(crate) struct Counters {
     /// Differences to the object that are no failure, in words.
     pub(crate) remarks: OnceLock<Vec<String>>,
     pub(crate) file_hashes: OnceLock<Vec<Option<[u8; 32]>>>,
-    /// By which senders know whoever goes on with what is kept.
+    /// Identity of the receiver, kept in its folder.
     pub(crate) identity: OnceLock<u64>,
     counts: Mutex<StoreCounts>,
 }
@@ -45,8 +45,8 @@ impl StoreHandle {
         self.counters.manifest.get().map(|manifest| &**manifest)
     }
 
-    /// The first paths that the file system cannot hold and that are left out, each with the reason, and
-    /// how many more there are; and all of it in a few words. `None` where nothing is left out.
+    /// Paths that the file system cannot hold, and a summary. The first paths have a reason each; the last line
+    /// counts the others. `None` if nothing is left out.
     pub fn left_out(&self) -> Option<(Vec<String>, String)> {
         let left_out = self.counters.left_out.get().filter(|left_out| !left_out.is_empty())?;
         Some((left_out.lines(), left_out.summary()))
@@ -57,8 +57,8 @@ impl StoreHandle {
         self.counters.left_out.get().is_some_and(|left_out| left_out.contains(entry))
     }
 
-    /// Differences to the object that are no failure, such as modes that the file system does not keep,
-    /// in words; known once all is in its place.
+    /// Harmless differences to the object in words, such as modes that the file system does not keep; known once
+    /// everything is in its place.
     pub fn remarks(&self) -> &[String] {
         self.counters.remarks.get().map_or(&[], |remarks| remarks)
     }

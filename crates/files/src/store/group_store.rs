@@ -29,7 +29,7 @@ pub struct GroupStore<M: Medium> {
     assembly: Assembly,
     /// Groups that are complete, as far as is known: what comes for them is not needed.
     complete: FixedBitSet,
-    /// Whether nothing is to be kept for a later run.
+    /// True if nothing is kept for a later run.
     discarded: bool,
 }
 

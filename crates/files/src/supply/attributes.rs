@@ -2,21 +2,23 @@
 
 use std::path::Path;
 
+use faircast_base::is_format;
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::io::Errno;
 
 use crate::error::{FilesError, Result};
 use crate::manifest::{Owner, Xattr, travels};
 
-/// The owner of these numbers, with the names that they have here.
+/// The owner of these numbers, with the names that they have here. A name with a character of format is left out.
 pub(super) fn owner((uid, gid): (u32, u32)) -> Owner {
+    let name = |name: String| if name.contains(is_format) { "".into() } else { name.into() };
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
     Owner {
         uid,
         gid,
-        user: user.map_or("".into(), |user| user.name.into()),
-        group: group.map_or("".into(), |group| group.name.into()),
+        user: user.map_or("".into(), |user| name(user.name)),
+        group: group.map_or("".into(), |group| name(group.name)),
     }
 }
 

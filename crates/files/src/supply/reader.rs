@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     moved: Condvar,
     holes: Mutex<HoleHashes>,
-    /// Whether a file is not what it was when it was found.
+    /// True if a file has changed since the scan, or is gone.
     stale: AtomicBool,
 }
 
@@ -181,7 +181,7 @@ impl Shared {
         (state.find(chunk), on)
     }
 
-    /// Whether a file has changed, or is gone: nobody can send the same again.
+    /// True if a file has changed or is gone, so that the object cannot be sent again.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
     }

@@ -57,8 +57,8 @@ pub struct Skipped {
     pub names: u64,
     /// What patterns exclude; a directory with all that is in it counts as one.
     pub excluded: u64,
-    /// Entries that receivers lack although nobody asked to leave them out: neither excluded nor
-    /// links where none are wanted, nor sockets or folders of a receiver's state.
+    /// Entries that receivers lack although they were not asked to be left out. Excluded paths, unwanted links,
+    /// sockets and state folders do not count.
     pub lacking: u64,
 }
 

@@ -134,8 +134,7 @@ impl<'a> Walk<'a> {
         )))
     }
 
-    /// True if a path that was met in a directory cannot be sent: too long, too deep, or a file with
-    /// the name of a receiver's state.
+    /// True if a path cannot be sent: too long, too deep, or a file with the name of a receiver's state folder.
     fn is_bad(&self, path: &BStr, metadata: &Metadata) -> bool {
         let Err(wrong) = name::check_path(path) else { return false };
         let state = wrong == NameError::State && metadata.is_dir();

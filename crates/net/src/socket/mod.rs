@@ -48,7 +48,7 @@ pub struct Sockets {
     interfaces: Vec<(Interface, Option<Resolved>)>,
     /// At a source: why it does not have the port of its target.
     refused: Option<NetError>,
-    /// Since when nothing has left this host, because of its own interfaces and addresses.
+    /// Time since which nothing has left this host, because of its own interfaces and addresses.
     down_since: Option<Time>,
     watch: Option<AddressWatch>,
 }

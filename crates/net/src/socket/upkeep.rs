@@ -19,9 +19,9 @@ use crate::NetError;
 use crate::address::{Resolved, has_address, is_link_local};
 
 impl Sockets {
-    /// Finds the interfaces again, joins again where one was taken away and came back or an address was `lost`,
-    /// moves a source's sockets from addresses that are gone, and tries interfaces by which nothing left. To be
-    /// called now and then, and when addresses have changed.
+    /// Finds the interfaces again. Joins again where an interface came back or an address was `lost`, moves a
+    /// source's sockets from addresses that are gone, and tries failed interfaces again. To be called periodically,
+    /// and when addresses have changed.
     pub(crate) fn maintain(&mut self, now: Time, lost: bool) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
@@ -61,8 +61,8 @@ impl Sockets {
         self.hear_again(any_moved);
     }
 
-    /// Moves a source's way to another address of its interface where this host no longer has the address that
-    /// its sockets are bound to, or where another address leads to the group now.
+    /// Moves a source's way to another address of its interface. This host may have lost the way's address, or the
+    /// route to the group may now have another one.
     fn follow_address(&mut self, now: Time, index: usize, moved: bool) {
         let at = self.interfaces[index].1;
         let (Some(multicast), Some(way)) = (&self.multicast, self.ways.get_mut(index)) else {
@@ -129,7 +129,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Whether a reason why nothing leaves by a way is one that passes.
+    /// True if an error of a way is temporary.
     pub(crate) fn passes(&self, way: usize, error: Errno) -> bool {
         // Without its address the kernel calls what is sent from there invalid.
         let gone = || {
@@ -151,7 +151,7 @@ impl Sockets {
         }
     }
 
-    /// Since when nothing has left this host, because of its own interfaces and addresses.
+    /// Time since which nothing has left this host, because of its own interfaces and addresses.
     pub(crate) const fn down_since(&self) -> Option<Time> {
         self.down_since
     }
@@ -161,7 +161,7 @@ impl Sockets {
         self.watch.as_ref().map(AddressWatch::fd)
     }
 
-    /// What has changed of addresses since the last look.
+    /// Changes of addresses since the last call.
     pub(crate) fn changes(&self) -> Changes {
         self.watch.as_ref().map_or_else(Changes::default, AddressWatch::take)
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_relay_sdk::View;
 
-/// Sessions' programs have all questions asked so many times.
+/// Times that a session's program is asked all questions.
 const ROUNDS: u32 = 3;
 
 /// Three branches, of which the numbers are chosen.

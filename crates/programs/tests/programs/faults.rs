@@ -9,34 +9,8 @@ use faircast_proto::credit::{PendingLoad, ProgramHost};
 use faircast_trace::{Record, Sink};
 
 use crate::built::program;
+use crate::text::with;
 use crate::world::{BESIDE, World};
-
-/// A program of these functions, with those that are not given as they are in one that waits for nobody.
-pub(crate) fn with(functions: &[(&str, &str)]) -> Vec<u8> {
-    with_more(functions, "")
-}
-
-/// A program of these functions and further parts of a module.
-pub(crate) fn with_more(functions: &[(&str, &str)], more: &str) -> Vec<u8> {
-    let usual = [
-        ("faircast_policy_1", "(param i32)"),
-        ("credit", "(result i32) i32.const 0"),
-        ("accepts", "(param i32 i32) (result i32) i32.const 1"),
-        ("discards", "(param i32) (result i32) i32.const 0"),
-        ("interval_ms", "(result i32) i32.const 0"),
-        ("drops", "(result i32) i32.const 1"),
-    ];
-    let mut text =
-        "(module (import \"faircast\" \"forwarded\" (func $forwarded (param i32) (result i64)))\n\
-                    (memory (export \"memory\") 1)\n"
-            .to_string();
-    for (name, usual) in usual {
-        let given = functions.iter().find(|(given, _)| *given == name);
-        let body = given.map_or(usual, |(_, body)| body);
-        text += &format!("(func (export \"{name}\") {body})\n");
-    }
-    wat::parse_str(text + more + ")").unwrap()
-}
 
 pub(crate) fn host() -> Arc<WasmHost> {
     Arc::new(WasmHost::new(Limits::default(), Signers::Any).unwrap())

@@ -2,32 +2,19 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use faircast_base::{Duration as Span, Time};
 use faircast_programs::{Limits, LiveHost, Signers, WasmHost};
 use faircast_proto::credit::{Loaded, PendingLoad, ProgramHost};
 
 use crate::built::program;
-use crate::faults::{delivered, host, with, with_more};
+use crate::faults::{delivered, host};
+use crate::text::{functions, nested, table, with, with_more};
 
 /// A function `credit` with this between its beginning and its result.
 fn credit(body: &str) -> Vec<u8> {
     with(&[("credit", &format!("(result i32) {body} i32.const 0"))])
-}
-
-fn functions(count: usize, body: &str) -> Vec<u8> {
-    with_more(&[], &format!("(func {body})").repeat(count))
-}
-
-/// Text of a `br_table` out of a block with so many targets.
-fn table(targets: usize) -> String {
-    format!("(block i32.const 0 br_table {})", "0 ".repeat(targets))
-}
-
-/// Blocks in each other, around a text.
-fn nested(kind: &str, count: usize, inner: &str) -> String {
-    format!("{}{inner} {}", format!("{kind} ").repeat(count), "end ".repeat(count))
 }
 
 /// Programs that are refused before they are compiled, and a word of why.
@@ -202,7 +189,7 @@ fn a_question_ends_though_its_instructions_do_not() {
     let mut running = await_result(live.load(&endless)).unwrap().start(0).unwrap();
     let fault = running.drops().unwrap_err();
     assert!(fault.0.contains("interrupt"), "{fault:?}");
-    // Others are asked as before, however many questions there were.
+    // Another program is asked as before, however many questions there were.
     let mut running = await_result(live.load(&program("worst_path"))).unwrap().start(0).unwrap();
     assert!((0..100_000).all(|_| running.drops().is_ok()));
 }
@@ -246,69 +233,4 @@ fn while_a_program_is_compiled_its_session_waits_and_the_other_does_not() {
     let (beside, failures) = delivered("never", &code, Some(slow(1_000_000)));
     assert_eq!(failures, 2);
     assert!(beside < usual * 1.3, "the other session: {usual} s, then {beside} s");
-}
-
-#[test]
-#[ignore = "measures: cargo test --release -p faircast-programs --test programs compiling -- --ignored --nocapture"]
-fn compiling_takes_little_whatever_a_program_has() {
-    let locals = format!("(local {})", "i32 ".repeat(512));
-    let sets: String =
-        (0..512).map(|it| format!("local.get {it} i32.const 1 i32.add local.set {it} ")).collect();
-    let ops = ["i64.div_s", "i64.rem_u", "i64.mul", "i64.rotl"];
-    let chain =
-        |op: &str| format!("i64.const 7 {} drop", format!("i64.const 3 {op} ").repeat(5000));
-    let mut cases = vec![
-        ("a policy", program("quantile")),
-        ("many functions", functions(240, &"i32.const 1000000 drop ".repeat(30))),
-        (
-            "calls",
-            with_more(&[], &format!("(func {})", "(call 2 (i32.const 0))".repeat(3000)).repeat(4)),
-        ),
-        ("targets", functions(15, &table(250))),
-        (
-            "live values",
-            functions(
-                3,
-                &format!("{} {}", "i32.const 7 i32.load ".repeat(2500), "drop ".repeat(2500)),
-            ),
-        ),
-        (
-            "sums of live values",
-            functions(
-                3,
-                &format!(
-                    "{} {} drop",
-                    "i32.const 0 i32.load ".repeat(2500),
-                    "i32.add ".repeat(2499)
-                ),
-            ),
-        ),
-        ("large constants", functions(5, &"i64.const -9223372036854775807 drop ".repeat(1300))),
-        ("loads", functions(4, &"(drop (i64.load offset=65000 (i32.const 8)))".repeat(2000))),
-        (
-            "loops of all locals",
-            functions(
-                1,
-                &format!(
-                    "{locals} {}",
-                    nested("loop", 100, &format!("{sets} i32.const 0 br_if 0"))
-                ),
-            ),
-        ),
-        (
-            "ifs",
-            functions(
-                4,
-                &"(if (i32.load (i32.const 0)) (then (i32.store (i32.const 0) (i32.const 1))))"
-                    .repeat(900),
-            ),
-        ),
-    ];
-    cases.extend(ops.map(|op| (op, functions(3, &chain(op)))));
-    let host = host();
-    for (case, code) in cases {
-        let began = Instant::now();
-        let ended = host.check(&code);
-        println!("{case}: {} bytes, {:?}, {:?}", code.len(), began.elapsed(), ended.map(|_| ()));
-    }
 }

@@ -7,4 +7,5 @@ mod faults;
 mod hostile;
 mod same;
 mod signatures;
+mod text;
 mod world;

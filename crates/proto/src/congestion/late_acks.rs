@@ -10,7 +10,7 @@ use faircast_base::Seq;
 
 use super::AckVector;
 
-/// Most packets that wait. Beyond it the oldest goes, and counts as lost at the sender.
+/// Most packets that wait. The oldest gives way, and counts as lost at the sender.
 const WAITING_MAX: usize = 64;
 
 /// Late packets that are to be acknowledged, and the report that goes with them.
@@ -45,7 +45,7 @@ impl LateAcks {
         late.map(alone)
     }
 
-    /// One that follows, with its report.
+    /// Next acknowledgement of a late packet, with its report.
     pub(crate) fn next(&mut self) -> Option<(AckVector, Vec<u8>)> {
         if self.report.is_empty() {
             return None;
@@ -57,7 +57,7 @@ impl LateAcks {
     }
 }
 
-/// It says nothing of others.
+/// Acknowledgement of this packet alone.
 fn alone(seq: Seq) -> AckVector {
     AckVector { highest: seq, bitmap: 1 }
 }
@@ -77,7 +77,7 @@ mod tests {
         acks.note(seq(60), 40);
         assert_eq!(acks.replace(b"r"), Some(alone(seq(60))));
         assert_eq!((acks.next(), acks.replace(b"r")), (None, None));
-        // Those of one moment that one acknowledgement stands for.
+        // Several late packets came before one acknowledgement.
         acks.note(seq(61), 40);
         acks.note(seq(62), 40);
         acks.note(seq(103), 0);

@@ -35,8 +35,8 @@ settings! {
     pub(crate) struct CreditSettings;
     /// Which branch of the tree sets the pace at a relay
     policy: PolicyName = WorstPath;
-    /// Packets that may wait for each branch of a relay, and at a receiver, B: the paper's 5, but where it is not set
-    /// a scenario takes the packets that its longest hop holds in a round trip
+    /// Packets that may wait for each branch of a relay, and at a receiver, B (the paper's 5). Unset in a scenario: the
+    /// packets that the longest hop holds in a round trip
     credit_buffer: u32 [1, 4096] = 5;
     /// Packets for which one credit is sent, M; no more than B (the paper's 2)
     credit_unit: u32 [1, 4096] = 2;

@@ -95,8 +95,8 @@ impl HopSender {
         (self.object_len - offset).min(self.payload.into()) as u32
     }
 
-    /// The frame that was written last leaves. It is traced by its counter: frames that are sent again have
-    /// counters of their own.
+    /// Sends the frame that was written last. The trace shows its counter: frames that are sent again have counters
+    /// of their own.
     fn transmit(&self, cx: &mut Cx<'_>, bytes: u32, repair: bool) -> Transmit {
         cx.emit(Event::DataSent { seq: self.guard.counter(), bytes, repair });
         Transmit { payload_len: bytes, ..Transmit::control(self.to) }
@@ -236,7 +236,7 @@ impl HopReceiver {
     fn record_losses(&mut self, cx: &mut Cx<'_>, counter: u64) -> bool {
         match counter.checked_sub(self.next_counter) {
             None => return self.losses.arrived(counter, |event| cx.emit(event)),
-            // No source has so many frames on their way.
+            // No source has more frames on their way.
             Some(jump) if jump > COUNTER_JUMP_MAX => return false,
             Some(_) => {}
         }

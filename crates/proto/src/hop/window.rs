@@ -1,6 +1,8 @@
-//! The window of a link: how many frames may be on their way from one neighbour to another, and which of them are lost, by
-//! the rules of TCP (src: RFC 5681 s3). What is lost is found as with SACK (src: RFC 6675 s5), or where frames come late by
-//! the time that is learnt from these (src: RFC 8985 s6.2); the retry timer is that of TCP (src: RFC 6298).
+//! The window of a link, by the rules of TCP (src: RFC 5681 s3): frames that may be on their way from one neighbour
+//! to another, and the lost ones.
+//!
+//! Losses are found as with SACK (src: RFC 6675 s5) or, where frames come late, by a learnt time (src: RFC 8985
+//! s6.2). The retry timer is that of TCP (src: RFC 6298).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -80,7 +82,7 @@ impl Ack {
 struct Sent {
     first_at: Time,
     sent_at: Time,
-    /// When it was first missing among later ones that had arrived.
+    /// Time at which the frame was first missing among later ones that had arrived.
     missed: Option<Time>,
     again: bool,
     lost: bool,
@@ -209,7 +211,7 @@ impl Window {
                 if !sent.arrived {
                     sent.arrived = true;
                     if let Some(missed) = sent.missed {
-                        // What comes sooner than half a round trip after it was sent again is the first (src: RFC 3522).
+                        // Within half a round trip of its retransmission comes the original (src: RFC 3522).
                         let soon = round_trip.is_some_and(|it| now.since(sent.sent_at) < it / 2);
                         if !sent.again || soon {
                             self.lateness.came(now.since(missed), bound(round_trip));
@@ -287,7 +289,7 @@ impl Window {
         }
     }
 
-    /// So many frames that counted as lost have come after all. Where all have, the cut had no reason.
+    /// Notes that `late` frames which counted as lost have come. A cut for late frames alone is undone.
     fn take_back(&mut self, late: u32) {
         let Some((size, threshold, alleged)) = &mut self.undo else { return };
         *alleged = alleged.saturating_sub(late);

@@ -32,7 +32,7 @@ pub(super) struct Course {
     begun: Option<Time>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
-    /// When this host last could not be reached by anybody.
+    /// Time at which this host was last unreachable.
     excused_at: Time,
     /// When content last became longer, of what comes from a pipe.
     grown_at: Option<Time>,
@@ -222,8 +222,8 @@ impl Course {
         self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
     }
 
-    /// Gives up members that get no further with content of so many bytes, which may be `growing`. Returns by what
-    /// name they report.
+    /// Gives up members without progress on content of `total` bytes, which may be `growing`. Returns the names under
+    /// which they report.
     pub(super) fn lose_stalled(&mut self, now: Time, total: u64, growing: bool) -> Vec<NodeId> {
         // A program that was stopped has sent nothing meanwhile.
         let span = now.since(self.looked_at).min(LOOK_MAX);
@@ -237,7 +237,7 @@ impl Course {
         self.members.stall(now, span, limit, total, self.headers)
     }
 
-    /// Nobody is lost for a silence before now.
+    /// Loses no member for a silence before now.
     pub(super) fn excuse_silence(&mut self, now: Time) {
         self.excused_at = now;
     }

@@ -60,8 +60,8 @@ pub struct InOrder {
     next: u64,
     /// Symbols that are here, by their offsets, but for those of zeros.
     held: BTreeMap<u64, Vec<u8>>,
-    /// Bytes that are here as symbols of zeros. Ranges, for a simulation has a store for each of many receivers, and most
-    /// hold zeros alone: a symbol each made stores larger than any cache.
+    /// Bytes that are here as symbols of zeros, as ranges. A simulation has a store for each of many receivers, and
+    /// an entry for each symbol would exceed any cache.
     zeros: RangeSet,
     delivered: VecDeque<(Vec<u8>, u32)>,
     /// Bytes of a symbol.
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(all[0], (alloc::vec![7, 0, 0, 0], 0));
         assert!(all[1..1000].iter().all(|(bytes, zeros)| bytes.is_empty() && *zeros == 4));
         assert_eq!(all[1000].1, 3);
-        // What is kept is the last of it.
+        // The store keeps the end of the content.
         let mut back = Vec::new();
         store.read(Part::Content, 4 * symbols - 8, 8, &mut back).unwrap();
         assert_eq!(back, [0; 8]);

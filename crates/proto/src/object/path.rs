@@ -1,5 +1,5 @@
-//! Lengths of packets that arrive: a receiver that gets short packets and no long ones has some sent to it, and
-//! measures where the limit is (src: RFC 8899 s4.1, s5.3).
+//! Lengths of packets that arrive. A receiver that gets short packets and no long ones asks for probes, and finds the
+//! limit (src: RFC 8899 s4.1, s5.3).
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -22,7 +22,7 @@ impl PathLimit {
         self.arrives < self.sent
     }
 
-    /// The same with so many more bytes in each packet.
+    /// Limit that counts `headers` more bytes in each packet.
     pub(super) const fn with(self, headers: u32) -> Self {
         Self { arrives: self.arrives + headers, sent: self.sent + headers }
     }
@@ -42,12 +42,12 @@ impl PathLimit {
 /// Measures at a receiver.
 #[derive(Debug, Default)]
 pub(super) struct PathMeter {
-    /// Since when packets that were sent are known that no long one has followed, and how often that was told.
+    /// Time of the first report of sent packets without a long packet since, and the number of such reports.
     missing: Option<(Time, u32)>,
     round: Option<Round>,
     /// Longest probe that has arrived since the last long packet of data.
     arrived: u32,
-    /// When probes are asked for again.
+    /// Time of the next request for probes.
     next_at: Option<Time>,
     limit: Option<PathLimit>,
 }
@@ -58,7 +58,7 @@ struct Round {
     /// The longest known to arrive, and the shortest known not to or the longest there is; 0 before that is known.
     low: u32,
     high: u32,
-    /// Whether the shortest probe has come: then the longer ones that have not are lost.
+    /// True if the shortest probe has come: longer ones that have not are lost.
     is_valid: bool,
     /// Bytes of the packets that the source sends.
     sent: u32,
@@ -84,7 +84,7 @@ impl PathMeter {
         }
     }
 
-    /// A probe of so many bytes has come, from a source whose packets have `sent` bytes.
+    /// A probe of `size` bytes has come; the source's data packets have `sent` bytes.
     pub(super) fn on_probe(&mut self, size: u32, sent: u32) {
         let Some(round) = &mut self.round else { return };
         self.arrived = self.arrived.max(size);
@@ -139,7 +139,7 @@ impl PathMeter {
         [self.next_at, ends_at].into_iter().flatten().min()
     }
 
-    /// What was measured, until a long packet comes.
+    /// Measured limit, until a long packet comes.
     pub(super) const fn limit(&self) -> Option<PathLimit> {
         self.limit
     }
@@ -164,11 +164,11 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// A member asks for probes, from a source whose packets have `sent` bytes.
+    /// A member asks for probes; the source's data packets have `sent` bytes.
     pub(super) fn ask(&mut self, low: u32, high: u32, sent: u32) {
         let most = sent.min(PROBE_MAX);
         let high = if high == 0 { most } else { high.min(most) };
-        // Others that ask meanwhile get these.
+        // Members that ask meanwhile share these probes.
         if self.sizes.len() >= WAITING_MAX || self.sizes.contains(&high) || low > high {
             return;
         }
@@ -178,7 +178,7 @@ impl Probes {
         }
     }
 
-    /// When the next one may leave.
+    /// Time of the next probe.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         (!self.sizes.is_empty()).then_some(self.next_at)
     }
@@ -194,13 +194,13 @@ impl Probes {
     }
 }
 
-/// Time without a long packet, and how often the source must have told that there are some, before one is suspected
-/// not to arrive for its length. A source tells once a second.
+/// Time without a long packet, and reports of sent packets in that time, before long packets are suspected not to
+/// arrive. A source reports once a second.
 const SUSPECT_AFTER: Duration = Duration::from_millis(2500);
 const SUSPECT_TOLD: u32 = 3;
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
 
-/// Probes are judged so long after they were asked for.
+/// Wait for the probes of a round.
 const ROUND: Duration = Duration::from_millis(700);
 
 /// Rounds without an answer before it is left for some time.
@@ -228,7 +228,8 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// What a receiver measures where packets of up to `limit` bytes arrive, of `sent`, and when.
+    /// Limit that a receiver measures where packets of up to `limit` bytes arrive, of `sent`, and the milliseconds
+    /// that it takes.
     fn measured(limit: u32, sent: u32) -> (Option<PathLimit>, u64) {
         let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
         for ms in 0..20_000 {

@@ -379,7 +379,7 @@ impl ObjectSource {
         self.course.headers = bytes;
     }
 
-    /// Gives up members that speak and get no further for so long; by default none.
+    /// Sets the time without progress after which a member that speaks is given up. Default: never.
     pub fn set_stall_max(&mut self, limit: Option<Duration>) {
         self.course.stall_max = limit;
     }

@@ -51,8 +51,8 @@ pub struct MemberStatus {
     pub id: u64,
     /// Its node, which a driver can turn into an address.
     pub node: NodeId,
-    /// The node from which it joined, or from where it has said something new since. Somebody else may have
-    /// repeated its words, and then it seems to be at [`node`](Self::node).
+    /// The node from which the member joined, or from which its last new message came. A host that repeats its
+    /// messages seems to be at [`node`](Self::node).
     pub home: NodeId,
     /// When it was last heard from there.
     pub home_heard: Time,
@@ -60,7 +60,7 @@ pub struct MemberStatus {
     pub reporter: NodeId,
     /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
     pub name: String,
-    /// Its identity, which outlives a restart at any address, where it has one.
+    /// Identity of the receiver, which outlives a restart at any address; `None` if it has none.
     pub identity: Option<u64>,
     /// How it is.
     pub state: MemberState,
@@ -264,7 +264,7 @@ pub struct ObjectStatus {
     pub heard: Option<Time>,
     /// A receiver: how often the source has answered it, which nobody else can.
     pub answers: u64,
-    /// A receiver: that the source has given the object up, which is why it failed. Nothing of it was kept.
+    /// At a receiver: true if it failed because the source has given the object up. No state of the object was kept.
     pub given_up: bool,
     /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
     pub mismatch: Option<SchemeMismatch>,

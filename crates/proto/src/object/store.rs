@@ -72,14 +72,14 @@ pub trait Store: Send {
     /// What is there cannot be read, or not be put in its place.
     fn verify(&mut self) -> ObjectResult<Poll<Verdict>>;
 
-    /// Identity of the receiver that goes on with what is kept here: the same after a restart, whatever the address.
-    /// Asked for once the store is open. `None` where nothing is kept.
+    /// Identity of the receiver that goes on with the kept content: unchanged after a restart at any address. Called
+    /// once the store is open. `None` if the store keeps nothing.
     fn identity(&self) -> Option<u64> {
         None
     }
 
-    /// The object will never be completed: its source has given it up, or another of its name has taken its
-    /// place. Nothing of it need be kept for a later run. Called at most once, and nothing after it.
+    /// Discards the object: its source has given it up, or another object of its name has taken its place. The store
+    /// need not keep it for a later run. Called at most once, and no other method after it.
     fn discard(&mut self) {}
 
     /// For applications that take content in order as it comes: the next of it, as bytes and then

@@ -230,7 +230,7 @@ pub(super) struct MemberMessage {
     pub(super) bytes: u64,
     pub(super) name: String,
     pub(super) reason: String,
-    /// Its identity, which outlives a restart, where it has one.
+    /// Identity of the receiver, which outlives a restart; `None` if it has none.
     pub(super) identity: Option<u64>,
 }
 
@@ -308,10 +308,10 @@ pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     plain.then_some(Bitrate::from_bits_per_s(rate))
 }
 
-/// What a receiver tells of the lengths of packets that reach it: the option PATH beside MEMBER upstream.
+/// A receiver's message about the lengths of packets that reach it: the option PATH beside MEMBER upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathWord {
-    /// It asks for probes longer than the first, up to the second or, for 0, as long as data.
+    /// Request for probes longer than `low`, up to `high` or, for 0, as long as data.
     Ask { low: u32, high: u32 },
     /// Long packets do not reach it.
     Limit(PathLimit),
@@ -390,7 +390,7 @@ pub(super) enum Status {
     Gone,
     /// The source has given its object up: no later start of it sends the same.
     GivenUp,
-    /// It is given up, since it gets no further.
+    /// The member is given up for want of progress.
     Stalled,
 }
 

@@ -151,8 +151,7 @@ pub struct ReceiverConfig {
     pub reorder_packets: u32,
     /// After how long a gap that fewer later packets have shown counts as missing. Default 20 ms.
     pub reorder_delay: Duration,
-    /// Whether packets that come after they were missed show how long gaps are waited for, whatever
-    /// comes meanwhile. Default true.
+    /// Wait for the packets of a gap as long as late packets have shown, whatever comes meanwhile. Default true.
     pub reorder_learn: bool,
     /// After how long what only an SPM or a NAK told of counts as missing. Default 20 ms. OpenPGM's
     /// sources announce packets before they may send them: 4 s is right for those.

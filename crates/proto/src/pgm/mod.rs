@@ -26,8 +26,8 @@ pub use repair::{PgmReceiver, PgmSource};
 pub use retry_timer::RepairTimers;
 pub use session::SpmOrder;
 
-/// Facts of a packet. What is no packet of PGM is control traffic that no element sees.
-/// src: RFC 3208 s8 for the header, s3.6.3 and s3.7 for the packets with a router alert
+/// Facts of a packet. A packet of another protocol is control traffic that no element sees. src: RFC 3208 s8 for the
+/// header, s3.6.3 and s3.7 for the packets with a router alert
 pub fn facts(packet: &[u8]) -> PacketFacts {
     use wire::PacketType::{Ncf, Odata, Rdata, Spm};
     let Some((kind, _)) = wire::peek(packet) else { return PacketFacts::default() };

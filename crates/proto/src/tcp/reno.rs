@@ -43,7 +43,7 @@ impl TcpSender {
         }
     }
 
-    /// The same where packets are late: the first hole is a loss after its time.
+    /// Handles a duplicate where packets are late: the first hole is a loss after its time.
     pub(super) fn judge_hole(&mut self, cx: &mut Cx<'_>) {
         if self.last_cut == LastCut::DupAcks {
             self.inflation += 1;

@@ -12,14 +12,14 @@ use super::Flavour;
 use super::sender::{LastCut, TcpSender};
 use crate::congestion::common::lateness::{Gaps, Lateness, bound};
 
-/// What a sender knows of the order of its packets.
+/// State of a sender that tolerates reordering.
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
     lateness: Lateness,
     gaps: Gaps,
     /// One past the highest packet that a block has told of.
     told: u64,
-    /// When each hole was retransmitted.
+    /// Retransmission times of holes.
     resent: BTreeMap<u64, Time>,
     rtt_min: Option<Duration>,
     /// The last cut, while it may be taken back.
@@ -36,12 +36,12 @@ struct Undo {
 }
 
 impl Reordering {
-    /// How long a hole is waited for; `None` where duplicates show a loss.
+    /// Time to wait for a hole; `None` if duplicates show a loss.
     fn tolerance(&self) -> Option<Duration> {
         self.lateness.tolerance(bound(self.rtt_min))
     }
 
-    /// When the hole at `una` is a loss; `None` where there is none, or it has been retransmitted.
+    /// Time at which the hole at `una` is a loss; `None` if there is none, or it has been retransmitted.
     fn due(&self, una: u64) -> Option<Time> {
         let tolerance = self.tolerance().filter(|_| !self.resent.contains_key(&una))?;
         let (noticed, _) = self.gaps.next(una)?;
@@ -76,14 +76,14 @@ impl Reordering {
         self.resent.clear();
     }
 
-    /// Packets of this range have arrived. Those that were missed and not repaired were late.
+    /// Packets of this range have arrived. Packets that were missed and not repaired were late.
     fn came(&mut self, now: Time, from: u64, to: u64) {
         let mut from = from;
         while let Some(seq) = self.gaps.first_from(from).filter(|seq| *seq < to) {
             from = seq + 1;
             let Some(late) = self.gaps.came(now, seq) else { continue };
             let resent = self.resent.get(&seq).copied();
-            // What comes sooner than a round trip after the retransmission is the original (src: RFC 3522).
+            // A packet that comes within a round trip of its retransmission is the original (src: RFC 3522).
             let original =
                 resent.is_none_or(|at| self.rtt_min.is_some_and(|least| now.since(at) < least));
             if !original {
@@ -150,14 +150,14 @@ impl TcpSender {
         }
     }
 
-    /// Whether the first hole is a loss by now; `None` where duplicates tell.
+    /// True if the first hole is a loss by now; `None` if duplicates decide.
     pub(super) fn hole_is_lost(&self, now: Time) -> Option<bool> {
         let reordering = self.reordering.as_ref()?;
         reordering.tolerance()?;
         Some(reordering.due(self.una).is_some_and(|due| due <= now))
     }
 
-    /// When the first hole is a loss that is to be answered, where no acknowledgement comes before.
+    /// Time at which the first hole is a loss to be answered, unless an acknowledgement comes before.
     pub(super) fn hole_due(&self) -> Option<Time> {
         let due = self.reordering.as_ref()?.due(self.una)?;
         let recovers = match self.flavour {

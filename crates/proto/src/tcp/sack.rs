@@ -47,8 +47,8 @@ impl TcpSender {
         }
     }
 
-    /// The same where packets are late: the first hole is a loss after its time, and what has arrived beyond
-    /// it has left the network.
+    /// Handles an acknowledgement where packets are late: the first hole is a loss after its time, and packets that
+    /// have arrived beyond the hole have left the network.
     pub(super) fn judge_hole_sack(&mut self, cx: &mut Cx<'_>) {
         self.dup_acks = self.scoreboard.arrived();
         if self.hole_is_lost(cx.now) == Some(true) && self.may_fast_retransmit() {

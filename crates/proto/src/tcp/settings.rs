@@ -56,8 +56,8 @@ settings! {
     delayed_ack: bool = false;
     /// How long a delayed acknowledgement waits for a second packet (ns-2: interval_).
     delayed_ack_interval: Duration [1 ms, 1 s] = 100 ms;
-    /// Whether a hole is a loss only after a time that is learnt from packets which come late, and a cut
-    /// for these is taken back (RFC 8985 s6.2; nothing of ns-2).
+    /// Wait for a hole as long as late packets have shown, and undo cuts for packets that were only late
+    /// (RFC 8985 s6.2; nothing of ns-2).
     reordering: bool = false;
     /// Most SACK blocks in one acknowledgement of tcp-sack (ns-2: maxSackBlocks_; RFC 2018 s3).
     sack_blocks: u32 [1, 4] = 3;

@@ -60,8 +60,8 @@ pub(super) enum Segment {
         syn: bool,
         /// Whether it is the last packet of the object.
         fin: bool,
-        /// Whether it is a retransmission, by which receivers tell a loss from a late packet. Told in the first of
-        /// the reserved bits (src: RFC 9293 s3.1).
+        /// True for a retransmission, by which receivers tell a loss from a late packet. Sent in the first of the
+        /// reserved bits (src: RFC 9293 s3.1).
         again: bool,
     },
     /// An acknowledgement of all packets before `next`.

@@ -272,7 +272,8 @@ impl Controller for Steered {
         if option != self.control.options().report {
             return Err(BadInput::OtherScheme);
         }
-        // Who was deceived by forged data names packets that there are not yet; of what there is its word holds.
+        // A receiver that was deceived by forged data names packets that do not exist yet; its message counts for
+        // those that do.
         let last = end.saturating_sub(1);
         let (telling, sequence) = of_sent(telling, sequence, last).ok_or(BadInput::Absurd)?;
         // Half of all numbers back another packet has the same.
@@ -317,7 +318,7 @@ impl Controller for Steered {
     }
 }
 
-/// What a report of packet `sequence` tells of those up to `last`; `None` where that is nothing.
+/// Part of a report of packet `sequence` about packets up to `last`; `None` if there is none.
 fn of_sent(telling: Telling, sequence: u64, last: u64) -> Option<(Telling, u64)> {
     let beyond = sequence.saturating_sub(last);
     if last == 0 || beyond > JUMP_MAX {

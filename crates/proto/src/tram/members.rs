@@ -26,8 +26,8 @@ const REFUSED_MAX: usize = 64;
 /// until it leaves a head that repairs nothing.
 const STANDSTILLS_MAX: u64 = 10;
 
-/// A member that gets no further stands still sooner where it was sent what it lacks first so many times, and for so
-/// long; chosen. A short outage of its path is no standstill.
+/// Repairs without progress of a member, and time without progress, after which it counts as standing still early;
+/// chosen. A short outage of its path is no standstill.
 const FRUITLESS_MAX: u32 = 10;
 const FRUITLESS_FEW: u32 = 3;
 const FRUITLESS_FOR: Duration = Duration::from_secs(3);
@@ -68,7 +68,8 @@ pub(super) struct Child {
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
-    /// It has not, for longer than that takes: nothing is kept for it. Anybody can ask for a place in any name.
+    /// True if the member has not confirmed its place in time: nothing is kept for it. Any host can ask for a place
+    /// in any name.
     pub(super) mute: bool,
     /// When it was taken.
     pub(super) since: Time,
@@ -327,12 +328,13 @@ impl Members {
         if first_missing > child.first_missing || first_missing >= sent {
             (child.advanced_at, child.fruitless) = (now, 0);
         }
-        // What lies behind the cache cannot be had here, whoever says so.
+        // Packets behind the cache cannot be had here, whatever the message.
         let lags = (front..child.first_missing).contains(&first_missing);
         if !lags {
             child.behind.contradict();
         }
-        // One that was overtaken says less; whoever goes on saying so never had what was said in its name.
+        // A message that was overtaken says less. A member that goes on saying less never had the packets of the
+        // message in its name.
         let goes_on = |before: &u64| first_missing >= *before;
         if lags && child.behind.claim(now, first_missing, Duration::ZERO, goes_on) {
             (child.first_missing, child.allowed) = (first_missing, allowed);
@@ -370,8 +372,8 @@ impl Members {
         Ok(acknowledged)
     }
 
-    /// Whether an acknowledgement from `node` is of the member there, by its number. A member in whose name somebody has
-    /// said goodbye, or joined under another number, is one again when it speaks.
+    /// True if an acknowledgement from `node` is of the member there, by its number. A member is one again when it
+    /// speaks after a goodbye in its name, or after a join under another number.
     pub(super) fn recognise(
         &mut self,
         now: Time,
@@ -392,12 +394,12 @@ impl Members {
         true
     }
 
-    /// Whether somebody from `node` with this number was a member not long ago, and has taken its leave.
+    /// True if a member with this number at `node` has left a short time ago.
     pub(super) fn has_parted(&self, now: Time, node: NodeId, id: u64) -> bool {
         self.parted.has(now, node, id)
     }
 
-    /// When members that have taken their leave are to be asked, and those of whom it is time.
+    /// Time of the next question to members that have left, and the members to be asked now.
     pub(super) fn ask_parted(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
         self.parted.ask(now)
     }
@@ -412,7 +414,7 @@ impl Members {
         }
     }
 
-    /// Whether a member was sent what it lacks first, and asks for it all the same.
+    /// True if a member was sent the first packet that it lacks, and still asks for it.
     pub(super) fn is_fruitless(&self, node: NodeId) -> bool {
         self.children
             .get(&node)
@@ -516,7 +518,7 @@ impl Members {
         self.refused.push((node, until));
     }
 
-    /// It is removed for being too slow. Returns its number, where it was there.
+    /// Removes a member for being too slow. Returns its number, if it was a member.
     pub(super) fn prune(&mut self, node: NodeId) -> Option<u64> {
         let child = self.children.remove(&node)?;
         self.note(node, &child, Fate::Pruned);

@@ -227,7 +227,7 @@ pub fn end(tree: Tree, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Mac
     }
 }
 
-/// Facts of a packet. What is no data of TRAM is control traffic.
+/// Facts of a packet. A packet without data of TRAM is control traffic.
 pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     match wire::Packet::decode(packet) {
         Ok(wire::Packet { body: wire::Body::Data(data), .. }) => {

@@ -429,7 +429,7 @@ impl Parent {
         }
     }
 
-    /// Whether this head has been asked to take the receiver.
+    /// True if this head has been asked to take the receiver.
     pub(super) fn is_asking(&self, node: NodeId) -> bool {
         matches!(self.search, Search::Binding { head, .. } if head.node == node)
     }

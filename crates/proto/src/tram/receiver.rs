@@ -63,7 +63,7 @@ enum Timer {
     Pace,
     /// The source has been silent for long.
     Silence,
-    /// Nothing has contradicted the end of the session.
+    /// The end of the session was not contradicted.
     End,
 }
 
@@ -175,7 +175,7 @@ pub struct TramReceiver {
     /// The application takes nothing for now.
     held: bool,
     kept: Kept,
-    /// Its own settings, where it follows those of the source, and what that tells of them.
+    /// Settings of the receiver, if it follows those of the source, and the source's messages about them.
     follows: Option<Box<Own>>,
     told: Told,
     doubts: Doubts,

@@ -15,11 +15,11 @@ pub(super) const JUMP_MAX: u64 = 1 << 16;
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// It is the first copy, and nobody had missed it.
+    /// The first copy of a packet that was not missed.
     New,
-    /// It fills a gap that may have been nothing but disorder.
+    /// A packet of a gap that may have been nothing but disorder.
     Late,
-    /// It fills a gap that counted as lost, as the original or as a repair.
+    /// A packet of a gap that counted as lost, as the original or as a repair.
     Repaired { original: bool },
     /// It is here already, was given up, or was sent before this receiver took part.
     Useless,
@@ -34,7 +34,7 @@ pub(super) struct Reception {
     end: u64,
     /// Of those before `end`, the ones that are missing.
     missing: RangeSet,
-    /// Those of them before this one count as lost; others may come late.
+    /// Missing packets before this one count as lost; later ones may come late.
     lost_before: u64,
     /// Lateness of originals; `None` before the first gap.
     disorder: Option<Box<Disorder>>,
@@ -62,8 +62,8 @@ impl Reception {
         runs.map(|run| run.start..run.end.min(self.lost_before))
     }
 
-    /// The packet up to which the window moves: the first that is lost. Before one is, each packet that has come
-    /// counts, also beyond a gap that may only be disorder, or that would close a window of the packets of a round trip.
+    /// The packet up to which the window moves: the first lost one. Without a loss each packet that has come counts,
+    /// even beyond a gap. Disorder would otherwise close a window of the packets of a round trip.
     pub(super) fn reached(&self) -> u64 {
         let waited_for = self.missing.within(self.lost_before..self.end);
         match self.lost().next() {
@@ -72,7 +72,7 @@ impl Reception {
         }
     }
 
-    /// Whether some packets are lost and have not been repaired.
+    /// True if packets are lost and not repaired.
     pub(super) fn lacks(&self) -> bool {
         self.lost().next().is_some()
     }
@@ -163,13 +163,13 @@ impl Reception {
         self.missing.within(range)
     }
 
-    /// When the next gap is a loss, unless it closes before.
+    /// Time at which the next gap is a loss, unless it closes before.
     pub(super) fn next_loss(&self) -> Option<Time> {
         let (due, _) = self.disorder.as_ref()?.next(self.lost_before)?;
         Some(due)
     }
 
-    /// How long a missing packet is waited for; `None` where later packets show a loss.
+    /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(super) fn reordering(&self) -> Option<Duration> {
         self.disorder.as_ref()?.tolerance()
     }
@@ -179,7 +179,7 @@ impl Reception {
         self.missing.remove(packets);
     }
 
-    /// Whether a packet has not come yet.
+    /// True if a packet has not come yet.
     pub(super) fn wants(&self, sequence: u64) -> bool {
         sequence >= self.end || self.missing.contains(sequence)
     }
@@ -253,7 +253,7 @@ mod tests {
         let mut reception = Reception::new(1);
         (1..=3).for_each(|sequence| _ = arrive(&mut reception, 0, 2 * sequence));
         assert_eq!(reception.find_lost(at(0)), Some(1..7), "later packets tell");
-        // So late is the first: 10 ms, and half as much again is waited.
+        // The first packet is 10 ms late, and half as much again is waited.
         assert_eq!(arrive(&mut reception, 10, 1), Arrived::Repaired { original: true });
         assert_eq!(reception.reordering(), Some(ms(15)));
         arrive(&mut reception, 20, 9);
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((reception.find_lost(at(34)), reception.next_loss()), (None, Some(at(35))));
         assert_eq!(reception.lost().collect::<Vec<_>>(), [3..4, 5..6]);
         assert_eq!(arrive(&mut reception, 34, 8), Arrived::Late);
-        // That was 14 ms late.
+        // Packet 8 was 14 ms late.
         assert_eq!(reception.next_loss(), Some(at(41)));
         assert_eq!((reception.find_lost(at(40)), reception.find_lost(at(41))), (None, Some(7..8)));
         assert_eq!(reception.lost_packets_from(0), 3);

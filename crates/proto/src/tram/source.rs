@@ -40,7 +40,7 @@ const PRUNE_AFTER_WINDOWS: u64 = 5;
 /// How long the rate has been too low until somebody is pruned for it: a head that was lost is no reason.
 const PRUNE_AFTER: Duration = Duration::from_secs(5);
 
-/// How long, and how often, heads are asked to prune: one packet that does could be anybody's.
+/// Duration and interval of requests to heads to prune: a single packet could be anybody's.
 const PRUNE_SAID_FOR: Duration = Duration::from_millis(1800);
 const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
 
@@ -112,7 +112,7 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
     announced: Option<Vec<u8>>,
     announced_due: bool,
-    /// Until when heads are asked to remove who is too slow.
+    /// End of the time in which heads are asked to remove slow members.
     prunes_until: Time,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.
@@ -416,7 +416,7 @@ impl<P: Packets> TramSource<P> {
         Some(transmit)
     }
 
-    /// Whether heads are to remove who is too slow. Where the window has opened since that was decided, they have gone.
+    /// True if heads are to remove slow members. If the window has opened since that decision, they have gone.
     fn prunes(&self, now: Time, window: Window) -> bool {
         now < self.prunes_until && window < 0
     }

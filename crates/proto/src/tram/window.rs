@@ -129,9 +129,9 @@ impl ReceiverWindow {
         congested
     }
 
-    /// All packets before `first_missing` are here, and as many as if all before `reached` were, at a receiver of this
-    /// level: the right edge may move on. Rounded to where the next acknowledgement is due staggered ones do not hold
-    /// the source up (src: jrms).
+    /// Moves the right edge, at a receiver of this level: all packets before `first_missing` are here, and as many as
+    /// if all before `reached` were. Rounding to the next acknowledgement keeps staggered ones from limiting the
+    /// source (src: jrms).
     pub(super) fn on_progress(&mut self, first_missing: u64, reached: u64, level: u8) {
         // Heads believe no window that is larger than the largest.
         let room = self.lossless_max.max(self.size_max) - self.size;

@@ -1,5 +1,5 @@
-//! Fuzz target of credits: a source, a relay and two receivers while packets on their way are lost, changed and repeated, and
-//! packets made of the fuzzer's bytes come between; the corpus test runs the same.
+//! Fuzz target of credits: a source, a relay and two receivers. Packets on their way are lost, changed and repeated,
+//! and packets made of the fuzzer's bytes come between. The corpus test runs the target too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPac
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_relay_sdk::View;
+
+use crate::damage::damage;
 
 const ME: NodeId = NodeId(10);
 /// Packets or steps of one kind that no honest machine needs.
@@ -34,7 +36,7 @@ const POLICIES: [&str; 7] = [
     "weighted-utility",
 ];
 
-/// Packets as they are; then a session, whose first byte chooses the policy and the others are steps.
+/// Reads the bytes as packets, and then as a session: the first byte chooses the policy, the others are steps.
 pub(crate) fn credits(data: &[u8]) {
     if let Some(again) = credit::written_again(data) {
         assert_eq!(credit::written_again(&again).as_ref(), Some(&again));
@@ -199,7 +201,7 @@ impl World {
                 }
             }
         }
-        // Whatever came, the relay rests some time after the source is closed. Ends under credits ask on as long as they run.
+        // The relay rests some time after the source is closed. Ends under credits ask on as long as they run.
         self.close(0);
         for _ in 0..20 {
             self.pass(Duration::from_secs(1));
@@ -214,27 +216,10 @@ impl World {
     }
 
     fn damage(&mut self, copy: bool, argument: u8, data: &mut &[u8]) {
-        if self.flying.is_empty() {
-            return;
+        let copy = copy && self.flying.len() < FLYING_MAX;
+        if let Some(packet) = damage(&mut self.flying, |it| &mut it.bytes, (copy, argument), data) {
+            packet.bytes = dress(core::mem::take(&mut packet.bytes));
         }
-        let place = usize::from(argument >> 2) % self.flying.len();
-        if copy && self.flying.len() < FLYING_MAX {
-            let flying = self.flying[place].clone();
-            self.flying.insert(place, flying);
-        }
-        let packet = &mut self.flying[place];
-        for _ in 0..=argument & 3 {
-            let Some((&[at, len], rest)) = data.split_first_chunk() else { break };
-            let (values, rest) = rest.split_at(usize::from(len & 7).min(rest.len()));
-            *data = rest;
-            for (byte, value) in packet.bytes.iter_mut().skip(at.into()).zip(values) {
-                *byte = *value;
-            }
-            if len & 0x80 != 0 {
-                packet.bytes.truncate(at.into());
-            }
-        }
-        packet.bytes = dress(core::mem::take(&mut packet.bytes));
     }
 
     fn close(&mut self, port: usize) {

@@ -15,6 +15,8 @@ use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, Machine};
 
+use crate::damage::damage;
+
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 
@@ -163,8 +165,8 @@ impl Session {
                 0 => self.pass(Duration::from_micros(u64::from(argument) * 400)),
                 1 => self.exchange(),
                 2 => self.pass(Duration::from_millis(u64::from(argument) * 40)),
-                3 => self.damage(argument, &mut data, false),
-                4 => self.damage(argument, &mut data, true),
+                3 => self.damage(false, argument, &mut data),
+                4 => self.damage(true, argument, &mut data),
                 5 => {
                     // What is lost, most often; seldom an end that is closed.
                     match usize::from(argument) {
@@ -196,30 +198,11 @@ impl Session {
         }
     }
 
-    /// Changes some bytes of a packet on its way, or adds a copy with such changes: each change is
-    /// a place, how many bytes, and these.
-    fn damage(&mut self, argument: u8, data: &mut &[u8], copy: bool) {
-        if self.flying.is_empty() {
-            return;
+    fn damage(&mut self, copy: bool, argument: u8, data: &mut &[u8]) {
+        let copy = copy && self.flying.len() < FLYING_MAX;
+        if let Some(packet) = damage(&mut self.flying, |it| &mut it.bytes, (copy, argument), data) {
+            packet.bytes = (self.dress)(core::mem::take(&mut packet.bytes));
         }
-        let place = usize::from(argument >> 2) % self.flying.len();
-        if copy && self.flying.len() < FLYING_MAX {
-            let flying = self.flying[place].clone();
-            self.flying.insert(place, flying);
-        }
-        let packet = &mut self.flying[place];
-        for _ in 0..=argument & 3 {
-            let Some((&[at, len], rest)) = data.split_first_chunk() else { break };
-            let (values, rest) = rest.split_at(usize::from(len & 7).min(rest.len()));
-            *data = rest;
-            for (byte, value) in packet.bytes.iter_mut().skip(at.into()).zip(values) {
-                *byte = *value;
-            }
-            if len & 0x80 != 0 {
-                packet.bytes.truncate(at.into());
-            }
-        }
-        packet.bytes = (self.dress)(core::mem::take(&mut packet.bytes));
     }
 
     fn close(&mut self, host: usize) {

@@ -14,8 +14,8 @@ pub(crate) fn packet(data: &[u8]) -> bool {
     true
 }
 
-/// Bytes as a packet of TRAM, as they are and with a header and a checksum that are right: refused, or written again they are
-/// the same packet. Returns whether they are one as they are.
+/// Reads bytes as a packet of TRAM, as they are and with a correct header and checksum. Every accepted packet is the
+/// same once it is written again. Returns true if the bytes are a packet as they are.
 pub(crate) fn tram_packet(data: &[u8]) -> bool {
     let dressed = dress_for_tree(data.to_vec());
     let [is_one, _] = [data, &dressed].map(|bytes| {

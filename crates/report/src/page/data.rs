@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use faircast_base::Time;
+use faircast_base::{Time, escaped};
 
 use crate::plots::paper::{COLOURS, DASHES};
 use crate::plots::{Line, MarkRow, Plot, Shape, Unit};
@@ -133,7 +133,7 @@ fn number(value: f64) -> String {
 }
 
 fn text(text: &str) -> String {
-    serde_json::to_string(text).expect("every text is JSON")
+    serde_json::to_string(&escaped(text)).expect("every text is JSON")
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use super::*;
 use crate::{Metrics, Plots, Row, Series, Suite, Summary};
 
 /// What a page must never hold as it is.
-const EVIL: &str = "<script>alert(1)</script><!--\"'&amp;";
+const EVIL: &str =
+    "<script>alert(1)</script><!--\"'&amp;\u{202e}\u{2028}\u{2066}\u{1b}[2J\u{9b}\u{85}";
 
 fn header(name: &str) -> Header {
     let link = LinkHeader { to: NodeId(1), queue: name.into(), ..LinkHeader::default() };
@@ -78,6 +79,7 @@ fn data_of(page: &str) -> serde_json::Value {
 
 fn check_escaped(page: &str) {
     assert!(!page.contains(EVIL) && !page.contains("<script>alert"), "a name is not escaped");
+    assert!(!page.contains(|c| c != '\n' && faircast_base::is_format(c)), "a name is not escaped");
     assert!(!page.contains("<!--"), "a comment would swallow the page");
     // Ours are: the theme, the data, uPlot, the page.
     assert_eq!(page.matches("</script>").count(), 4);
@@ -89,7 +91,7 @@ fn no_name_of_a_run_can_break_out_of_its_place() {
     let (header, summary, series) = run(EVIL, &[0, 2_000_000_000, 3_000_000_000]);
     let page = run_page(&header, &summary, &series);
     check_escaped(&page);
-    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], EVIL);
+    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], *faircast_base::escaped(EVIL));
     assert!(page.contains("Interrupted") && page.contains("Damaged data"));
 }
 
@@ -118,7 +120,7 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
     let suite = Suite { name: EVIL.into(), about: EVIL.into(), rows: vec![row] };
     let page = bench_page(&suite);
     check_escaped(&page);
-    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], EVIL);
+    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], *faircast_base::escaped(EVIL));
 }
 
 #[test]

@@ -117,6 +117,9 @@ fn quantities_need_a_unit_and_a_sensible_value() {
         ("\"30 MB\"", "\"endless\"", "t.toml:49: flow.1.data: is \"endless\"", "\"unlimited\""),
         ("seed = 7", "seed = -7", "t.toml:4: seed: is -7", "a whole number from 0"),
         ("title = \"", "title = \"\"#", "t.toml:1: title: is \"\"", "one line"),
+        ("\"Do", "\"D\u{202e}o", "t.toml:1: title: is \"D\\u202eo", "printed characters"),
+        ("\"Do", "\"D\u{2028}o", "t.toml:1: title: is \"D\\u2028o", "printed characters"),
+        ("\"r1\"", "\"r\u{2066}1\"", "t.toml:7: link.0.between.0: is \"r\\u20661", "\"r\\u20661\""),
     ]);
 }
 

@@ -1,5 +1,5 @@
-//! Catalogue of forged packets, made from the formats themselves: every kind of packet in the name of the source, of a
-//! head, of a receiver and of an invented node, with every field at harmful values. Sessions end intact.
+//! Catalogue of forged packets, made from the formats: every kind of packet, with every field at harmful values.
+//! Packets are forged in the names of the source, a head, a receiver and an invented node. Sessions end intact.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::world::{World, plain, protocols};
 const OBJECT: u64 = 2_500_000;
 const RATE: &str = "2 Mbit/s";
 
-/// When the first packet is forged, and time from one to the next in a run.
+/// Time of the first forged packet, and between two in a run.
 const FIRST: Duration = Duration::from_millis(2500);
 const SPACING: Duration = Duration::from_millis(500);
 
@@ -37,8 +37,8 @@ const SHARE: f64 = 1.3;
 /// Age of a packet that is still like those of now.
 const FRESH: Duration = Duration::from_millis(1500);
 
-/// A number for nodes that are not there, and the receivers: the first is a head where there are heads, the last a
-/// member of a head.
+/// Receivers: the first is a head where there are heads, and the last a member of a head. And the number of a node
+/// that does not exist.
 const RECEIVERS: u32 = 3;
 const INVENTED: NodeId = NodeId(900);
 
@@ -47,13 +47,13 @@ fn format_of(protocol: &str) -> Format {
     if tree(protocol).is_some() { TRAM } else { PGM }
 }
 
-/// Packets of the source that have so many bytes are data.
+/// Least bytes of a packet of the source with data.
 const DATA_BYTES: usize = 900;
 
 /// The type of original data of PGM.
 const ORIGINAL: u8 = 4;
 
-/// In whose name a packet is forged.
+/// Name in which a packet is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Source,
@@ -74,7 +74,7 @@ struct Forgery {
     change: Change,
 }
 
-/// What an attacker that hears every packet knows, and what it is going to send.
+/// State of an attacker that receives every packet, and its plan.
 #[derive(Default)]
 struct Attacker {
     /// The latest packet of each node and kind, and when it was heard.
@@ -86,7 +86,7 @@ struct Attacker {
     plan: Vec<(Time, Forgery)>,
     /// Packets as they are forged: the same to all.
     made: Vec<Option<Captured>>,
-    /// What follows an acknowledgement that is repeated; empty where none is.
+    /// Bytes to follow an acknowledgement that is repeated; empty if none is.
     mask: Vec<u8>,
     repeated: Option<Captured>,
     taken: u64,
@@ -175,7 +175,7 @@ impl Attacked {
                 self.next += 1;
                 attacker.forge(cx.now, self.format, self.next - 1)
             };
-            // Nobody hears itself.
+            // An end does not receive its own packets.
             let Some(Captured { from, to, bytes, zeros }) =
                 forged.filter(|it| it.from != self.node)
             else {
@@ -231,7 +231,7 @@ impl Machine for Attacked {
     }
 }
 
-/// When each receiver got something new, and whether the source named anybody at its end.
+/// Times at which each receiver got something new, and true if the source named a receiver at its end.
 #[derive(Default)]
 struct Arrivals {
     bytes: BTreeMap<NodeId, u64>,
@@ -277,7 +277,7 @@ impl std::fmt::Display for Case<'_> {
     }
 }
 
-/// What came of a session.
+/// Outcome of a session.
 struct Outcome {
     /// Seconds until all had nearly everything, and longest time without anything new.
     done: f64,
@@ -289,7 +289,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What is wrong with it, where an undisturbed session takes `quiet` seconds.
+    /// Fault of the outcome, where an undisturbed session takes `quiet` seconds.
     fn fault(&self, quiet: f64) -> Option<String> {
         let Self { done, stall, intact, named, .. } = *self;
         let slow = done > SHARE * quiet + LOST_MAX || stall > STALL_MAX;
@@ -307,7 +307,8 @@ impl Case<'_> {
         self.run_spaced(forgeries, SPACING, &[])
     }
 
-    /// The same, so often, and with these bytes behind each acknowledgement, which is repeated as it was first.
+    /// Forges packets at this spacing. An acknowledgement is repeated as it was first, with the bytes of `mask`
+    /// behind.
     fn run_spaced(self, forgeries: &[(usize, Forgery)], spacing: Duration, mask: &[u8]) -> Outcome {
         let Self { protocol, delivery } = self;
         let format = format_of(protocol.name);

@@ -54,7 +54,7 @@ enum Attack {
     Nothing,
     /// One to ten packets of any kind at any moment, of a seed.
     Some(u64),
-    /// Damaged packets, 6000 a second for so long, of a seed.
+    /// Damaged packets of a seed, 6000 a second for this time.
     Flood(Duration, u64),
 }
 

@@ -9,7 +9,7 @@ use crate::world::{World, plain, protocols, run};
 const SECONDS: u64 = 10;
 const WARMUP: u64 = 4;
 
-/// A path of 10 Mbit/s and 40 ms that reorders so many packets by so long, and nothing else.
+/// A path of 10 Mbit/s and 40 ms that reorders this share of packets by this time, and does no other harm.
 fn world(reorder: Option<(f64, u64)>, flow: &str) -> World {
     let reorder = reorder.map_or(String::new(), |(share, late)| {
         format!("reorder = {{ share = {share}, delay = \"{late} ms\" }}\n")
@@ -49,7 +49,7 @@ fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
                 if 2 * got >= tcp {
                     continue;
                 }
-                // Whom the path does not limit has no more than it would have without.
+                // A scheme that the path does not limit gets no more than without reordering.
                 let alone = rate(protocol, &world(None, flow));
                 assert!(
                     2 * got >= alone,

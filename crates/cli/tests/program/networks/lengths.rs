@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Whether the host drops IP packets longer than `limit` that come in, as a tunnel or a firewall on the way would.
-/// The kernel forms no super-packets for it: those would be dropped though what they hold is short.
+/// Makes a host drop incoming IP packets longer than `limit`, as a tunnel or a firewall on the way would. Returns false if the
+/// system has no such filter. The sender forms no super-packets: the filter would drop those for their sum.
 fn drop_longer(lan: &Lan, host: usize, limit: u32) -> bool {
     // Classic BPF over the Ethernet frame: by the total length of IPv4, or the payload length of IPv6.
     let program = format!(
@@ -50,7 +50,9 @@ fn hole_at_one(at: &str, to: &str, limit: u32) {
     holed.until("warning", names(limit));
     let summary = sender.end_with(1).summary();
     assert_received(&site, whole, "r1");
-    let failed = holed.end_with(1).event("failed");
+    let ended = holed.end_with(1);
+    assert!(!ended.out.contains("long packets arrive again"), "{}", ended.out);
+    let failed = ended.event("failed");
     let told = failed["reason"].as_str().unwrap();
     assert!(told.contains(&format!("--mtu {limit}")), "{failed}");
     let mut all = summary["receivers"].as_array().unwrap().iter();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Sends the tree from host 0 to two others, at a rate at which it takes some seconds, and has `change` happen when
-/// both have begun to get it.
+/// Sends the tree from host 0 to two others, slowly enough for some seconds. Runs `change` when both have begun to
+/// receive.
 fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan, &Running)) {
     let Some(lan) = Lan::new(3) else { return };
     let site = with_a_tree(5_000_000);
@@ -88,7 +88,7 @@ fn a_receiver_that_names_the_old_address_says_what_to_do() {
     sender.until_complained("started again with --from 10.77.0.101");
     receiver.until("warning", |event| event["text"].as_str().unwrap().contains("--from"));
     receiver.kill();
-    // What it had got is kept.
+    // The content that had arrived is kept.
     let again =
         on(&site, &lan, 1, &format!("recv --into r1 --name r1 --once {group} --from 10.77.0.101"));
     again.end_with(0);

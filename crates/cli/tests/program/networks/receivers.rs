@@ -66,7 +66,7 @@ fn resume(site: &Site, lan: &Lan, host: usize, name: &str, folder: &str) -> Runn
     on(site, lan, host, &format!("recv --into {folder} --name {name} --once {GROUP}"))
 }
 
-/// Kills a receiver that has a part, and says where: its folder knows whose it is.
+/// Kills a receiver that has a part of the object, once the folder keeps the receiver's identity.
 fn kill(site: &Site, receiver: Running, folder: &str) {
     receiver.until_has(1);
     running::until("the folder keeps the receiver's identity", || {

@@ -51,7 +51,7 @@ fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
     let written = handle.counts().bytes_written;
     assert!(written < 2 * MIB as u64, "{written}");
     drop(store);
-    // Nothing of the versions before is left.
+    // The earlier versions have left nothing.
     case.assert_same();
 }
 

@@ -38,7 +38,7 @@ fn on_fat_times_and_modes_are_as_near_as_can_be_and_nothing_comes_twice() {
     assert_eq!((stat.mtime(), stat.mtime_nsec()), (315_532_800, 0));
     assert!(handle.remarks()[0].contains("another mode"), "{:?}", handle.remarks());
     assert_eq!(handle.left_out(), None);
-    // All of it is found by size and time.
+    // Size and time show that everything is there.
     let len = case.object.content().len() as u64;
     let mut store = on_fat(&case);
     assert_eq!(case.object.open(&mut store), Ok(vec![0..len]));
@@ -92,7 +92,7 @@ fn hard_links_replace_equal_copies_and_nothing_else() {
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
     let inode = |name: &str| fs::metadata(case.target(name)).unwrap().ino();
     assert_eq!(inode("a"), inode("b"));
-    // Nothing is made again, and damage of one name is repaired in both.
+    // No name is made again, and damage of one name is repaired in both.
     let len = case.object.content().len() as u64;
     assert_eq!(case.object.open(&mut case.store()), Ok(vec![0..len]));
     crate::testing::tamper(&case.target("a"), b"damage", 2);

@@ -1,9 +1,9 @@
 //! Tolerance of reordering in time, learnt from packets that come after they were missed.
 //!
-//! On a path that keeps the order, some later packets show that one is lost. On a path that does not, they show
-//! nothing, and a packet is lost when it has not come within the time by which others were late (src: RFC 8985 s6.2,
-//! RACK: the number of duplicates counts only until reordering is seen). RACK learns that time in steps of a quarter
-//! of the round trip from duplicates that receivers report; here each end sees the lateness itself.
+//! On a path that keeps the order, later packets show that one is lost. On a path that reorders, they show nothing.
+//! There a packet is lost when it has not come within the lateness of others (src: RFC 8985 s6.2, RACK: the number of
+//! duplicates counts only until reordering is seen). RACK learns that time in steps of a quarter of the round trip,
+//! from duplicates that receivers report. Here each end measures the lateness itself.
 
 use alloc::collections::VecDeque;
 
@@ -30,8 +30,8 @@ const PERIOD_LOSSES: u32 = 16;
 const MARGIN: f64 = 1.5;
 const TOLERANCE_MIN: Duration = Duration::from_millis(1);
 
-/// Bounds of the tolerance: one round trip within these. The least holds where the round trip is not known, or is
-/// shorter than what reorders: two ways of one path may differ by more than the faster one takes. Chosen.
+/// Bounds of the tolerance, which is at most one round trip within them. The least bound holds for an unknown or very
+/// short round trip: two ways of one path may differ by more than the faster one takes. Chosen.
 pub(crate) const BOUND_MIN: Duration = Duration::from_millis(50);
 pub(crate) const BOUND_MAX: Duration = Duration::from_millis(250);
 
@@ -41,8 +41,8 @@ pub(crate) fn bound(round_trip: Option<Duration>) -> Duration {
 }
 
 impl Lateness {
-    /// A packet came so long after it had been missed, and not as a repair. What is later than the bound is none of
-    /// this path's order.
+    /// Notes that an original came `late` after it was first missed. Lateness beyond the bound is not caused by
+    /// reordering.
     pub(crate) fn came(&mut self, late: Duration, bound: Duration) {
         if late <= bound {
             (self.longest, self.recent) =
@@ -61,7 +61,7 @@ impl Lateness {
         }
     }
 
-    /// How long a missing packet is waited for; `None` where no packet was late, so that later packets show a loss.
+    /// Time to wait for a missing packet; `None` if no packet was late, so that later packets show a loss.
     pub(crate) fn tolerance(&self, bound: Duration) -> Option<Duration> {
         let longest = self.longest?.mul_f64(MARGIN);
         Some(longest.max(TOLERANCE_MIN).min(bound))
@@ -80,7 +80,7 @@ struct Gap {
     noticed: Time,
 }
 
-/// Most gaps that are remembered. Beyond it the oldest goes: nothing is learnt from it any more.
+/// Most gaps that are remembered. The oldest gives way, and nothing is learnt from it any more.
 const GAPS_MAX: usize = 1024;
 
 impl Gaps {
@@ -174,18 +174,17 @@ impl Disorder {
         self.lateness.lost(now);
     }
 
-    /// How long a missing packet is waited for; `None` where later packets show a loss.
+    /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(crate) fn tolerance(&self) -> Option<Duration> {
         self.lateness.tolerance(self.bound)
     }
 
-    /// Where packets are reordered: what is missing before this packet is lost.
+    /// On a path that reorders: packets that are missing before this one are lost.
     pub(crate) fn overdue(&self, now: Time) -> Option<u64> {
         self.gaps.overdue(now, self.tolerance()?)
     }
 
-    /// Where packets are reordered: when the first gap that reaches beyond `from` is lost, and one past its last
-    /// packet.
+    /// On a path that reorders: time at which the first gap beyond `from` is lost, and one past its last packet.
     pub(crate) fn next(&self, from: u64) -> Option<(Time, u64)> {
         let (noticed, end) = self.gaps.next(from)?;
         Some((noticed + self.tolerance()?, end))
@@ -264,7 +263,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever comes: memory is bounded, and each packet is as late as a plain table says.
+        /// Memory is bounded, and each packet is as late as a plain table says.
         #[test]
         fn they_are_the_packets_that_were_noticed_and_have_not_come(
             steps in proptest::collection::vec((0u64..8, 0u64..60, 0u64..20), 1..400),

@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Seq, Time};
 
-/// Packets in the order of their numbers. Packets that come ahead of their turn wait here until the fate
-/// of all before them is known, with what is to be known of them then.
+/// Packets in the order of their numbers. Packets ahead of their turn wait here, each with a value, until the fate of
+/// all packets before them is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Reorder<T> {
     /// The first number of unknown fate; `None` before the first packet.

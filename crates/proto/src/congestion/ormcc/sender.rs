@@ -31,8 +31,8 @@ const DOUBLING_LEAD: f64 = 2.0;
 /// longer doubles.
 const DELAYED_MAX: u32 = 3;
 
-/// Cuts in a row that can be taken back, and how many more with each cut: reordering is learnt from the first ones, and
-/// forgotten after sixteen losses. Chosen.
+/// Cuts in a row that can be taken back, and the gain with each cut. The first late packets teach the tolerance,
+/// which is forgotten after sixteen losses. Chosen.
 const TAKE_BACKS_MAX: f64 = 4.0;
 const TAKE_BACKS_PER_CUT: f64 = 1.0 / 16.0;
 
@@ -365,7 +365,7 @@ impl OrmccSender {
         self.follow(cx.now);
     }
 
-    /// The rate is about to be cut. Of cuts that belong together the first is what may be taken back.
+    /// Notes the rate before a cut. The first of several related cuts is the one that may be taken back.
     fn remember_rate(&mut self, now: Time) {
         if self.before_cut.is_none_or(|(at, _)| now.since(at) > self.take_back_span()) {
             self.before_cut = Some((now, self.rate));
@@ -377,8 +377,8 @@ impl OrmccSender {
         Duration::from_secs_f64(self.round_trip_s()) + BOUND_MAX
     }
 
-    /// What the representative took for lost has only been late: the cut for it is taken back. Whoever says so after
-    /// each cut is not believed.
+    /// Takes the last cut back: the packets that the representative took for lost were only late. A representative
+    /// that reports this after each cut is not believed.
     fn take_back(&mut self, now: Time) {
         let Some((at, before)) = self.before_cut.take() else { return };
         if self.config.guard && self.take_backs >= 1.0 && now.since(at) <= self.take_back_span() {

@@ -58,7 +58,7 @@ pub struct OrmccReport {
     pub receiver: Option<NodeId>,
     /// Whether a loss was found with the latest packet.
     pub congestion: bool,
-    /// Whether all that was taken for lost at the last indication has come late.
+    /// True if all packets that counted as lost at the last indication have come late.
     pub takes_back: bool,
 }
 

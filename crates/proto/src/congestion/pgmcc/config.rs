@@ -152,8 +152,8 @@ settings! {
     ack_every: u32 [1, 16] = 8;
     /// Later packets that must have arrived before one is taken for lost (pgmcc draft s2.2)
     loss_threshold: u32 [1, 30] = 3;
-    /// Packets that are acknowledged after they were missed show how long one is waited for, and a cut
-    /// that was made for them is taken back (paper, draft: false)
+    /// Wait for an acknowledgement as long as late ones have shown, and undo cuts for packets that were
+    /// only late (paper, draft: false)
     ack_lateness: bool = true;
     /// Permission to send comes from the draft's tokens, from tokens set right at each loss, or
     /// from counting packets in flight (paper: realign, draft: tokens)

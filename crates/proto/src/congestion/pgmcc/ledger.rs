@@ -33,9 +33,9 @@ pub(super) struct SentRecord {
     pub(super) acker: Option<NodeId>,
     /// What became of it.
     pub(super) fate: Fate,
-    /// When a bitmap first lacked it, and whose.
+    /// Time of the first bitmap that lacked the packet, and the receiver that sent it.
     pub(super) missed: Option<(Time, NodeId)>,
-    /// It was sent again, so that who acknowledges it may have it from there.
+    /// True if the packet was repaired: an acknowledgement may then mean the repair.
     pub(super) repaired: bool,
 }
 
@@ -99,7 +99,7 @@ impl Ledger {
         self.entries.get(self.index(seq)?)
     }
 
-    /// The same, to write.
+    /// Returns the record of a packet for changes.
     pub(super) fn get_mut(&mut self, seq: Seq) -> Option<&mut SentRecord> {
         let index = self.index(seq)?;
         self.entries.get_mut(index)

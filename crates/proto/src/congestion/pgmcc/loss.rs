@@ -1,9 +1,8 @@
 //! The loss measurement of pgmcc's receiver.
 //!
-//! Each sequence number gives one sample, in order: lost or received. A hole is settled as lost
-//! only once so many later packets have arrived, or on paths that reorder once the time has passed by
-//! which packets are late, so that reordered packets are no losses. Repairs
-//! never reach this filter: what they mend *was* a loss by congestion.
+//! Each sequence number gives one sample, in order: lost or received. A hole counts as lost after some later packets
+//! or, on a path that reorders, after the time by which packets are late: reordered packets are no losses. Repairs
+//! never reach this filter, since the packets that they replace *were* lost by congestion.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -29,7 +28,7 @@ pub(super) struct LossMeter {
     order: Reorder<bool>,
     /// The latest long run of losses.
     long_run: Option<Box<LongRun>>,
-    /// When the first of the latest losses was counted, and the estimate before it.
+    /// Time of the first of the latest losses, and the estimate before it.
     latest: Option<Box<(Time, Estimate)>>,
 }
 
@@ -153,8 +152,7 @@ impl LossMeter {
         self.estimate.loss()
     }
 
-    /// Loss in 0..=1 with all present holes counted as lost, but for packets that may only be late: what
-    /// a NAK that asks for them says.
+    /// Loss in 0..=1 as a NAK reports it: present holes count as lost, unless their packets may only be late.
     pub(super) fn loss_with_holes(&self, now: Time) -> f64 {
         let mut meter = self.clone();
         meter.advance(now, Evidence::of(1, self.reordering));

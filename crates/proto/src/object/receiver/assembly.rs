@@ -45,10 +45,10 @@ pub(in crate::object) struct Assembly {
     /// How often a part came that was not what had been announced.
     mismatches: u32,
     bytes_found: u64,
-    /// When the source last said that it has given the object up.
+    /// Time of the source's last message that it has given the object up.
     given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
-    /// Whether the source has given it up.
+    /// True if the source has given this receiver up.
     stalled: bool,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
@@ -134,7 +134,7 @@ impl Assembly {
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
-    /// Whether packets are wanted.
+    /// True if packets are wanted.
     pub(in crate::object) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
@@ -168,8 +168,8 @@ impl Assembly {
         true
     }
 
-    /// The source says that it has given the object up. Anybody who has read the id of this receiver can say so:
-    /// it counts where the source says nothing else from then on.
+    /// Notes a message that the source has given the object up. Any host that has read the id of this receiver can
+    /// forge it, so it counts only if the source is silent from then on.
     pub(in crate::object) fn note_given_up(&mut self, now: Time) {
         self.given_up = Some(now);
     }
@@ -502,11 +502,12 @@ impl Assembly {
     }
 }
 
-/// Why a receiver fails whose source has given its object up.
+/// Reason of a failure after the source has given its object up.
 const GIVEN_UP: &str =
     "its sender has given it up: what was to be sent has changed, or cannot be sent twice";
 
-/// A source that goes on for longer after it gave its object up has not done so. It says for a second that it ends.
+/// Longest activity of a source after it gave its object up: a longer one contradicts. A source repeats for a second
+/// that it ends.
 const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
 /// Who is told what is wanted.

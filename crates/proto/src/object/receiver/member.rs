@@ -45,7 +45,7 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) answers: u64,
     /// How often it has refused.
     refusals: u32,
-    /// Its identity, once its store is open.
+    /// Identity of the receiver, once its store is open.
     pub(in crate::object) identity: Option<u64>,
 }
 
@@ -145,7 +145,7 @@ impl Membership {
         self.answers += 1;
         // Numbers wrap.
         if self.number > 0 && answer.number.wrapping_sub(self.number).cast_signed() > 0 {
-            // Somebody has spoken in its name.
+            // Another host has spoken in this receiver's name.
             self.number = answer.number;
             self.change(cx, self.claim, Duration::ZERO);
             return News::Nothing;
@@ -233,7 +233,7 @@ impl Membership {
         }
     }
 
-    /// It says at once what it would say later.
+    /// Makes the next message due now.
     pub(in crate::object) fn say(&mut self) {
         self.due |= self.welcome && !self.is_last_word();
     }
@@ -259,7 +259,7 @@ impl Membership {
         self.due
     }
 
-    /// A message to send now: `bytes` of content are here, and of so many packets so many were lost.
+    /// Message that is due: `bytes` of content are here, and `lost` of `packets` packets were lost.
     pub(in crate::object) fn take_due(
         &mut self,
         bytes: u64,

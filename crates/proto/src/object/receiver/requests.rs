@@ -50,7 +50,7 @@ pub(super) struct Requests {
     passages: [Option<Passage>; 3],
     /// All before this block counts as passed by at [`Timer::Gaps`].
     suspected: Option<Key>,
-    /// Where packets are reordered: blocks that the sweep has passed by, and when they are overdue.
+    /// On a path that reorders: blocks that the sweep has passed by, and the time from which each is overdue.
     passed: VecDeque<(Time, Range<Key>)>,
     pub(super) sent: u64,
     /// Requests since anything answered one.
@@ -268,7 +268,7 @@ impl Requests {
             let keys = blocks.layout.keys(part);
             match reordering {
                 _ if !sent[part as usize] => {}
-                // What overtook the last packets.
+                // The message may have overtaken the last packets.
                 Some(tolerance) => self.pass(cx, blocks, tolerance, keys),
                 None => self.overdue(cx, blocks, keys),
             }
@@ -489,8 +489,8 @@ impl Requests {
 /// Requests in a row without an answer after which they are short.
 const UNANSWERED_MAX: u32 = 4;
 
-/// Most runs of blocks that wait until they are overdue. Beyond it those that follow each other wait
-/// together, and others do not wait.
+/// Most runs of blocks that wait until they are overdue. Further runs that follow each other wait together, and
+/// others do not wait.
 const PASSED_MAX: usize = 256;
 
 /// Most runs that one request is made from.

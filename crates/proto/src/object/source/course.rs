@@ -33,7 +33,7 @@ impl ObjectSource {
         self.session.close(cx.now);
     }
 
-    /// Where nobody can get this object any more, who lacks something is told so until the session is over.
+    /// Tells each member that lacks something that the object cannot be had any more, until the session is over.
     fn tell_given_up(&mut self, now: Time) {
         if !self.packets.is_repeatable() {
             self.course.members.give_up();

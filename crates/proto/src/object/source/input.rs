@@ -163,7 +163,7 @@ impl ObjectSource {
         Ok(id)
     }
 
-    /// What member `id` says of the lengths of packets that reach it.
+    /// Takes a member's message about the lengths of packets that reach it.
     fn take_path(
         &mut self,
         cx: &mut Cx<'_>,
@@ -181,7 +181,7 @@ impl ObjectSource {
                 PathWord::Limit(found) => limit = Some(found),
             }
         }
-        // What gets lost for its length says nothing of congestion.
+        // Packets that are lost for their length are no sign of congestion.
         if let Some(reporter) = self.course.members.note_path(id, limit) {
             self.session.control_mut().on_leave(cx, reporter);
         }

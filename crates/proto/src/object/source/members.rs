@@ -27,9 +27,9 @@ struct Member {
     awaited: bool,
     /// When it last had more than before; `None` where it never had.
     progressed: Option<Time>,
-    /// For how long it has got no further though it could.
+    /// Time without progress that a member could have made.
     stalled: Duration,
-    /// Whether it was given up for that.
+    /// True if the member was given up for want of progress.
     given_up: bool,
 }
 
@@ -43,7 +43,7 @@ impl Member {
 const SERVED: [MemberState; 2] = [MemberState::Joined, MemberState::Receiving];
 const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberState::Failed];
 
-/// Who has said its last word.
+/// States in which a member has sent its last message.
 const OVER: [MemberState; 3] = [MemberState::Done, MemberState::Failed, MemberState::Left];
 
 /// Answer to a member in this state, by a source that has or has not `given_up` its content.
@@ -79,15 +79,15 @@ pub(in crate::object) struct Members {
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
-    /// When anybody last had more than before.
+    /// Time of the last progress of any member.
     progressed: Option<Time>,
-    /// Whether a member gets packets of full length one by one, and no data.
+    /// True if a member gets packets of full length one by one, and no data.
     pub(in crate::object) whole_lost: bool,
-    /// How many are served whom long packets reach.
+    /// Number of served members that long packets reach.
     reached: usize,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
-    /// Whether the object has been given up: every answer but to who has it all says so.
+    /// True if the object has been given up: every answer says so, except to members that have everything.
     given_up: bool,
     /// Symbols that may be repaired now for those who have made none, and how many had been sent when
     /// that was so.
@@ -129,10 +129,12 @@ impl Members {
         self.members.values_mut().for_each(|member| member.awaited = true);
     }
 
-    /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
-    /// are who bears one of them, without they are who was there when content began; who came later
-    /// holds it while it has made progress within `give_up`, since anybody can join and say that it
-    /// lacks everything. Likewise who bears a name under which another one has it all.
+    /// True if a member that lacks something holds the end.
+    ///
+    /// Members that are waited for do: with `names` the members with these names, and without them the members that
+    /// were there when content began. A later member holds the end while it has made progress within `give_up`, since
+    /// any host can join and claim to lack everything. The same holds for a member with the name of one that has
+    /// everything.
     pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
@@ -153,8 +155,8 @@ impl Members {
         let done: BTreeSet<&str> =
             named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
         named(&SERVED).any(|member| {
-            // A member of the same name that has it all may be this one, started again: that shows once this one,
-            // hardly heard since it got further, is lost. It may also be somebody else.
+            // A member of the same name that has everything may be this one, started again, or another receiver. A
+            // restarted one falls silent soon after its last progress, and is lost.
             let (heard, progressed) =
                 (member.status.heard, member.progressed.unwrap_or(member.status.since));
             let fell_silent = heard.since(progressed) < give_up / 2;
@@ -183,13 +185,12 @@ impl Members {
         self.spare.0 -= f64::from(symbols);
     }
 
-    /// Takes what a receiver says of itself, in a datagram that may be authenticated. Returns its new state where
+    /// Takes a receiver's message about itself, in a datagram that may be authenticated. Returns the new state if
     /// that has changed.
     ///
-    /// A member is where it joined: what others say in its name is [`Foreign`](BadInput::Foreign),
-    /// unless it has been silent for so long that its address may have changed. What it says was
-    /// said before where its number is lower than one that was taken. A member that was authenticated is where its
-    /// newest message comes from.
+    /// A member is where it joined. A message in its name from elsewhere is [`Foreign`](BadInput::Foreign), unless
+    /// the member has been silent so that its address may have changed. A message with a lower number than an earlier
+    /// one is old. An authenticated member is where its newest message comes from.
     pub(in crate::object) fn take(
         &mut self,
         now: Time,
@@ -200,7 +201,7 @@ impl Members {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
             if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
-                // Its last word may have been somebody else's: it hears of that, and says how it is.
+                // The last message may have been another host's: the answer lets the member contradict.
                 if reason == BadInput::Duplicate && member.is(&OVER) {
                     let (number, status) =
                         (member.number, answer_to(member.status.state, self.given_up));
@@ -223,7 +224,7 @@ impl Members {
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
         let status = &mut member.status;
         status.heard = now;
-        // Anybody can repeat an old word, so only a new one that is taken says that it has moved.
+        // Any host can repeat an old message, so only a new one shows that the member has moved.
         if authenticated || message.number != member.number {
             status.home = from;
         }
@@ -305,9 +306,11 @@ impl Members {
         self.reached = self.members.values().filter(reached).count();
     }
 
-    /// Lets `span` go by, and gives up members that got no further for more than `limit` though content of `total`
-    /// bytes was sent to them, in packets to which drivers add `headers`. Where nobody gets further all count; while others do, only those whom long packets do
-    /// not reach, since the turn of others may still come. Returns by what name they report.
+    /// Lets `span` go by, and gives up members without progress for more than `limit` on content of `total` bytes.
+    /// Drivers add `headers` bytes to each packet. Returns the names under which these members report.
+    ///
+    /// If no member makes progress all count. If some do, only members count that long packets do not reach, since
+    /// the turn of others may still come.
     pub(in crate::object) fn stall(
         &mut self,
         now: Time,
@@ -325,7 +328,7 @@ impl Members {
                 Some(_) => member.is(&SERVED),
                 None => member.is(&[MemberState::Receiving]) && !moving,
             };
-            // Who has all is comparing.
+            // A member that has everything is comparing.
             if !waits || member.status.bytes >= total {
                 continue;
             }
@@ -529,7 +532,8 @@ impl Members {
             status.home_heard = now;
         }
         let standing = match status.state {
-            // Others need not wait for whom no data reaches. What it asks for is sent where nobody else wants any.
+            // Other members need not wait for one that data does not reach: its requests are served when no other
+            // member wants anything.
             MemberState::Joined | MemberState::Receiving
                 if status.path.is_some() && self.reached > 0 =>
             {
@@ -618,7 +622,7 @@ const MOVING: Duration = Duration::from_secs(10);
 /// Share of its time from which on a member without progress waits for its disk.
 const DISK_SHARE: f64 = 0.5;
 
-/// How often a member is told at a time that it is given up: it believes two.
+/// Messages in a row to a member that it is given up: it believes two.
 const STALLED_SAID: u32 = 2;
 
 /// A member is silent when so many messages in a row are missing.

@@ -143,7 +143,7 @@ fn who_was_killed_and_has_come_back_under_its_name_holds_the_end_until_it_is_los
         let mut members = Members::default();
         members.take(at(0), NodeId(1), false, said(1, Claim::Receiving, 0)).unwrap();
         members.take(at(1), NodeId(1), false, said(1, Claim::Receiving, 9)).unwrap();
-        // It is heard without having got further: for long it is not one that was killed.
+        // A member that was active for long without progress was not killed.
         for s in 2..=last_word_s {
             members.hear(at(s), NodeId(1), None, false);
         }
@@ -272,7 +272,7 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         assert_eq!(reason.is_some(), want.is_some(), "{want:?}: {all:?}");
         assert!(want.is_none_or(|want| reason.unwrap().contains(want)), "{reason:?}");
         if want.is_some() {
-            // It is told so whenever it speaks, and its own reason counts when it has noticed.
+            // Each message of the member is answered so, and its own reason counts when it has noticed.
             while members.poll_answer().is_some() {}
             members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
             assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);

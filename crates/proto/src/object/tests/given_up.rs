@@ -1,4 +1,4 @@
-//! Objects that a source gives up: content that changed, pipes, and somebody who forges that.
+//! Objects that a source gives up: changed content, pipes, and forged messages of that kind.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -26,7 +26,7 @@ pub(super) enum Content {
     Changed,
 }
 
-/// An object whose content a test breaks.
+/// An object with content that a test breaks.
 struct Breaking {
     object: Object,
     content: Arc<Mutex<Content>>,
@@ -128,7 +128,7 @@ fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
         });
         world.run_until(s(1));
         let announced = object.lock().unwrap().clone().expect("it was announced");
-        // In the source's name, by somebody who has read the receiver's id, and with an end beside it.
+        // Forged in the source's name, by a host that has read the receiver's id, with an end beside it.
         let (node, id) = (world.receivers[0].node, world.receivers[0].id());
         let answer = Answer { status: Status::GivenUp, number: 0, id }.encode();
         let (sequence, path) = (Seq::new(900), Nla::V4([0; 4]));

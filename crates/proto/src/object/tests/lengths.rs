@@ -21,7 +21,7 @@ fn choices() -> Choices {
     Choices { symbol: 1000, wait_for: 2, ..Choices::default() }
 }
 
-/// What the source knows of the first receiver.
+/// State of the first receiver at the source.
 fn known(world: &World) -> (MemberState, Option<PathLimit>) {
     let status = world.source.machine.status();
     let member = status.members.into_iter().find(|member| member.node == FIRST).unwrap();

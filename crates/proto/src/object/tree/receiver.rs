@@ -32,7 +32,7 @@ pub struct TramObjectReceiver {
     waits: bool,
     /// What it lacks is to be said at once.
     asks: bool,
-    /// That what comes is of no object, or of another one.
+    /// Packets of no object, or of another one.
     refused: Dissent<()>,
     /// Probes that are asked for with the next word.
     probes: Option<(u32, u32)>,
@@ -174,7 +174,8 @@ impl TramObjectReceiver {
         Ok(false)
     }
 
-    /// What comes is of no object, or of another one. Some such packets may be forged: what they stood for is asked for again.
+    /// Refuses a packet of no object, or of another one. Some such packets may be forged: the packets in their places
+    /// are asked for again.
     fn refuse(&mut self, cx: &mut Cx<'_>) -> ObjectResult<bool> {
         cx.emit(Event::BadInput { reason: BadInput::Malformed });
         let wrong = self.refused.claim(cx.now, (), Duration::ZERO, |()| true);
@@ -246,7 +247,7 @@ impl TramObjectReceiver {
         self.tram.handle_close(cx);
     }
 
-    /// A packet of so many bytes has come, which is no answer.
+    /// A packet of `len` bytes has come, which is no answer.
     fn note_length(&mut self, now: Time, len: u64) {
         let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
         let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);

@@ -92,7 +92,7 @@ impl TramObjectSource {
         self.course.headers = bytes;
     }
 
-    /// Gives up members that speak and get no further for so long; by default none.
+    /// Sets the time without progress after which a member that speaks is given up. Default: never.
     pub fn set_stall_max(&mut self, limit: Option<Duration>) {
         self.course.stall_max = limit;
     }
@@ -191,7 +191,7 @@ impl TramObjectSource {
         self.tram.handle_close(cx);
     }
 
-    /// Where nobody can get this object any more, who lacks something is told so until the session is over.
+    /// Tells each member that lacks something that the object cannot be had any more, until the session is over.
     fn tell_given_up(&mut self, now: Time) {
         if !self.tram.packets().is_repeatable() {
             self.course.members.give_up();

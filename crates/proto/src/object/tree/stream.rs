@@ -124,7 +124,7 @@ impl ObjectStream {
         }
     }
 
-    /// Whether a later start could send the same.
+    /// True if a later start could send the same object.
     pub(super) fn is_repeatable(&self) -> bool {
         self.supply.is_repeatable()
     }

@@ -139,10 +139,10 @@ pub(super) struct Reply {
     pub(super) useless: Vec<Range<u64>>,
 }
 
-/// What an answer begins with that only its length is for: no version of one.
+/// First byte of a probe, which is no version of an answer.
 const PROBE: u8 = 0xff;
 
-/// The bytes of a probe of so many, headers of TRAM included, from a source whose packets of data have `sent` bytes.
+/// Bytes of a probe of `size` bytes with TRAM's header; the source's data packets have `sent` bytes.
 pub(super) fn probe(size: u32, sent: u32) -> Vec<u8> {
     let mut bytes = alloc::vec![PROBE];
     bytes.extend(encode_probe(size, sent));

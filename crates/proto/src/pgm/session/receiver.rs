@@ -278,7 +278,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.lost == 0 && self.from_start
     }
 
-    /// How long a missing original is waited for; `None` where later packets show a loss.
+    /// Time to wait for a missing original; `None` if later packets show a loss.
     pub(crate) fn reordering(&self) -> Option<Duration> {
         self.disorder.as_ref()?.tolerance()
     }

@@ -133,7 +133,7 @@ pub(crate) struct Received<'a> {
     to: Destination,
     /// Whether the network marked congestion on it.
     pub(crate) congestion_experienced: bool,
-    /// Whether its bytes were authenticated.
+    /// True if the bytes were authenticated.
     pub(crate) authenticated: bool,
 }
 

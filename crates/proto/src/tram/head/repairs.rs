@@ -88,8 +88,8 @@ impl Repairs {
         }
     }
 
-    /// A member wants a packet. What is not kept any more, before `front`, takes turns with new data, as all does of a
-    /// member that is `stuck`.
+    /// Notes that a member wants a packet. Packets before `front`, which are not kept any more, take turns with new
+    /// data, and so do all packets of a member that is `stuck`.
     pub(super) fn ask(
         &mut self,
         now: Time,

@@ -6,7 +6,8 @@ use faircast_base::{Duration, NodeId, Time};
 
 use super::Child;
 
-/// Delay until a member that has said goodbye is asked whether it has gone. What comes before was sent before.
+/// Delay until a member that has said goodbye is asked if it has gone. Packets that come earlier were sent before the
+/// goodbye.
 const ASKED_AFTER: Duration = Duration::from_millis(100);
 
 /// Time in which a member that speaks again is a member again: as long as one that has left answers.
@@ -51,7 +52,7 @@ impl Parted {
         self.gone.iter().position(|gone| is_it(gone) && now.since(gone.at) < REMEMBERED)
     }
 
-    /// Whether this one has gone not long ago.
+    /// True if this member has gone a short time ago.
     pub(super) fn has(&self, now: Time, node: NodeId, id: u64) -> bool {
         self.position(now, node, id).is_some()
     }
@@ -73,7 +74,7 @@ impl Parted {
         })
     }
 
-    /// When the next is to be asked, and those of whom it is time now.
+    /// Time of the next question, and the members to be asked now.
     pub(super) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
         self.forget(now);
         let due = |gone: &&mut Gone| !gone.asked && gone.at + ASKED_AFTER <= now;

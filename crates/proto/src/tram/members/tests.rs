@@ -192,7 +192,7 @@ fn whoever_goes_on_speaking_has_not_said_goodbye() {
     assert_eq!(members.allowed(), Some(110));
     let named = members.shortfall().0;
     assert!(named.iter().all(|it| it.reason == Shortfall::Silent), "{named:?}");
-    // One that has gone for long is asked to join.
+    // A member that has gone long ago is asked to join.
     members.acknowledge(at(2000), it.0, &leaves, (1, 100, 0)).unwrap();
     assert!(!members.recognise(s(13), it, &says));
 }

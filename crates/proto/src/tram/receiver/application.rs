@@ -73,7 +73,7 @@ impl TramReceiver {
         }
     }
 
-    /// It begins under these settings, which are agreed; where it has begun under others it goes on from where it is.
+    /// Begins under the agreed settings. A receiver that has begun under others goes on from where it is.
     fn agree(&mut self, cx: &mut Cx<'_>, agreed: &Agreed, node: NodeId, head: Option<GivenHead>) {
         let now = cx.now;
         let Agreed { tree, options } = agreed;
@@ -233,7 +233,7 @@ impl TramReceiver {
         }
     }
 
-    /// Whether it knows of packets that have been sent and have not come.
+    /// True if packets are known to be sent and have not come.
     pub(crate) fn lacks_packets(&self) -> bool {
         self.reached.as_ref().is_some_and(|reached| reached.reception.lacks())
     }

@@ -23,9 +23,9 @@ const FORGET_JUMP: u64 = 16;
 const FRONT_LATE: Duration = Duration::from_millis(200);
 
 impl TramReceiver {
-    /// Whether the source can have sent what names this as its latest packet. Where it has gone on much faster than it
-    /// did, more packets than one have to say so; and where it goes on with lower numbers than somebody has said in its
-    /// name, what was said of later packets is void.
+    /// True if the source can have sent a packet that names `front` as its latest. A source that seems to have become
+    /// much faster is believed after several packets. A source that goes on with lower numbers than an earlier packet
+    /// in its name voids that packet.
     pub(super) fn can_have_sent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -35,7 +35,7 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return true };
         let sequence = front.sequence;
         match body {
-            // Nobody asks for a packet of which nothing is known; a forged one would be taken for what comes next.
+            // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
             _ if front.repair => sequence < reached.reception.end(),
             Body::Data(_) => {
                 let unbegun = sequence < reached.start && reached.deliver == reached.start;
@@ -61,7 +61,7 @@ impl TramReceiver {
             self.begin_at(cx, first);
             self.losses = LossRecord::starting_at(first);
         } else {
-            // What was delivered stays so.
+            // Delivered packets stay delivered.
             let last = (index - 1).max(reached.deliver.saturating_sub(1));
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
@@ -91,7 +91,7 @@ impl TramReceiver {
     pub(super) fn begin_at(&mut self, cx: &mut Cx<'_>, start: u64) {
         let ack_window = u64::from(self.settings.ack_window);
         let first_ack = start + cx.rng.below(ack_window);
-        // What was sent before is no loss, but is to be had.
+        // Packets that were sent before are no losses, but are wanted.
         self.losses = LossRecord::starting_at(start.max(self.front.sequence + 1));
         let intervals = (self.settings.ack_interval, self.settings.ack_interval_max);
         self.head = self.head.starting_at(&self.settings, start);
@@ -152,7 +152,7 @@ impl TramReceiver {
         if done {
             self.doubt_end(cx.now, last);
         }
-        // What nobody sends any more can only be asked for.
+        // The source sends these packets no more: they can only be asked for.
         self.ack_due |= self.find_lost(cx) > 0;
         self.after_progress(cx);
     }
@@ -168,7 +168,7 @@ impl TramReceiver {
         self.plan_asking(cx.now, lost);
     }
 
-    /// So many packets were found lost, which are asked for in a moment together with others.
+    /// Plans one request for `lost` packets together with others that are found lost in the next moment.
     fn plan_asking(&mut self, now: Time, lost: u64) {
         if lost > 0 && self.settings.ask_interval > Duration::ZERO {
             self.timers.arm_by(Timer::Ask, now + self.settings.ask_interval);
@@ -227,7 +227,7 @@ impl TramReceiver {
             if end <= reached.reception.first_missing() {
                 self.doubts.forget.contradict();
             } else {
-                // What it would give up can never be had back.
+                // Packets that are given up can never be had back.
                 let least = self.doubts.forget.get().map_or(end, |before| end.min(*before));
                 let near = sequence < reached.reception.end() + FORGET_JUMP;
                 if near || self.doubts.forget.claim(cx.now, least, Duration::ZERO, |_| true) {
@@ -239,7 +239,7 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let arrived = reached.reception.arrive(cx.now, (sequence, front.repair), learns);
         if arrived == (Arrived::Repaired { original: true }) && sequence >= self.losses.from() {
-            // It was late and not lost.
+            // The packet was late and not lost.
             reached.window.on_late();
         }
         if !front.repair {

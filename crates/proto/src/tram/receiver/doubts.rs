@@ -1,7 +1,7 @@
-//! Claims that a receiver does not believe at once: anybody can make them in the name of the source or of its head.
+//! Claims that a receiver does not believe at once: any host can make them in the name of the source or of its head.
 //!
-//! What ends, removes or loses something is believed where packets go on saying so and none says otherwise. Meanwhile
-//! the one in whose name it was said is asked, where that is its head.
+//! A claim that ends, removes or loses something is believed if packets repeat it and none contradicts. Meanwhile the
+//! receiver asks its head, if the claim was made in the head's name.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ const RESIGNATIONS: u32 = 2;
 /// Time in which a head that was asked shows that it is there for this receiver. A rejection is believed after it.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
-/// What packets say against what is believed.
+/// Doubted claims of packets.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     /// The last packet of all, and since when nothing has contradicted that.
@@ -33,23 +33,23 @@ pub(super) struct Doubts {
     pub(super) prune: Dissent<()>,
     /// The least packet before which all is given up.
     pub(super) forget: Dissent<u64>,
-    /// Its head does not have it; whether all say that it was removed.
+    /// The head rejects this receiver; true if all such packets say that it was removed.
     pub(super) rejected: Dissent<bool>,
-    /// Since when, without an answer of its head.
+    /// Time of the first rejection without an answer of the head since.
     pub(super) rejected_at: Option<Time>,
-    /// Its head is below it, or gives it up.
+    /// The head is below this receiver, or gives it up.
     pub(super) level: Dissent<()>,
     pub(super) resigns: Dissent<(), RESIGNATIONS>,
-    /// Its head knows of no packet after this one.
+    /// The head knows of no packet after this one.
     pub(super) beyond: Dissent<u64>,
     /// The new head has nothing before this packet.
     pub(super) start: Option<u64>,
 }
 
-/// What the source tells of its settings, against what was agreed on.
+/// Settings in messages of the source, against the agreed ones.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// What was agreed on.
+    /// The agreed settings.
     pub(super) agreed: Option<Vec<u8>>,
     pub(super) other: Dissent<Vec<u8>>,
     pub(super) mismatch: Dissent<()>,
@@ -87,12 +87,12 @@ impl TramReceiver {
         self.timers.disarm(Timer::End);
     }
 
-    /// Nothing has contradicted the end.
+    /// Believes the end, which was not contradicted.
     pub(super) fn believe_end(&mut self, cx: &mut Cx<'_>) {
         let Some((last, _)) = self.doubts.end.take() else { return };
         let Some(reached) = &mut self.reached else { return };
         if reached.deliver <= last + 1 {
-            // What was said of later packets was not said by the source.
+            // The source has not sent the claims about later packets.
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
         }
@@ -103,8 +103,8 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
-    /// Its head knows of no packet after `high`. Where this receiver does, and no data comes that shows it, somebody
-    /// else has told of those: nobody can repair them.
+    /// Handles a message of the head that no packet follows `high`. If this receiver knows of later packets and no
+    /// data shows them, they were forged, and no head can repair them.
     pub(super) fn doubt_beyond(&mut self, cx: &mut Cx<'_>, high: u64) {
         let Some(reached) = &self.reached else { return };
         if self.phase != Phase::Member
@@ -117,7 +117,7 @@ impl TramReceiver {
         }
     }
 
-    /// Its head has said that this receiver is no member, and answers nothing else: another is looked for.
+    /// Leaves a head that has rejected this receiver and answers nothing else.
     pub(super) fn check_rejection(&mut self, cx: &mut Cx<'_>) {
         let Some(since) = self.doubts.rejected_at else { return };
         if cx.now.since(since) < ANSWER_MAX {
@@ -131,7 +131,7 @@ impl TramReceiver {
         }
     }
 
-    /// Its head says something that is not believed at once, and is asked whether it is there for this receiver.
+    /// Asks the head if it is there for this receiver, since a claim in its name is doubted.
     pub(super) fn ask_head(&mut self) {
         self.hello_missing = true;
     }

@@ -59,7 +59,7 @@ impl TramReceiver {
                     // The old one repairs what the new one does not have.
                     Some(before) if lacks => reached.before = Some((before, start)),
                     Some(before) => self.goodbyes.push_back(before),
-                    // It says so itself before that is given up.
+                    // The new head must say so itself before packets are given up.
                     None if lacks => {
                         self.doubts.start = Some(start);
                         self.ask_head();
@@ -108,7 +108,7 @@ impl TramReceiver {
         let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
         let mut pruned = reason == RejectReason::Pruned;
         if was_bound && !self.parent.is_asking(from) {
-            // Anybody can say so: each time that head is asked, which answers in the same way, or with a hello.
+            // Any host can send a rejection: each time the head is asked, which rejects again or sends a hello.
             pruned &= self.doubts.rejected.get().copied().unwrap_or(true);
             if !self.doubts.rejected.claim(cx.now, pruned, Duration::ZERO, |_| true) {
                 self.doubts.rejected_at.get_or_insert(cx.now);
@@ -195,7 +195,7 @@ impl TramReceiver {
         }
     }
 
-    /// What its head says of itself may be a reason to leave it. It is asked whether that is so.
+    /// Looks for reasons to leave the head in its hello. The head is asked for a confirmation.
     fn doubt_head(&mut self, cx: &mut Cx<'_>, hello: &Hello<'_>) {
         // A tree is not so deep: it is a loop.
         let loops = hello.level >= LEVEL_MAX;

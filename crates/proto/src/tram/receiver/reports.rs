@@ -80,9 +80,9 @@ impl Up {
     }
 }
 
-/// A packet of the source that comes so many behind the latest was not overtaken on its way, where the path is not known
-/// to reorder: what was taken for the latest was forged, and the source, which has not sent it yet, would not take word
-/// of it. Chosen.
+/// Most packets by which an original of the source is overtaken, on a path that is not known to reorder; chosen. With
+/// a greater distance the latest packet was forged, and the source would reject reports of a packet that it has not
+/// sent yet.
 const LATE_MAX: u64 = 64;
 
 impl Reports {

@@ -65,7 +65,7 @@ impl PgmccSender {
                 let must_have_come = from_acker && now.since(sent.at) >= rtt;
                 let missed = sent.missed.map(|(at, _)| at);
                 if let Some((missed, tolerance)) = missed.zip(tolerance) {
-                    // It was seen to be missing. Had it come since, an acknowledgement would name it.
+                    // The packet was seen to be missing. Had it come since, an acknowledgement would name it.
                     if (named || must_have_come) && missed + tolerance <= now {
                         self.ledger.settle(seq, Fate::Lost);
                         lost.add(seq);

@@ -10,7 +10,7 @@ use crate::congestion::common::lateness::{Lateness, bound};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::window::Window;
 
-/// What is known of late packets.
+/// State of late packets.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     lateness: Lateness,
@@ -27,7 +27,7 @@ struct Undo {
     suspended: Option<Seq>,
     /// Packets before this one had been sent then.
     end: Seq,
-    /// Those of them that were taken for lost and have not come.
+    /// Earlier packets that were taken for lost and have not come.
     lost: u32,
 }
 
@@ -39,12 +39,12 @@ impl Late {
 }
 
 impl PgmccSender {
-    /// How long a packet is waited for; `None` where later ones show its loss.
+    /// Time to wait for a packet; `None` if later packets show its loss.
     pub(super) fn tolerance(&self) -> Option<Duration> {
         self.late.lateness.tolerance(bound(self.rto.smoothed()))
     }
 
-    /// Whether packets that were taken for lost may be seen in a bitmap that ends with `highest`.
+    /// True if a bitmap that ends with `highest` may show packets that were taken for lost.
     pub(super) fn may_show_late(&self, highest: Seq) -> bool {
         self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
     }

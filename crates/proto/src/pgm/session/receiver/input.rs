@@ -288,7 +288,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         };
         let index = window.index(seq).ok_or(BadInput::OutOfWindow)?;
         if repair {
-            // Nobody asks for a packet of which nothing is known; a forged one would be taken for what comes next.
+            // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
             let can_be = index < window.known && reach.can_be(cx.now, index);
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
@@ -396,9 +396,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.repair.lose(cx, from, to);
     }
 
-    /// Looks for gaps after something came. A gap counts as missing once enough later packets have
-    /// come, or some time after it showed: packets that only overtook each other cause no NAK. Where
-    /// packets have been late, only time counts.
+    /// Looks for gaps after something came. A gap counts as missing after some later packets or some time, so that
+    /// packets that only overtook each other cause no NAK. Where packets have been late, only time counts.
     pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
         let Some(window) = &self.window else { return };
         if window.next >= window.known {
@@ -429,7 +428,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         };
         let least = tolerance.unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
-            // What was never noticed lies before all that has come.
+            // An unnoticed gap lies before all packets that have come.
             let (due, end) =
                 next.unwrap_or((cx.now + self.config.reorder_delay.max(least), received));
             (end, due)
