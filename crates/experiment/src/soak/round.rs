@@ -200,6 +200,9 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
         let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        // In a sequence so much is sent that a scheme of half the rate needs as much time again.
+        let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { peace };
+        let peace_max = PEACE_MAX + sequence;
         let mut woke = WallDuration::ZERO;
         while !self.is_complete() || actions.peek().is_some() {
             if self.monitor.is_to_stop() {
@@ -216,8 +219,8 @@ impl<'a> Round<'a> {
                 let news = program.news(self.heard.entry(*who).or_default());
                 self.rates.hear(*who, begin.elapsed(), &news);
             }
-            if now > peace + PEACE_MAX {
-                let waited = PEACE_MAX.as_secs();
+            if now > peace + peace_max {
+                let waited = peace_max.as_secs();
                 let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
                 let problem =
                     format!("not done after {waited} s in peace; done are: [{}]", ended.join(" "));

@@ -158,7 +158,7 @@ impl ObjectReceiver {
     }
 
     fn write_message(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.extent());
+        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let mut value = Vec::new();

@@ -155,6 +155,22 @@ impl Assembly {
         self.bytes_found + self.blocks.content_bytes
     }
 
+    /// Bytes that the source is told of: those of content, and before content those of the manifest.
+    pub(in crate::object) fn told_bytes(&self) -> u64 {
+        let manifest = self.blocks.layout.len(Part::Manifest);
+        match self.phase {
+            TransferPhase::Listening => 0,
+            TransferPhase::Manifest if self.blocks.left(Part::Manifest) > 0 => {
+                let Counts { symbols, parity, useless } = self.counts;
+                let symbol = self.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
+                let here = (symbols + parity).saturating_sub(useless) * u64::from(symbol);
+                here.min(manifest.saturating_sub(1))
+            }
+            TransferPhase::Manifest | TransferPhase::Opening => manifest,
+            _ => self.content_bytes(),
+        }
+    }
+
     /// It cannot go on. Returns whether that is news.
     pub(in crate::object) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
         if self.phase.is_over() {

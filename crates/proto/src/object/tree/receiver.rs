@@ -281,7 +281,7 @@ impl TramObjectReceiver {
     }
 
     fn poll_word(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.tram.extent());
+        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.tram.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
