@@ -134,6 +134,22 @@ impl Assembly {
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
+    /// Goes on measuring which lengths arrive. Returns the lengths of probes to ask for.
+    pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) -> Option<(u32, u32)> {
+        let before = self.path.limit();
+        let probes = self.path.on_timeout(cx.now);
+        let after = self.path.limit();
+        if probes.is_some() || after != before {
+            self.member.say();
+        }
+        if after != before
+            && let Some(PathLimit { arrives, sent }) = self.path_limit()
+        {
+            cx.emit(Event::PathLimit { arrives, sent });
+        }
+        probes
+    }
+
     /// Whether packets are wanted.
     pub(in crate::object) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()

@@ -341,11 +341,7 @@ impl Machine for TramObjectReceiver {
         self.tram.handle_timeout(cx);
         self.assembly.take_due(cx.now);
         if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
-            let before = self.assembly.path.limit();
-            self.probes = self.assembly.path.on_timeout(cx.now);
-            if self.probes.is_some() || self.assembly.path.limit() != before {
-                self.assembly.member.say();
-            }
+            self.probes = self.assembly.look_at_path(cx);
         }
         self.advance(cx);
         let member = &mut self.assembly.member;
@@ -404,6 +400,11 @@ impl TramObjectReceiver {
     /// Whether others still depend on it.
     pub fn serves(&self) -> bool {
         self.tram.has_members()
+    }
+
+    /// Whether its last word is repeated until the source has noted it.
+    pub fn awaits_note(&self) -> bool {
+        self.assembly.member.awaits_note()
     }
 
     /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.
