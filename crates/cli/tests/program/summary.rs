@@ -9,7 +9,7 @@ use super::*;
 const NARROW: &str = r#"title = "Who gets only short packets?"
 duration = "20 s"
 [[link]]
-star = { center = "r", leaves = ["s", "a", "b"] }
+star = { center = "r", leaves = ["s", "a"] }
 rate = "10 Mbit/s"
 delay = "2 ms"
 [[link]]

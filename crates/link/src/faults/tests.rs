@@ -199,6 +199,8 @@ fn faults() -> impl Strategy<Value = Faults> {
                 reorder: Reorder { share: reorder, delay: Duration::from_millis(late) },
                 duplicate,
                 corrupt,
+                // As long as every packet here: none vanishes.
+                mtu: Some(1000),
             }
         },
     )

@@ -111,7 +111,9 @@ fn who_does_not_get_the_list_of_files_for_its_length_holds_up_nobody_for_ever() 
         return;
     }
     let site = Site::with("--json");
-    (0..300).for_each(|i| site.put(&format!("tree/a-name-that-takes-some-room-{i}"), "x"));
+    for i in 0..300 {
+        site.put(&format!("tree/a-name-that-takes-some-room-{i}"), "x");
+    }
     let group = "--group 239.192.7.47:7500";
     let [whole, holed] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
     let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {group}"));
