@@ -62,7 +62,7 @@ fn mtu(value: &Value) -> Result<u32, Problem> {
     Ok(u32::try_from(bytes.count()).expect("MTU_MAX fits"))
 }
 
-/// Limits of an MTU in bytes. src: rfc-791, s3.2: every link takes 68; a length has 16 bits.
+/// Limits of an MTU in bytes: IPv4 asks every link to take 68 (RFC 791), and its lengths have 16 bits.
 const MTU_MIN: u64 = 68;
 const MTU_MAX: u64 = 65_535;
 
