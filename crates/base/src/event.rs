@@ -66,6 +66,13 @@ pub enum Event {
         /// Number of packets.
         packets: u64,
     },
+    /// A receiver has found that packets get lost because of their length.
+    PathLimit {
+        /// Bytes of the longest packet that arrives.
+        arrives: u32,
+        /// Bytes of the packets that are sent.
+        sent: u32,
+    },
     /// A receiver gave packets up: they can no longer be repaired.
     Abandoned {
         /// Sequence number of the first.
@@ -235,6 +242,8 @@ pub enum DropReason {
     Burst,
     /// The link was down.
     Outage,
+    /// Longer than the MTU of the link.
+    TooLong,
 }
 
 /// Why a sender slowed down.

@@ -326,9 +326,7 @@ impl Show {
             self.output.tell("begun", &text, json!({ "receivers": here }))?;
         }
         others.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
-        for member in &status.members {
-            self.path(member)?;
-        }
+        self.paths(status)?;
         self.trouble(status)?;
         if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
@@ -345,31 +343,44 @@ impl Show {
         ))
     }
 
-    /// Warns if long packets do not reach a receiver, or reach it again.
-    fn path(&mut self, member: &Member) -> Result<(), Failure> {
-        if self.told.paths.get(&member.id).copied() == member.path {
-            return Ok(());
+    /// Warns if long packets do not reach receivers, or reach them again.
+    fn paths(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        let is_served =
+            |member: &&Member| matches!(member.state, MemberState::Joined | MemberState::Receiving);
+        let told = |member: &&Member| self.told.paths.get(&member.id).copied() != member.path;
+        let changed: Vec<&Member> = status.members.iter().filter(told).collect();
+        for member in changed.iter().filter(|member| member.path.is_none()) {
+            self.told.paths.remove(&member.id);
+            if is_served(member) {
+                self.output.warn(&format!("{} gets long packets again", member.label()))?;
+            }
         }
-        let name = member.label();
-        match member.path {
-            Some(path) => {
+        let mut short: BTreeMap<(u32, u32), Vec<&Member>> = BTreeMap::new();
+        for member in changed {
+            if let Some(path) = member.path {
                 self.told.paths.insert(member.id, path);
-                self.output.warn(&format!(
-                    "{name} gets only packets of up to {} bytes, and content is sent in packets of {}: start the \
-                     sender again with --mtu {}, or raise the MTU of the way there; the others go on",
-                    path.arrives, path.sent, path.arrives
-                ))
-            }
-            None => {
-                self.told.paths.remove(&member.id);
-                match member.state {
-                    MemberState::Joined | MemberState::Receiving => {
-                        self.output.warn(&format!("{name} gets long packets again"))
-                    }
-                    _ => Ok(()),
-                }
+                short.entry((path.arrives, path.sent)).or_default().push(member);
             }
         }
+        let others = status.members.iter().filter(is_served).any(|member| member.path.is_none());
+        for ((arrives, sent), members) in short {
+            let names: Vec<_> = members.iter().take(NAMES_SHOWN).map(|it| it.label()).collect();
+            let more = match members.len().saturating_sub(NAMES_SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let get = if members.len() == 1 { "gets" } else { "get" };
+            let (way, rest) = match others {
+                true => ("the way there", "; the others go on"),
+                false => ("this host or the way", ""),
+            };
+            self.output.warn(&format!(
+                "{}{more} {get} only packets of up to {arrives} bytes, and content is sent in packets of {sent}: \
+                 start the sender again with --mtu {arrives}, or raise the MTU of {way}{rest}",
+                names.join(", ")
+            ))?;
+        }
+        Ok(())
     }
 
     /// A receiver has come to another state.

@@ -294,6 +294,11 @@ impl Receiving {
         }
     }
 
+    /// Whether it repeats how it ended until its sender notes that.
+    pub(crate) fn awaits_note(&self) -> bool {
+        either!(self, end => end.awaits_note(), via => via.inner().awaits_note())
+    }
+
     /// Removes what is kept of the object.
     pub(crate) fn discard(&mut self) {
         either!(self, end => end.discard(), via => via.inner_mut().discard());

@@ -183,6 +183,11 @@ impl Field {
         address::of_node(node)
     }
 
+    /// The address of a host that may have [moved](Self::set_moved).
+    pub fn current_address(&self, node: NodeId) -> Ipv4Addr {
+        self.state().address(node)
+    }
+
     /// Does something on a host, in a thread that must not be kept long.
     ///
     /// # Errors

@@ -77,6 +77,7 @@ fn every_fault(bencher: Bencher<'_, '_>) {
         reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
         duplicate: 0.01,
         corrupt: 0.01,
+        mtu: Some(1500),
         outages: Vec::new(),
     };
     let config = LinkConfig { faults, ..config(QueueConfig::DropTail { packets_max: 30 }) };

@@ -42,7 +42,7 @@ pub struct Timing {
 /// What goes wrong on a link beside independent loss. The default is nothing; a link without
 /// faults draws no random numbers for them.
 ///
-/// A packet that leaves the serialiser is lost by the drop list, independently, by an outage or in
+/// A packet that leaves the serialiser is lost by the drop list, independently, by its length, by an outage or in
 /// a burst, tried in this order. What survives may become two packets, and each of the two is
 /// delayed or corrupted independently of the other.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +56,8 @@ pub struct Faults {
     pub duplicate: f64,
     /// Probability, 0 to 1, that one bit of a packet is flipped on the wire, any of its bits alike.
     pub corrupt: f64,
+    /// Longest packet in bytes that gets through; longer ones vanish, and nobody is told. `None`: all do.
+    pub mtu: Option<u32>,
     /// When the link is down, in order of time and without overlap.
     pub outages: Vec<Outage>,
 }
@@ -133,6 +135,8 @@ pub struct FaultChange {
     pub duplicate: Option<f64>,
     /// The new share of packets with a bit flipped.
     pub corrupt: Option<f64>,
+    /// The new length in bytes of the longest packet that gets through.
+    pub mtu: Option<u32>,
 }
 
 /// The queue in front of a link's serialiser.

@@ -50,6 +50,7 @@ pub(crate) struct FaultyWire {
     reorder: Reorder,
     duplicate: f64,
     corrupt: f64,
+    mtu: u32,
     /// Outages that have not ended, in order of time.
     outages: VecDeque<Outage>,
     /// Outages that have not ended for packets that leave the serialiser, which is later.
@@ -63,7 +64,7 @@ pub(crate) struct FaultyWire {
 impl FaultyWire {
     /// `None` for a link that never has a fault.
     pub(crate) fn new(config: &LinkConfig, streams: Streams) -> Option<Self> {
-        let Faults { burst_loss, reorder, duplicate, corrupt, outages } = &config.faults;
+        let Faults { burst_loss, reorder, duplicate, corrupt, mtu, outages } = &config.faults;
         let changes = config.changes.iter().any(|change| change.faults.is_some());
         if config.faults == Faults::default() && !changes {
             return None;
@@ -76,6 +77,7 @@ impl FaultyWire {
             reorder: *reorder,
             duplicate: *duplicate,
             corrupt: *corrupt,
+            mtu: mtu.unwrap_or(u32::MAX),
             outages: outages.iter().copied().collect(),
             outages_behind: outages.iter().copied().collect(),
             burst_rng: stream(Purpose::Burst),
@@ -93,6 +95,7 @@ impl FaultyWire {
         self.reorder = faults.reorder.unwrap_or(self.reorder);
         self.duplicate = faults.duplicate.unwrap_or(self.duplicate);
         self.corrupt = faults.corrupt.unwrap_or(self.corrupt);
+        self.mtu = faults.mtu.unwrap_or(self.mtu);
     }
 
     /// Whether a packet may be offered at `now`, which never decreases.
@@ -100,8 +103,11 @@ impl FaultyWire {
         if is_down(&mut self.outages, now) { Err(DropReason::Outage) } else { Ok(()) }
     }
 
-    /// Whether a packet survives whose transmission ends at `ends`, which never decreases.
-    pub(crate) fn leave(&mut self, ends: Time) -> Result<(), DropReason> {
+    /// Whether a packet of so many bytes survives whose transmission ends at `ends`, which never decreases.
+    pub(crate) fn leave(&mut self, ends: Time, bytes: u32) -> Result<(), DropReason> {
+        if bytes > self.mtu {
+            return Err(DropReason::TooLong);
+        }
         if is_down(&mut self.outages_behind, ends) {
             return Err(DropReason::Outage);
         }

@@ -129,7 +129,7 @@ impl Link {
         if let Some(special) = &mut self.special {
             special.apply_changes(ends, &mut self.wire);
         }
-        if let Err(reason) = self.cross_wire(ends, data, rng) {
+        if let Err(reason) = self.cross_wire(ends, (bytes, data), rng) {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
         }
@@ -228,7 +228,12 @@ impl Link {
     }
 
     #[inline]
-    fn cross_wire(&mut self, ends: Time, data: bool, rng: &mut Rng) -> Result<(), DropReason> {
+    fn cross_wire(
+        &mut self,
+        ends: Time,
+        (bytes, data): (u32, bool),
+        rng: &mut Rng,
+    ) -> Result<(), DropReason> {
         if self.special.as_mut().is_some_and(|special| special.is_listed(data)) {
             return Err(DropReason::Listed);
         }
@@ -238,7 +243,7 @@ impl Link {
         }
         match self.special.as_mut().and_then(|special| special.faults.as_mut()) {
             None => Ok(()),
-            Some(faults) => faults.leave(ends),
+            Some(faults) => faults.leave(ends, bytes),
         }
     }
 }

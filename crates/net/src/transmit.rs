@@ -163,6 +163,9 @@ impl Outbox {
             if sockets.down_since().is_some() || outcome.is_err() {
                 sockets.note_sent(now, way, outcome.err());
             }
+            if let Route::Address(way, to) = run.route {
+                sockets.note_unicast(now, (way, to), outcome.err());
+            }
             match outcome {
                 Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}

@@ -20,13 +20,23 @@ pub(crate) fn key(reason: Shortfall) -> &'static str {
 }
 
 impl Summary {
-    /// For each flow whose sender knew of any: who did not get everything, and why.
+    /// For each flow whose sender knew of any: who did not get everything, and why. For each receiver that long packets
+    /// do not reach: which do.
     pub(crate) fn incomplete_notes(&self) -> Vec<String> {
-        self.flows.iter().filter_map(FlowSummary::incomplete_note).collect()
+        let incomplete = self.flows.iter().filter_map(FlowSummary::incomplete_note);
+        incomplete.chain(self.flows.iter().flat_map(FlowSummary::length_notes)).collect()
     }
 }
 
 impl FlowSummary {
+    fn length_notes(&self) -> impl Iterator<Item = String> {
+        let short = self.receivers.iter().filter_map(|it| Some((&it.node, it.path_bytes?)));
+        short.take(NAMED_MAX).map(|(node, bytes)| {
+            let flow = &self.name;
+            format!("{flow}: {node} gets only packets of up to {bytes} bytes: shorten `packet`, or raise `mtu`")
+        })
+    }
+
     fn incomplete_note(&self) -> Option<String> {
         let named =
             self.receivers.iter().filter_map(|it| Some((&it.node, it.incomplete.as_ref()?)));

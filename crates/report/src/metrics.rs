@@ -143,6 +143,7 @@ impl Metrics {
                     .filter(|_| receiver.other_scheme)
                     .map(ToString::to_string),
                 incomplete: receiver.incomplete.map(|reason| incomplete::key(reason).to_string()),
+                path_bytes: receiver.path_bytes,
                 intact: intact.get(i).copied().flatten(),
                 repair_head: receiver.head.map(|node| self.header.node_name(node)),
                 level: receiver.head.map(|_| receiver.level),
@@ -390,7 +391,10 @@ impl Flow {
                 receiver.head_choices += u64::from(node.is_some());
                 (receiver.head, receiver.level) = (node, level);
             }
+            Event::PathLimit { arrives, .. } => receiver.path_bytes = Some(arrives),
             Event::Delivered { bytes, .. } => {
+                // Data comes in packets of full length.
+                receiver.path_bytes = None;
                 receiver.delivered += 1;
                 receiver.last_delivery = Some(record.at);
                 if counts {
@@ -471,6 +475,7 @@ struct Receiver {
     abandoned: u64,
     /// Packets that it has learned of, where it says so.
     extent: Option<u64>,
+    path_bytes: Option<u32>,
     last_delivery: Option<Time>,
     completed: Option<Time>,
     /// Packets that the sender had sent when it joined; it need not say that it joined.
@@ -545,6 +550,7 @@ impl Drops {
             DropReason::Listed => &mut self.listed,
             DropReason::Burst => &mut self.burst,
             DropReason::Outage => &mut self.outage,
+            DropReason::TooLong => &mut self.too_long,
         } += 1;
     }
 }

@@ -183,6 +183,9 @@ pub struct ReceiverSummary {
     /// Why it lacks something, where the sender named it at the end: `silent`, `left`, `pruned` or `gaps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
+    /// Bytes of the longest packet that arrives, where it found at last that longer ones get lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<u32>,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked, or nothing came.
     pub intact: Option<bool>,
@@ -247,6 +250,8 @@ pub struct Drops {
     pub burst: u64,
     /// Lost because the link was down.
     pub outage: u64,
+    /// Longer than the MTU of the link.
+    pub too_long: u64,
 }
 
 /// Packets that a link did not drop, but did not carry as they were either.

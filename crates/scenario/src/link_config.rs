@@ -23,6 +23,7 @@ pub(crate) const CONFIG_KEYS: &[&str] = &[
     "reorder",
     "duplicate",
     "corrupt",
+    "mtu",
     "tick",
     "jitter",
     "outages",
@@ -201,7 +202,7 @@ pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
 const TIMING_NS_MAX: u64 = 1_000_000_000;
 /// The keys of a change.
 const CHANGE_KEYS: &[&str] =
-    &["at", "rate", "delay", "loss", "burst_loss", "reorder", "duplicate", "corrupt"];
+    &["at", "rate", "delay", "loss", "burst_loss", "reorder", "duplicate", "corrupt", "mtu"];
 /// src: ns-2.35 ns-default.tcl: Queue limit_ 50.
 const DEFAULT_QUEUE: QueueConfig = QueueConfig::DropTail { packets_max: 50 };
 /// src: floyd-jacobson-1993: w_q 0.002.

@@ -1,6 +1,6 @@
-//! Faults of a `[[link]]`: bursts of losses, reordering, duplicates, corruption, outages.
+//! Faults of a `[[link]]`: bursts of losses, reordering, duplicates, corruption, a limit of length, outages.
 
-use faircast_base::Time;
+use faircast_base::{Bytes, Time};
 use faircast_link::{BurstLoss, FaultChange, Faults, Outage, Reorder};
 
 use crate::error::Problem;
@@ -11,13 +11,14 @@ use crate::value::Value;
 
 /// Reads the faults of a link, for a run of `duration_ns`.
 pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<Faults, Problem> {
-    let FaultChange { burst_loss, reorder, duplicate, corrupt } =
+    let FaultChange { burst_loss, reorder, duplicate, corrupt, mtu } =
         read_change(table)?.unwrap_or_default();
     Ok(Faults {
         burst_loss: burst_loss.unwrap_or_default(),
         reorder: reorder.unwrap_or_default(),
         duplicate: duplicate.unwrap_or(0.0),
         corrupt: corrupt.unwrap_or(0.0),
+        mtu,
         outages: table
             .optional("outages", |value| outages(value, duration_ns))?
             .unwrap_or_default(),
@@ -31,6 +32,7 @@ pub(crate) fn read_change(table: &Table<'_>) -> Result<Option<FaultChange>, Prob
         reorder: table.optional("reorder", reorder)?,
         duplicate: table.optional("duplicate", probability)?,
         corrupt: table.optional("corrupt", probability)?,
+        mtu: table.optional("mtu", mtu)?,
     };
     Ok((change != FaultChange::default()).then_some(change))
 }
@@ -53,6 +55,16 @@ fn burst_loss(value: &Value) -> Result<BurstLoss, Problem> {
     }
     Ok(BurstLoss { loss, packets })
 }
+
+fn mtu(value: &Value) -> Result<u32, Problem> {
+    let bytes =
+        value.quantity(MTU_MIN..=MTU_MAX, Bytes::count, |bytes: Bytes| bytes.to_string())?;
+    Ok(u32::try_from(bytes.count()).expect("MTU_MAX fits"))
+}
+
+/// Limits of an MTU in bytes: IPv4 asks every link to take 68 (RFC 791), and its lengths have 16 bits.
+const MTU_MIN: u64 = 68;
+const MTU_MAX: u64 = 65_535;
 
 fn reorder(value: &Value) -> Result<Reorder, Problem> {
     let table = value.table(&["share", "delay"])?;

@@ -10,8 +10,8 @@ use crate::Lateness;
 /// Version of the schema that this crate writes, and the newest that it reads. Older versions are subsets.
 ///
 /// Version 2 added the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and `outage`, and a flow's
-/// `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files), and the kinds `loss_withdrawn`
-/// and `session_extent`.
+/// `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files), the kinds `loss_withdrawn`,
+/// `session_extent` and `path_limit`, and the cause `too_long`.
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// Everything about a run that is known before it starts.

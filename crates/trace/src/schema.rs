@@ -231,7 +231,7 @@ words! {
     DropReason {
         QueueFull 1 "queue_full", RedEarly 2 "red_early", RedForced 3 "red_forced", Loss 4 "loss",
         TimeToLive 5 "ttl", NoRoute 6 "no_route", Listed 7 "listed",
-        Burst 8 "burst", Outage 9 "outage",
+        Burst 8 "burst", Outage 9 "outage", TooLong 10 "too_long",
     }
     CutReason {
         Loss 1 "loss", Timeout 2 "timeout", Ecn 3 "ecn", Report 4 "report",
@@ -363,6 +363,8 @@ events! {
         [seq "seq", count "packets"];
     27 "session_extent" (Event::SessionExtent { packets })
         [packets "packets"];
+    28 "path_limit" (Event::PathLimit { arrives, sent })
+        [arrives "arrives_bytes", sent "sent_bytes"];
 }
 
 /// Appends the record as one JSON object, without a line end.

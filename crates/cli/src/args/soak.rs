@@ -17,7 +17,7 @@ Examples:
   sudo faircast soak                                ten minutes of rounds
   sudo faircast soak --seed 7 --rounds 1            one round again
   sudo faircast soak --only kill-receiver --rounds 3 --key
-  sudo faircast soak --one-by-one --rounds 2        does the rate come back after each fault?
+  sudo faircast soak --one-by-one --rounds 4        does the rate come back after each fault?
 
 In each round a sender and receivers run as programs of their own in network namespaces. A random
 choice of faults (from the seed: round i is round 0 of the seed plus i) happens to them and to the
@@ -41,11 +41,12 @@ pub struct SoakArgs {
     /// The scheme of the senders; receivers follow. `faircast schemes` lists them
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME, value_parser = scheme)]
     pub scheme: String,
-    /// Seal everything with a key of the group
+    /// Seal everything with a key of the group; one by one half of the seeds do so anyway
     #[arg(long)]
     pub key: bool,
-    /// Faults one after the other, each at a session that is at its rate. The rate must be back within 10 s.
-    /// Even seeds send to the group, odd ones to each receiver (`send --to`)
+    /// Faults one after the other, at sender and receivers of a session that is at its rate. The rate of all must be
+    /// back within 10 s. Even seeds send to the group, odd ones to each receiver (`send --to`). Seeds 4n+2 and 4n+3 are
+    /// sealed
     #[arg(long)]
     pub one_by_one: bool,
     /// Only these faults, in every round, instead of a random choice; may be repeated

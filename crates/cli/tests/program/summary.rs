@@ -5,6 +5,52 @@ use faircast::SCHEMES;
 use super::site::Site;
 use super::*;
 
+/// One of two receivers gets no packets of more than 700 bytes.
+const NARROW: &str = r#"title = "Who gets only short packets?"
+duration = "20 s"
+[[link]]
+star = { center = "r", leaves = ["s", "a"] }
+rate = "10 Mbit/s"
+delay = "2 ms"
+[[link]]
+from = "r"
+to = "c"
+rate = "10 Mbit/s"
+delay = "2 ms"
+mtu = "700 B"
+[[link]]
+from = "c"
+to = "r"
+rate = "10 Mbit/s"
+delay = "2 ms"
+[[flow]]
+name = "files"
+protocol = "pgmcc"
+from = "s"
+to = ["a", "c"]
+data = "8 MB"
+options = { delivery = "object" }
+"#;
+
+#[test]
+fn a_link_of_a_small_mtu_is_named_by_objects_over_pgm_and_tram() {
+    let site = Site::with("");
+    site.put("narrow.toml", NARROW);
+    let path = site.path("narrow.toml");
+    for protocol in ["pgmcc", "tram"] {
+        let words = format!("run {} --set flow.files.protocol={protocol}", path.display());
+        let summary = json(&format!("{words} --json"));
+        let receivers = &summary["flows"][0]["receivers"];
+        assert_eq!(receivers[0].get("path_bytes"), None, "{protocol}: {summary:#}");
+        assert_eq!(receivers[1]["path_bytes"], 700, "{protocol}: {summary:#}");
+        let links = summary["links"].as_array().unwrap();
+        let narrow = links.iter().find(|link| link["to"] == "c").unwrap();
+        assert!(narrow["drops"]["too_long"].as_u64() > Some(0), "{narrow:#}");
+        let told = succeed(&words);
+        assert!(told.contains("c gets only packets of up to 700 bytes"), "{told}");
+    }
+}
+
 /// Nothing here is random but the seed's use: each number below follows from this text.
 const BY_HAND: &str = r#"title = "Does every key mean what it says?"
 duration = "20 s"

@@ -69,9 +69,6 @@ faults! {
     BlackHole "black-hole" "Long packets from and to a host vanish"
 }
 
-/// Faults that happen only where they are asked for.
-const NOT_DRAWN: &[Fault] = &[Fault::Address];
-
 /// The scheme whose receivers repair for each other.
 const WITH_HEADS: &str = "tram";
 
@@ -105,7 +102,7 @@ pub struct Request {
     pub receivers: u32,
     /// The scheme of the senders.
     pub scheme: String,
-    /// Whether everything is sealed with a key of the group.
+    /// Whether everything is sealed with a key of the group; one by one the seed seals half of the rounds anyway.
     pub key: bool,
     /// True if faults happen one after the other, and the rate has to come back after each.
     pub one_by_one: bool,
@@ -126,6 +123,9 @@ pub struct Request {
 struct Row {
     seed: u64,
     faults: Vec<&'static str>,
+    /// True if the sender sends to each receiver by its address, not to the group.
+    unicast: bool,
+    sealed: bool,
     holds: bool,
     #[serde(flatten)]
     verdict: RoundResult,
@@ -142,7 +142,6 @@ struct Document<'a> {
     seed: u64,
     scheme: &'a str,
     receivers: u32,
-    sealed: bool,
     memory_bytes_max: u64,
     rounds: &'a [Row],
     holds: bool,
@@ -227,13 +226,12 @@ impl Soak {
 
     /// All rounds, for programs.
     pub fn to_json(&self) -> String {
-        let Request { scheme, receivers, key, .. } = &self.request;
+        let Request { scheme, receivers, .. } = &self.request;
         json(&Document {
             faircast: env!("CARGO_PKG_VERSION"),
             seed: self.seed,
             scheme,
             receivers: *receivers,
-            sealed: *key,
             memory_bytes_max: MEMORY_MAX,
             rounds: &self.rows,
             holds: self.holds(),
@@ -246,8 +244,8 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
     let plan = match request.one_by_one {
-        true => Plan::one_by_one(seed, request.receivers, &request.only, bytes),
-        false => Plan::new(seed, request.receivers, heads, &request.only, bytes),
+        true => Plan::one_by_one(seed, request.receivers, request.key, &request.only, bytes),
+        false => Plan::new(seed, request.receivers, heads, request.key, &request.only, bytes),
     };
     let folder = Folder::new(request.out.as_deref(), seed)?;
     let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
@@ -255,6 +253,8 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     Ok(Row {
         seed,
         faults: plan.faults.iter().map(|fault| fault.name()).collect(),
+        unicast: plan.unicast,
+        sealed: plan.sealed,
         holds,
         verdict,
         again: again(request, seed),
@@ -340,10 +340,12 @@ fn again(request: &Request, seed: u64) -> String {
 fn line(row: &Row, index: usize) -> String {
     let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
     let mut line = format!(
-        "{:>4}  seed {:<8} {:<5} {seconds:>6.1} s {:>7.1} MB {:>5} MiB {starts:>3} starts  {}\n",
+        "{:>4}  seed {:<8} {:<5} {:<7} {:<6} {seconds:>6.1} s {:>7.1} MB {:>5} MiB {starts:>3} starts  {}\n",
         index + 1,
         row.seed,
         if row.holds { "holds" } else { "FAILS" },
+        if row.unicast { "unicast" } else { "group" },
+        if row.sealed { "sealed" } else { "open" },
         bytes as f64 / 1e6,
         memory_bytes >> 20,
         row.faults.join(" ")

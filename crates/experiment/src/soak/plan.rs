@@ -6,8 +6,8 @@ use std::time::Duration as WallDuration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
+use super::Fault;
 use super::sequence::Trial;
-use super::{Fault, NOT_DRAWN};
 
 /// How long links and programs are disturbed. Single faults may reach beyond it.
 pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) trials: Vec<Trial>,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
+    /// Whether everything is sealed with a key of the group.
+    pub(super) sealed: bool,
     /// Longest silence of a receiver for which the sender waits.
     pub(super) give_up: WallDuration,
 }
@@ -117,6 +119,7 @@ impl Plan {
         seed: u64,
         receivers: u32,
         heads: bool,
+        sealed: bool,
         only: &[Fault],
         bytes: Option<u64>,
     ) -> Self {
@@ -128,8 +131,8 @@ impl Plan {
         let drawn = drawn.filter(|fault| match *fault < Fault::Partition {
             true => rng.chance(0.5),
             false => {
-                let other = fault.is_of_heads() && !heads || NOT_DRAWN.contains(fault);
-                later.chance(0.5) && !other
+                let without = fault.is_of_heads() && !heads;
+                later.chance(0.5) && !without
             }
         });
         let drawn: Vec<_> = drawn.collect();
@@ -148,6 +151,7 @@ impl Plan {
             heads,
             trials: Vec::new(),
             unicast: false,
+            sealed,
             give_up: GIVE_UP,
         }
     }
@@ -409,7 +413,7 @@ mod tests {
     #[test]
     fn every_plan_is_a_scenario_whose_nodes_are_the_hosts() {
         for seed in 0..200 {
-            let plan = Plan::new(seed, 4, true, &[], None);
+            let plan = Plan::new(seed, 4, true, false, &[], None);
             let scenario = Scenario::parse(
                 Path::new("soak.toml"),
                 &plan.scenario,
@@ -429,16 +433,16 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_plan_and_seeds_cover_every_fault() {
-        let text = |seed| format!("{:?}", Plan::new(seed, 3, true, &[], None));
+        let text = |seed| format!("{:?}", Plan::new(seed, 3, true, false, &[], None));
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(2));
         let seen: std::collections::BTreeSet<_> =
-            (0..20).flat_map(|seed| Plan::new(seed, 3, true, &[], None).faults).collect();
-        assert_eq!(seen.len(), Fault::ALL.len() - NOT_DRAWN.len());
+            (0..20).flat_map(|seed| Plan::new(seed, 3, true, false, &[], None).faults).collect();
+        assert_eq!(seen.len(), Fault::ALL.len());
         let without: std::collections::BTreeSet<_> =
-            (0..20).flat_map(|seed| Plan::new(seed, 3, false, &[], None).faults).collect();
+            (0..20).flat_map(|seed| Plan::new(seed, 3, false, false, &[], None).faults).collect();
         assert!(without.iter().all(|fault| !fault.is_of_heads()) && without.len() > 16);
-        let only = Plan::new(1, 3, false, &[Fault::Corrupt], Some(7));
+        let only = Plan::new(1, 3, false, false, &[Fault::Corrupt], Some(7));
         assert_eq!((only.faults, only.bytes), (vec![Fault::Corrupt], 7));
         assert!(only.scenario.contains("corrupt = ") && !only.scenario.contains("duplicate"));
     }
@@ -446,7 +450,7 @@ mod tests {
     #[test]
     fn whoever_is_killed_stopped_or_cut_off_comes_back() {
         for seed in 0..200 {
-            let plan = Plan::new(seed, 2, true, &[], None);
+            let plan = Plan::new(seed, 2, true, false, &[], None);
             for who in (0..2).map(Who::Receiver).chain([Who::Sender]) {
                 let (mut runs, mut up, mut goes) = (false, true, true);
                 for (_, action) in &plan.actions {

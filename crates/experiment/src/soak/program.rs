@@ -20,7 +20,6 @@ pub(super) struct Program {
     /// The program `faircast` of this build.
     own: PathBuf,
     node: NodeId,
-    arguments: Vec<String>,
     log: PathBuf,
     /// Whether each start writes a trace, beside what it says.
     trace: bool,
@@ -32,20 +31,19 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// faircast with these arguments; what it says is added to the file `log`.
-    pub(super) fn new(
-        own: &Path,
-        node: NodeId,
-        arguments: Vec<String>,
-        log: PathBuf,
-        trace: bool,
-    ) -> Self {
+    /// Returns a program that does not run yet. Its output is added to the file `log`.
+    pub(super) fn new(own: &Path, node: NodeId, log: PathBuf, trace: bool) -> Self {
         let own = own.to_owned();
-        Self { own, node, arguments, log, trace, child: None, starts: 0, memory: 0 }
+        Self { own, node, log, trace, child: None, starts: 0, memory: 0 }
     }
 
-    /// Starts it, where it does not run.
-    pub(super) fn start(&mut self, field: &Field, ahead: bool) -> io::Result<()> {
+    /// Starts it with these arguments, where it does not run.
+    pub(super) fn start(
+        &mut self,
+        field: &Field,
+        arguments: &[String],
+        ahead: bool,
+    ) -> io::Result<()> {
         if self.child.is_some() {
             return Ok(());
         }
@@ -61,7 +59,7 @@ impl Program {
         };
         // A group of its own, so that signals reach what a wrapper has started too, and so that
         // Ctrl-C on the terminal is for the soak alone.
-        command.args(&self.arguments);
+        command.args(arguments);
         if self.trace {
             let name = format!("{}.jsonl.gz", self.starts + 1);
             command.arg("--trace").arg(self.log.with_extension(name));

@@ -111,8 +111,8 @@ pub(super) struct Round<'a> {
     /// Whoever is there from the beginning has been started.
     has_begun: bool,
     rates: Rates,
-    /// Bytes of the sender's words that were looked at.
-    heard: u64,
+    /// Bytes of each program's output that were read.
+    heard: BTreeMap<Who, u64>,
     /// Receivers with a full disk, which end with status 1.
     filled: Vec<Who>,
 }
@@ -144,7 +144,7 @@ impl<'a> Round<'a> {
             tree::make(&second, plan.bytes / 4, !seed)
                 .map_err(|error| Error::doing("make files", error))?;
         }
-        let key = request.key.then(|| folder.join("group.key"));
+        let key = plan.sealed.then(|| folder.join("group.key"));
         key.as_deref().map_or(Ok(()), make_key)?;
         let path = folder.join("links.toml");
         let overrides = Overrides::default();
@@ -168,15 +168,13 @@ impl<'a> Round<'a> {
             cut_off: Vec::new(),
             has_begun: false,
             rates: Rates::default(),
-            heard: 0,
+            heard: BTreeMap::new(),
             filled: Vec::new(),
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
-            let arguments = round.arguments(who);
             let log = folder.join(format!("{}.log", who.name()));
-            round
-                .programs
-                .insert(who, Program::new(&request.own, who.node(), arguments, log, request.trace));
+            let program = Program::new(&request.own, who.node(), log, request.trace);
+            round.programs.insert(who, program);
         }
         for trial in plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk) {
             let room = format!("size={}", plan.bytes + ROOM_BYTES);
@@ -202,6 +200,9 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
         let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        // In a sequence so much is sent that a scheme of half the rate needs as much time again.
+        let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { peace };
+        let peace_max = PEACE_MAX + sequence;
         let mut woke = WallDuration::ZERO;
         while !self.is_complete() || actions.peek().is_some() {
             if self.monitor.is_to_stop() {
@@ -214,10 +215,12 @@ impl<'a> Round<'a> {
             self.has_begun = true;
             self.look_after()?;
             self.rates.note_late(now, (now - woke).saturating_sub(TICK));
-            let news = self.programs[&Who::Sender].news(&mut self.heard);
-            self.rates.hear(begin.elapsed(), &news);
-            if now > peace + PEACE_MAX {
-                let waited = PEACE_MAX.as_secs();
+            for (who, program) in &self.programs {
+                let news = program.news(self.heard.entry(*who).or_default());
+                self.rates.hear(*who, begin.elapsed(), &news);
+            }
+            if now > peace + peace_max {
+                let waited = peace_max.as_secs();
                 let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
                 let problem =
                     format!("not done after {waited} s in peace; done are: [{}]", ended.join(" "));
@@ -228,7 +231,7 @@ impl<'a> Round<'a> {
             woke = begin.elapsed();
             std::thread::sleep(TICK);
         }
-        self.verdict.recoveries = self.rates.judge(&self.plan.trials);
+        self.verdict.recoveries = self.rates.judge(&self.plan.trials, self.request.receivers);
         for recovery in &self.verdict.recoveries {
             self.verdict.notes.push(recovery.note());
             self.verdict.problems.extend(recovery.problem());
@@ -273,7 +276,9 @@ impl<'a> Round<'a> {
         let (to, on) = match self.plan.unicast {
             true => {
                 let receivers = (0..self.request.receivers).map(Who::Receiver);
-                let to = receivers.map(|who| format!("{}:{PORT}", Field::address(who.node())));
+                // Its owner knows who has moved.
+                let address = |who: Who| self.field.current_address(who.node());
+                let to = receivers.map(|who| format!("{}:{PORT}", address(who)));
                 (
                     format!("--to {}", to.collect::<Vec<_>>().join(",")),
                     format!("--listen 0.0.0.0:{PORT}"),
@@ -306,7 +311,10 @@ impl<'a> Round<'a> {
                     (Some(_), _) => " --head never",
                     (None, _) => "",
                 };
-                words(&["recv", "--into", &path(&name)], &format!("{on} --name {name}{head}"))
+                words(
+                    &["recv", "--json", "--into", &path(&name)],
+                    &format!("{on} --name {name}{head}"),
+                )
             }
         };
         if let Some(key) = &self.key {
@@ -322,13 +330,16 @@ impl<'a> Round<'a> {
         match action {
             Action::Start(who) if self.done.contains(&who) => {}
             Action::Start(who) => {
+                let arguments = self.arguments(who);
                 let program = program(&mut self.programs, who);
                 let joins = self.has_begun && program.starts == 0;
                 self.verdict.joins += counts * u32::from(joins);
-                program.start(field, false).map_err(failed)?
+                program.start(field, &arguments, false).map_err(failed)?
             }
             Action::StartAhead(who) => {
-                program(&mut self.programs, who).start(field, true).map_err(failed)?;
+                let arguments = self.arguments(who);
+                let program = program(&mut self.programs, who);
+                program.start(field, &arguments, true).map_err(failed)?;
                 self.verdict.starts_ahead += counts;
             }
             Action::Kill(who) => {
@@ -536,9 +547,9 @@ impl<'a> Round<'a> {
         let noise = Noise {
             seed: self.seed,
             forges: self.key.is_some(),
-            own: Field::address(Who::Outsider.node()),
+            own: self.field.current_address(Who::Outsider.node()),
             group: SocketAddrV4::new(Field::group(), PORT),
-            sender: SocketAddrV4::new(Field::address(Who::Sender.node()), PORT),
+            sender: SocketAddrV4::new(self.field.current_address(Who::Sender.node()), PORT),
         };
         let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (noise, socket) = self.field.on(Who::Outsider.node(), move || {

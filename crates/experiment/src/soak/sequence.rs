@@ -1,14 +1,16 @@
 //! Sequence of faults, one after the other: its plan, and whether the session's rate comes back after each.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::time::Duration as WallDuration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Fault;
 use super::plan::{Action, NARROW_BYTES, Plan, Who};
-use super::{Fault, NOT_DRAWN};
 
 /// Faults that can happen alone, while a session is at its rate.
 pub(super) const SINGLE: [Fault; 14] = [
@@ -56,27 +58,30 @@ const LINK_BITS_PER_S: u64 = 8_000_000;
 const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
 
 impl Plan {
-    /// The plan of a sequence: each fault that can happen alone once, or those of `only`, in random order, at a random
-    /// host each. Even seeds send to the group, odd ones to each receiver by its address.
+    /// The plan of a sequence: each fault that can happen alone, or those of `only`, in random order, once at the
+    /// sender and once at a receiver where it can happen at both. Even seeds send to the group, odd ones to each
+    /// receiver by its address; of four seeds in a row the last two are sealed.
     pub(super) fn one_by_one(
         seed: u64,
         receivers: u32,
+        key: bool,
         only: &[Fault],
         bytes: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
-        let mut faults: Vec<Fault> = match only {
-            [] => SINGLE.into_iter().filter(|fault| !NOT_DRAWN.contains(fault)).collect(),
-            _ => only.to_vec(),
-        };
-        for last in (1..faults.len()).rev() {
-            faults.swap(last, rng.below(last as u64 + 1) as usize);
+        let faults = if only.is_empty() { &SINGLE } else { only };
+        let mut places: Vec<(Fault, Who)> = Vec::new();
+        for fault in faults {
+            let places_of = hosts(*fault, receivers, &mut rng).into_iter();
+            places.extend(places_of.map(|who| (*fault, who)));
+        }
+        for last in (1..places.len()).rev() {
+            places.swap(last, rng.below(last as u64 + 1) as usize);
         }
         let (mut trials, mut at) = (Vec::new(), WARM_UP);
-        for fault in &faults {
-            let (who, length) = draw(*fault, receivers, &mut rng);
-            let to = at + length;
-            trials.push(Trial { fault: *fault, who, from: at, to });
+        for (fault, who) in places {
+            let to = at + length(fault, &mut rng);
+            trials.push(Trial { fault, who, from: at, to });
             at = to + BACK_WITHIN + CALM;
         }
         // No session can send more in this time: each fault finds one that is under way.
@@ -84,37 +89,42 @@ impl Plan {
         let scenario = scenario(&trials, receivers, &mut rng);
         let actions = actions(&trials, receivers, at);
         Self {
-            faults,
+            faults: faults.to_vec(),
             scenario,
             actions,
             bytes: bytes.unwrap_or(most),
             heads: None,
             trials,
             unicast: seed % 2 == 1,
+            sealed: key || seed % 4 >= 2,
             // Longer than anybody is stopped.
             give_up: WallDuration::from_secs(60),
         }
     }
 }
 
-/// The host to which a fault happens, and how long it takes.
-fn draw(fault: Fault, receivers: u32, rng: &mut Rng) -> (Who, WallDuration) {
+/// Hosts to which a fault happens, one after the other.
+fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
     let receiver = Who::Receiver(rng.below(u64::from(receivers)) as u32);
-    let any = if rng.chance(0.5) { Who::Sender } else { receiver };
-    let ms =
-        |rng: &mut Rng, from: u64, to: u64| WallDuration::from_millis(from + rng.below(to - from));
     match fault {
-        Fault::KillReceiver => (receiver, ms(rng, 200, 4_000)),
-        Fault::KillSender => (Who::Sender, ms(rng, 200, 4_000)),
-        Fault::StopReceiver => (receiver, ms(rng, 1_000, 20_000)),
-        Fault::StopSender => (Who::Sender, ms(rng, 1_000, 20_000)),
-        Fault::FullDisk => (receiver, WallDuration::from_secs(6)),
-        Fault::Noise => (Who::Outsider, WallDuration::from_secs(5)),
-        Fault::Address => (any, WallDuration::from_millis(500)),
-        Fault::BlackHole => (receiver, ms(rng, 2_000, 8_000)),
-        Fault::Outage => (any, ms(rng, 200, 3_000)),
-        Fault::Interface => (any, WallDuration::from_secs(5)),
-        _ => (any, WallDuration::from_secs(5)),
+        Fault::KillReceiver | Fault::StopReceiver | Fault::FullDisk => vec![receiver],
+        Fault::KillSender | Fault::StopSender => vec![Who::Sender],
+        Fault::Noise => vec![Who::Outsider],
+        _ => vec![Who::Sender, receiver],
+    }
+}
+
+/// Length of a fault.
+fn length(fault: Fault, rng: &mut Rng) -> WallDuration {
+    let mut ms = |from: u64, to: u64| WallDuration::from_millis(from + rng.below(to - from));
+    match fault {
+        Fault::KillReceiver | Fault::KillSender => ms(200, 4_000),
+        Fault::StopReceiver | Fault::StopSender => ms(1_000, 20_000),
+        Fault::FullDisk => WallDuration::from_secs(6),
+        Fault::Address => WallDuration::from_millis(500),
+        Fault::BlackHole => ms(2_000, 8_000),
+        Fault::Outage => ms(200, 3_000),
+        _ => WallDuration::from_secs(5),
     }
 }
 
@@ -198,7 +208,10 @@ fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDura
             }
             Fault::Interface => (Action::Interface(who, false), Action::Interface(who, true)),
             Fault::Noise => (Action::Noise(true), Action::Noise(false)),
-            Fault::Address => (Action::Move(who, true), Action::Move(who, true)),
+            Fault::Address => {
+                actions.push((*from, Action::Move(who, true)));
+                continue;
+            }
             Fault::BlackHole => {
                 (Action::Narrow(who, Some(NARROW_BYTES)), Action::Narrow(who, None))
             }
@@ -222,8 +235,9 @@ fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDura
 /// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Rates that the sender told once a second, in bits per second, and when.
-    samples: Vec<(WallDuration, f64)>,
+    /// Rates that each program told once a second, in bits per second, and when: the sender's of what it sends, the
+    /// receivers' of what they receive.
+    samples: BTreeMap<Who, Vec<(WallDuration, f64)>>,
     /// By how much the soak's own thread woke up too late.
     late: Vec<(WallDuration, WallDuration)>,
 }
@@ -234,11 +248,14 @@ pub(super) struct Recovery {
     fault: &'static str,
     host: String,
     fault_s: f64,
-    /// The session's rate before the first fault of the round, and before this one.
+    /// The sender's rate before the first fault of the round, and before this one.
     first_bits_per_s: f64,
     before_bits_per_s: f64,
-    /// Time from the end of the fault until the rate was back; null where it never was before the next fault.
+    /// Time from the end of the fault until the rate of every program was back; null where one's never was before the
+    /// next fault.
     back_s: Option<f64>,
+    /// The program whose rate was back last, or never.
+    last: String,
     /// Time for which the machine stood still while the rate had to come back.
     machine_late_s: f64,
 }
@@ -255,10 +272,11 @@ impl Recovery {
             return None;
         }
         Some(format!(
-            "{} at {}: the rate of {:.1} Mbit/s was not back after {allowed:.1} s",
+            "{} at {}: the rate of {:.1} Mbit/s was not back at {} after {allowed:.1} s",
             self.fault,
             self.host,
-            self.first_bits_per_s / 1e6
+            self.first_bits_per_s / 1e6,
+            self.last
         ))
     }
 
@@ -266,8 +284,8 @@ impl Recovery {
     pub(super) fn note(&self) -> String {
         let Self { fault, host, fault_s, before_bits_per_s, machine_late_s, .. } = self;
         let back = match self.back_s {
-            Some(back) => format!("back after {back:.1} s"),
-            None => "not back".to_string(),
+            Some(back) => format!("back after {back:.1} s ({})", self.last),
+            None => format!("not back at {}", self.last),
         };
         let late = match *machine_late_s >= 0.1 {
             true => format!(", the machine stood still for {machine_late_s:.1} s"),
@@ -282,12 +300,16 @@ impl Recovery {
 const WINDOW: usize = 3;
 
 impl Rates {
-    /// Takes what the sender has said of its rate by now.
-    pub(super) fn hear(&mut self, now: WallDuration, said: &str) {
+    /// Takes what a program has said of its rate by now.
+    pub(super) fn hear(&mut self, who: Who, now: WallDuration, said: &str) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["event"] == "progress") {
-            if let Some(rate) = event["sent_bits_per_s"].as_f64() {
-                self.samples.push((now, rate));
+            let rate = match who {
+                Who::Sender => &event["sent_bits_per_s"],
+                _ => &event["received_bits_per_s"],
+            };
+            if let Some(rate) = rate.as_f64() {
+                self.samples.entry(who).or_default().push((now, rate));
             }
         }
     }
@@ -297,34 +319,44 @@ impl Rates {
         self.late.push((now, late));
     }
 
-    /// The median rate of a time; 0 where the sender said nothing.
-    fn median(&self, from: WallDuration, to: WallDuration) -> f64 {
-        let within = self.samples.iter().filter(|(at, _)| (from..to).contains(at));
-        median(within.map(|(_, rate)| *rate).collect())
+    fn of(&self, who: Who, times: Range<WallDuration>) -> Vec<(WallDuration, f64)> {
+        let all = self.samples.get(&who).into_iter().flatten();
+        all.filter(|(at, _)| times.contains(at)).copied().collect()
     }
 
-    /// Returns the recovery after each fault.
-    pub(super) fn judge(&self, trials: &[Trial]) -> Vec<Recovery> {
-        let before = |trial: &Trial| self.median(trial.from.saturating_sub(CALM), trial.from);
-        let first = trials.first().map_or(0.0, before);
+    /// The median rate of a program before a moment; 0 where it said nothing.
+    fn before(&self, who: Who, at: WallDuration) -> f64 {
+        median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
+    }
+
+    /// Returns the recovery after each fault in a session with so many receivers.
+    pub(super) fn judge(&self, trials: &[Trial], receivers: u32) -> Vec<Recovery> {
+        let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {
             let next = trials.get(i + 1).map_or(trial.to + BACK_WITHIN + CALM, |next| next.from);
-            let after: Vec<_> =
-                self.samples.iter().filter(|(at, _)| (trial.to..next).contains(at)).collect();
-            let is_back = |some: &&[&(WallDuration, f64)]| {
-                first > 0.0 && median(some.iter().map(|it| it.1).collect()) >= BACK_SHARE * first
+            let back = |who| {
+                let wanted = self.before(who, first);
+                let is_back = |some: &&[(WallDuration, f64)]| {
+                    wanted > 0.0
+                        && median(some.iter().map(|it| it.1).collect()) >= BACK_SHARE * wanted
+                };
+                let after = self.of(who, trial.to..next);
+                after.windows(WINDOW).find(is_back).map(|some| some[WINDOW / 2].0 - trial.to)
             };
-            let back = after.windows(WINDOW).find(is_back);
-            let back = back.map(|some| some[WINDOW / 2].0 - trial.to);
+            let programs = [Who::Sender].into_iter().chain((0..receivers).map(Who::Receiver));
+            let backs = programs.map(|who| (who, back(who)));
+            let last = backs.max_by_key(|(_, back)| back.unwrap_or(WallDuration::MAX));
+            let (last, back) = last.expect("there is a sender");
             let within = trial.to..trial.to + BACK_WITHIN;
             let late = self.late.iter().filter(|(at, _)| within.contains(at));
             Recovery {
                 fault: trial.fault.name(),
                 host: trial.who.name(),
                 fault_s: (trial.to - trial.from).as_secs_f64(),
-                first_bits_per_s: first,
-                before_bits_per_s: before(trial),
+                first_bits_per_s: self.before(Who::Sender, first),
+                before_bits_per_s: self.before(Who::Sender, trial.from),
                 back_s: back.map(|back| back.as_secs_f64()),
+                last: last.name(),
                 machine_late_s: late.map(|(_, late)| late.as_secs_f64()).sum(),
             }
         });
@@ -339,6 +371,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     use faircast_scenario::{Overrides, Scenario};
@@ -351,9 +384,9 @@ mod tests {
 
     #[test]
     fn a_sequence_is_a_scenario_and_each_fault_has_its_time() {
-        let mut hosts = std::collections::BTreeSet::new();
+        let (mut hosts, mut kinds) = (BTreeSet::new(), BTreeSet::new());
         for seed in 0..50 {
-            let plan = Plan::one_by_one(seed, 3, &[], None);
+            let plan = Plan::one_by_one(seed, 3, false, &[], None);
             let scenario = Scenario::parse(
                 Path::new("soak.toml"),
                 &plan.scenario,
@@ -367,38 +400,55 @@ mod tests {
                     (who.node(), &who.name())
                 );
             }
-            assert_eq!(plan.trials.len(), SINGLE.len() - NOT_DRAWN.len());
+            let mut at_both = BTreeSet::new();
+            for fault in SINGLE {
+                let at = plan.trials.iter().filter(|trial| trial.fault == fault);
+                let at: Vec<Who> = at.map(|trial| trial.who).collect();
+                if let [_, _] = at[..] {
+                    at_both.insert(fault.name());
+                    let is_receiver = |who: &&Who| matches!(who, Who::Receiver(_));
+                    assert!(at.contains(&Who::Sender) && at.iter().any(|who| is_receiver(&who)));
+                }
+                assert!(!at.is_empty(), "{}", fault.name());
+            }
+            let want = ["address", "black-hole", "corrupt", "duplicate", "interface", "loss"];
+            assert!(at_both.into_iter().eq(want.into_iter().chain(["outage", "reorder"])));
             assert!(
                 plan.trials.windows(2).all(|two| two[0].to + BACK_WITHIN + CALM <= two[1].from)
             );
             assert!(plan.actions.is_sorted_by_key(|(at, _)| *at), "{:?}", plan.actions);
-            assert_eq!(plan.unicast, seed % 2 == 1);
+            kinds.insert((plan.unicast, plan.sealed));
             let longest = plan.trials.iter().map(|trial| trial.to - trial.from).max().unwrap();
             assert!(longest < plan.give_up);
             hosts.extend(plan.trials.iter().map(|trial| trial.who));
         }
+        assert_eq!(kinds.len(), 4, "group and unicast, sealed and not");
+        assert!(Plan::one_by_one(0, 3, true, &[], None).sealed);
         assert!(hosts.len() == 5, "the sender, the outsider and each receiver: {hosts:?}");
-        let text = |seed| format!("{:?}", Plan::one_by_one(seed, 3, &[], None));
+        let text = |seed| format!("{:?}", Plan::one_by_one(seed, 3, false, &[], None));
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(3));
-        let only = Plan::one_by_one(1, 2, &[Fault::Address], Some(7));
+        let only = Plan::one_by_one(1, 2, false, &[Fault::Address], Some(7));
         assert_eq!((only.faults, only.bytes), (vec![Fault::Address], 7));
     }
 
     #[test]
     fn a_rate_that_comes_back_late_or_never_is_a_problem_unless_the_machine_was_late() {
         let trials = [Trial { fault: Fault::Loss, who: Who::Sender, from: s(10), to: s(15) }];
-        let progress =
-            |rate: f64| format!("{{\"event\":\"progress\",\"sent_bits_per_s\":{rate}}}\n");
-        // Second from which the rate is back, its share of the rate before, and time for which the machine stood
-        // still.
-        for (back, share, late, holds, after) in [
-            (18, 0.9, 0, true, Some(3.0)),
-            (25, 0.9, 0, true, Some(10.0)),
-            (27, 0.9, 0, false, Some(12.0)),
-            (27, 0.9, 3, true, Some(12.0)),
-            (18, 0.7, 0, false, None),
-            (18, 0.7, 6, true, None),
+        let progress = |what: &str, rate: f64| {
+            format!("{{\"event\":\"progress\",\"{what}_bits_per_s\":{rate}}}\n")
+        };
+        // Second from which the rate is back, its share of the rate before, time for which the machine stood still,
+        // and whether one of two receivers alone is late.
+        for (back, share, late, one, holds, after) in [
+            (18, 0.9, 0, false, true, Some(3.0)),
+            (25, 0.9, 0, false, true, Some(10.0)),
+            (27, 0.9, 0, false, false, Some(12.0)),
+            (27, 0.9, 0, true, false, Some(12.0)),
+            (27, 0.9, 3, false, true, Some(12.0)),
+            (18, 0.7, 0, false, false, None),
+            (18, 0.7, 0, true, false, None),
+            (18, 0.7, 6, false, true, None),
         ] {
             let mut rates = Rates::default();
             for second in 0..30 {
@@ -407,15 +457,19 @@ mod tests {
                     _ if second >= back => share * 8e6,
                     _ => 1e6,
                 };
-                rates.hear(s(second), &progress(rate));
+                let others = if one { 8e6 } else { rate };
+                rates.hear(Who::Sender, s(second), &progress("sent", others));
+                rates.hear(Who::Receiver(0), s(second), &progress("received", others));
+                rates.hear(Who::Receiver(1), s(second), &progress("received", rate));
             }
-            rates.hear(s(30), "no event\n{\"event\":\"summary\"}\n");
+            rates.hear(Who::Sender, s(30), "no event\n{\"event\":\"summary\"}\n");
             rates.note_late(s(20), s(late));
-            let judged = rates.judge(&trials);
-            assert_eq!(judged[0].back_s, after, "{back} {share} {late}");
-            assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late}");
+            let judged = rates.judge(&trials, 2);
+            assert_eq!(judged[0].back_s, after, "{back} {share} {late} {one}");
+            assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late} {one}");
+            assert_eq!(judged[0].last, "r2");
         }
-        let silent = Rates::default().judge(&trials);
+        let silent = Rates::default().judge(&trials, 2);
         assert!(silent[0].problem().is_some() && silent[0].note().contains("not back"));
     }
 }

@@ -140,12 +140,22 @@ impl Work {
     /// Ends where an object has ended that was to be the only one, nothing else is under way, and nobody depends on
     /// this end.
     fn end_after_last(&self, live: &mut Live<Receiving>) {
+        if !self.ending {
+            return;
+        }
+        let (now, is_cut_off) = (live.now(), live.outage().is_some());
+        // A sender that is there and has not been told how this ended would count this receiver as lost.
+        let owes = |machine: &Receiving| {
+            let heard = machine.status().heard;
+            let is_there = heard.is_some_and(|at| now.since(at) < SILENT_AFTER);
+            machine.awaits_note() && (is_cut_off || is_there)
+        };
         let is_open = |(id, session): (&SessionId, &Transfer)| match session.told {
-            true => live.machine(*id).is_some_and(Receiving::serves),
+            true => live.machine(*id).is_some_and(|machine| machine.serves() || owes(machine)),
             false => is_begun(live, *id),
         };
         // A sender that went away is not waited for: whether it ever comes back nobody knows.
-        if self.ending && !self.sessions.iter().any(is_open) {
+        if !self.sessions.iter().any(is_open) {
             live.close();
         }
     }

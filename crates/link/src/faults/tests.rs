@@ -1,5 +1,6 @@
 //! Faults, seen from outside the link.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Rng};
@@ -38,6 +39,22 @@ fn outcomes(config: &LinkConfig, seed: u64, count: u64) -> Vec<Outcome> {
     let counters = link.sample(Time::MAX);
     assert_eq!(counters.dropped_packets, all.iter().filter(dropped).count() as u64);
     outcomes
+}
+
+#[test]
+fn packets_longer_than_the_mtu_vanish_while_it_holds() {
+    let change = |at, mtu| LinkChange {
+        at: ms(at),
+        rate: None,
+        delay: None,
+        loss: None,
+        faults: Some(FaultChange { mtu: Some(mtu), ..FaultChange::default() }),
+    };
+    let faults = Faults { mtu: Some(999), ..Faults::default() };
+    let config = LinkConfig { changes: vec![change(10, 1000), change(20, 68)], ..config(faults) };
+    // Each packet's transmission ends 1 ms after it is offered.
+    let want: Vec<bool> = (0..20).map(|i| !(10..20).contains(&(2 * i + 1))).collect();
+    assert_eq!(lost(&outcomes(&config, 1, 20), DropReason::TooLong), want);
 }
 
 fn lost(outcomes: &[Outcome], reason: DropReason) -> Vec<bool> {
@@ -182,6 +199,8 @@ fn faults() -> impl Strategy<Value = Faults> {
                 reorder: Reorder { share: reorder, delay: Duration::from_millis(late) },
                 duplicate,
                 corrupt,
+                // As long as every packet here: none vanishes.
+                mtu: Some(1000),
             }
         },
     )

@@ -50,6 +50,8 @@ pub struct Sockets {
     refused: Option<NetError>,
     /// Time since which nothing has left this host, because of its own interfaces and addresses.
     down_since: Option<Time>,
+    /// Since when no single host could be sent anything, and whether that was told.
+    unreachable: (Option<Time>, bool),
     watch: Option<AddressWatch>,
 }
 
@@ -313,6 +315,7 @@ impl Sockets {
             interfaces,
             refused: None,
             down_since: None,
+            unreachable: (None, false),
             watch: AddressWatch::open(),
         })
     }

@@ -2,10 +2,10 @@
 //! goes away.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-use faircast_base::{GroupId, Time};
+use faircast_base::{Duration, GroupId, Time};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
@@ -151,6 +151,32 @@ impl Sockets {
         }
     }
 
+    /// Notes whether a packet to a single host has left, or the error. Warns once if for some time none leaves though
+    /// packets to the group do: repairs and answers go to single hosts.
+    pub(crate) fn note_unicast(
+        &mut self,
+        now: Time,
+        (way, to): (usize, SocketAddr),
+        error: Option<Errno>,
+    ) {
+        let (since, told) = &mut self.unreachable;
+        let Some(error) = error.filter(|error| !matches!(error, Errno::EAGAIN | Errno::EINTR))
+        else {
+            *since = None;
+            return;
+        };
+        let since = *since.get_or_insert(now);
+        let is_homeless = self.ways.get(way).is_some_and(|way| way.homeless);
+        let is_long = |at: Time| now.since(at) >= UNREACHABLE_AFTER;
+        if !*told && !is_homeless && is_long(since) && !self.down_since.is_some_and(is_long) {
+            *told = true;
+            tracing::warn!(
+                "nothing can be sent to {to}: {error}; packets to the group leave, but repairs and answers do not: \
+                 give this host a route there, or look at its firewall"
+            );
+        }
+    }
+
     /// Time since which nothing has left this host, because of its own interfaces and addresses.
     pub(crate) const fn down_since(&self) -> Option<Time> {
         self.down_since
@@ -237,6 +263,9 @@ impl Sockets {
         }
     }
 }
+
+/// Time without anything that left for a single host after which that is told: 2 s.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// Whether the reason why something could not be sent is one that passes: the network is down.
 const fn passes(error: Errno) -> bool {

@@ -131,10 +131,16 @@ pub(super) fn object_end(
     match role {
         Role::Source(content) => {
             let fec = PgmSettings::from_options(setup.options).fec();
-            let setup = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
-            Box::new(scheme.object_source(setup).staying(FLOW_STAYS))
+            let source = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
+            let mut source = scheme.object_source(source).staying(FLOW_STAYS);
+            source.set_headers(headers_below(&setup));
+            Box::new(source)
         }
-        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
+        Role::Receiver => {
+            let mut receiver = scheme.object_receiver(object_receiver_setup(&setup));
+            receiver.set_headers(headers_below(&setup));
+            Box::new(receiver)
+        }
         Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
@@ -170,14 +176,24 @@ pub(super) fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn M
         }
         (Delivery::Object, Role::Source(content)) => {
             let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
-            Box::new(source.staying(FLOW_STAYS))
+            let mut source = source.staying(FLOW_STAYS);
+            source.set_headers(headers_below(&setup));
+            Box::new(source)
         }
         (Delivery::Object, Role::Receiver) => {
             let head = setup.head.map(GivenHead::Node);
             let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
-            Box::new(TramObjectReceiver::new(receiver, setup.source(), Some(tree)))
+            let mut receiver = TramObjectReceiver::new(receiver, setup.source(), Some(tree));
+            receiver.set_headers(headers_below(&setup));
+            Box::new(receiver)
         }
     }
+}
+
+/// Bytes of IPv4 and UDP headers below a flow's packets. With a header size of the scenario's own, lengths are those of
+/// the protocol.
+fn headers_below(setup: &EndSetup<'_>) -> u32 {
+    if setup.header.is_none() { 28 } else { 0 }
 }
 
 /// What the source of a flow's object is made from.

@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
-use super::source::members::Members;
-use super::{MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Stage};
+use super::source::members::{Members, Sent};
+use super::{
+    Announcement, MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Part, Stage,
+};
 use crate::AppEvent;
 
 /// Where a source is in its life, and whom it serves.
@@ -222,19 +224,23 @@ impl Course {
         self.members.lose_silent(Time::ZERO + age.saturating_sub(self.give_up))
     }
 
-    /// Gives up members without progress on content of `total` bytes, which may be `growing`. Returns the names under
-    /// which they report.
-    pub(super) fn lose_stalled(&mut self, now: Time, total: u64, growing: bool) -> Vec<NodeId> {
+    /// Gives up members without progress on what was `announced`. Returns the names under which they report.
+    pub(super) fn lose_stalled(&mut self, now: Time, announced: &Announcement) -> Vec<NodeId> {
         // A program that was stopped has sent nothing meanwhile.
         let span = now.since(self.looked_at).min(LOOK_MAX);
         self.looked_at = now;
-        let Some(limit) = self.stall_max.filter(|_| self.has_begun() && !growing) else {
+        let Some(limit) = self.stall_max.filter(|_| !self.is_waiting()) else {
             return Vec::new();
         };
         if now.since(self.excused_at) < LOOK_MAX {
             return Vec::new();
         }
-        self.members.stall(now, span, limit, total, self.headers)
+        let sent = Sent {
+            manifest: announced.len(Part::Manifest),
+            content: announced.len(Part::Content),
+            flows: self.has_begun() && !announced.growing,
+        };
+        self.members.stall(now, span, limit, sent, self.headers)
     }
 
     /// Loses no member for a silence before now.

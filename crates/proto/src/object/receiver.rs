@@ -158,7 +158,7 @@ impl ObjectReceiver {
     }
 
     fn write_message(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.extent());
+        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let mut value = Vec::new();
@@ -226,11 +226,7 @@ impl Machine for ObjectReceiver {
             self.rest();
         }
         if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
-            let before = self.assembly.path.limit();
-            self.probes = self.assembly.path.on_timeout(cx.now);
-            if self.probes.is_some() || self.assembly.path.limit() != before {
-                self.assembly.member.say();
-            }
+            self.probes = self.assembly.look_at_path(cx);
         }
         if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
             let can_ask = self.may_ask();
@@ -287,6 +283,11 @@ impl ObjectReceiver {
             mismatch: self.session.mismatch().cloned(),
             ..self.assembly.status()
         }
+    }
+
+    /// Whether its last word is repeated until the source has noted it.
+    pub fn awaits_note(&self) -> bool {
+        self.assembly.member.awaits_note()
     }
 
     /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.

@@ -226,7 +226,7 @@ pub(super) struct MemberMessage {
     pub(super) id: u64,
     /// Who it is in the scheme's reports.
     pub(super) reporter: NodeId,
-    /// Bytes of content that it has.
+    /// Bytes of content that it has; of the manifest where it has joined and no more.
     pub(super) bytes: u64,
     pub(super) name: String,
     pub(super) reason: String,

@@ -153,9 +153,9 @@ fn faults_are_read_with_their_units_and_are_off_by_default() {
     assert_eq!(link("").faults, Faults::default());
     let all = link(
         "burst_loss = { loss = 0.02, packets = 5 }\nduplicate = 0.01\ncorrupt = 0.001\n\
-         reorder = { share = 0.02, delay = \"5 ms\" }\n\
+         reorder = { share = 0.02, delay = \"5 ms\" }\nmtu = \"1280 B\"\n\
          outages = [ { from = \"1 s\", to = \"2 s\" }, { from = \"2 s\", to = \"1 h\" } ]\n\
-         changes = [ { at = \"3 s\", duplicate = 0, burst_loss = { loss = 1, packets = 1 } } ]",
+         changes = [ { at = \"3 s\", mtu = \"65535 B\", duplicate = 0, burst_loss = { loss = 1, packets = 1 } } ]",
     );
     let second = |s| Time::ZERO + Duration::from_secs(s);
     let want = Faults {
@@ -163,6 +163,7 @@ fn faults_are_read_with_their_units_and_are_off_by_default() {
         reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
         duplicate: 0.01,
         corrupt: 0.001,
+        mtu: Some(1280),
         outages: vec![
             Outage { from: second(1), to: second(2) },
             Outage { from: second(2), to: second(3600) },
@@ -171,6 +172,7 @@ fn faults_are_read_with_their_units_and_are_off_by_default() {
     assert_eq!(all.faults, want);
     let change = FaultChange {
         duplicate: Some(0.0),
+        mtu: Some(65_535),
         burst_loss: Some(BurstLoss { loss: 1.0, packets: 1.0 }),
         ..FaultChange::default()
     };

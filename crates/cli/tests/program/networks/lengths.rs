@@ -2,15 +2,21 @@
 
 use super::*;
 
-/// Makes a host drop incoming IP packets longer than `limit`, as a tunnel or a firewall on the way would. Returns false if the
-/// system has no such filter. The sender forms no super-packets: the filter would drop those for their sum.
+/// Makes a host drop incoming IP packets longer than `limit`, as a tunnel or a firewall on the way would. Returns false if
+/// the system has no such filter.
 fn drop_longer(lan: &Lan, host: usize, limit: u32) -> bool {
+    drop_longer_at(lan, host, "ingress", limit)
+}
+
+/// Makes a host drop IP packets longer than `limit` in this direction. The sender forms no super-packets: the filter
+/// would drop them for their sum.
+fn drop_longer_at(lan: &Lan, host: usize, direction: &str, limit: u32) -> bool {
     // Classic BPF over the Ethernet frame: by the total length of IPv4, or the payload length of IPv6.
     let program = format!(
         "9,40 0 0 12,21 0 2 2048,40 0 0 16,37 3 4 {limit},21 0 3 34525,40 0 0 18,37 0 1 {},6 0 0 2,6 0 0 0",
         limit - 40
     );
-    let add = ["filter", "add", "dev", "e0", "ingress", "bpf", "da", "bytecode", &program];
+    let add = ["filter", "add", "dev", "e0", direction, "bpf", "da", "bytecode", &program];
     let done = tc(lan, host, &["qdisc", "add", "dev", "e0", "clsact"]) && tc(lan, host, &add);
     if !done {
         eprintln!("skipped: no classifier for packets here");
@@ -76,6 +82,50 @@ fn over_tram_with_a_key_it_is_said_too() {
 fn over_ipv6_it_is_said_too() {
     let group = "--group [ff15::7:43]:7500";
     hole_at_one(group, group, 1400);
+}
+
+#[test]
+fn a_hole_at_the_senders_own_interface_is_one_for_all() {
+    let Some(lan) = Lan::new(3) else { return };
+    if !drop_longer_at(&lan, 0, "egress", 1280) {
+        return;
+    }
+    let site = with_a_tree(400_000);
+    let group = "--group 239.192.7.46:7500";
+    let receivers = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
+    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {group}"));
+    sender.until("warning", |event| {
+        let text = event["text"].as_str().unwrap();
+        names(1280)(event)
+            && text.contains("raise the MTU of this host or the way")
+            && !text.contains("others")
+    });
+    sender.end_with(1);
+    for receiver in receivers {
+        let failed = receiver.end_with(1).event("failed");
+        assert!(failed["reason"].as_str().unwrap().contains("--mtu 1280"), "{failed}");
+    }
+}
+
+#[test]
+fn who_does_not_get_the_list_of_files_for_its_length_holds_up_nobody_for_ever() {
+    let Some(lan) = Lan::new(3) else { return };
+    if !drop_longer(&lan, 2, 1280) {
+        return;
+    }
+    let site = Site::with("--json");
+    for i in 0..300 {
+        site.put(&format!("tree/a-name-that-takes-some-room-{i}"), "x");
+    }
+    let group = "--group 239.192.7.47:7500";
+    let [whole, holed] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
+    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 --stall-max 5s {group}"));
+    sender.until("warning", names(1280));
+    sender.end_with(1);
+    whole.end_with(0);
+    assert!(site.path("r1/tree/a-name-that-takes-some-room-299").exists());
+    let failed = holed.end_with(1).event("failed");
+    assert!(failed["reason"].as_str().unwrap().contains("--mtu 1280"), "{failed}");
 }
 
 #[test]

@@ -76,6 +76,66 @@ fn a_list_follows_its_sender_and_its_receivers() {
 }
 
 #[test]
+fn an_interface_of_two_that_goes_down_and_comes_back_takes_nobody_with_it() {
+    let Some(lan) = Lan::new(3) else { return };
+    lan::run(lan.host(0), "link add e1 type veth peer name e2");
+    for words in ["addr add 10.79.0.1/24 dev e1", "link set e1 up", "link set e2 up"] {
+        lan::run(lan.host(0), words);
+    }
+    let site = with_a_tree(5_000_000);
+    let group = "--group 239.192.7.38:7500";
+    let receivers = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
+    let two = "--interface e0 --interface e1 --rate-max 8Mbit/s";
+    let sender = on(&site, &lan, 0, &format!("send tree --wait-for 2 {group} {two}"));
+    receivers.iter().for_each(|receiver| receiver.until_has(1));
+    lan::run(lan.host(0), "link set e0 down");
+    sender.until_complained("nothing leaves by the interface");
+    lan::run(lan.host(0), "link set e0 up");
+    sender.until_complained("is used again");
+    sender.end_with(0);
+    for (receiver, name) in receivers.into_iter().zip(["r1", "r2"]) {
+        assert_received(&site, receiver, name);
+    }
+}
+
+#[test]
+fn a_sender_that_can_send_to_its_group_alone_says_so() {
+    let Some(lan) = Lan::new(2) else { return };
+    let site = with_a_tree(1_000_000);
+    let group = "--group 239.192.7.40:7500";
+    lan::run(lan.host(0), "route del 10.77.0.0/24");
+    let receiver = recv(&site, &lan, 1, "r1", group);
+    let sender = on(&site, &lan, 0, &format!("send tree {group} --scheme tram --interface e0"));
+    sender.until_complained("nothing can be sent to 10.77.0.2");
+    lan::run(lan.host(0), "route add 10.77.0.0/24 dev e0");
+    sender.end_with(0);
+    assert_received(&site, receiver, "r1");
+}
+
+#[test]
+fn a_receiver_that_has_everything_and_no_address_tells_its_sender_later() {
+    let Some(lan) = Lan::new(3) else { return };
+    let site = with_a_tree(3_000_000);
+    let group = "--group 239.192.7.39:7500 --interface e0";
+    let [receiver, other] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
+    let rest = "--wait-for 2 --rate-max 8Mbit/s --give-up 60s";
+    let sender = on(&site, &lan, 0, &format!("send tree {group} {rest}"));
+    receiver.until_has(1);
+    // Multicast comes all the same, and the other one's reports keep the sender going.
+    lan::run(lan.host(1), "addr del 10.77.0.2/24 dev e0");
+    receiver.until("complete", |_| true);
+    // Longer than a receiver waits that was told to end.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    lan::run(lan.host(1), "addr add 10.77.0.102/24 dev e0");
+    let summary = sender.end_with(0).summary();
+    let receivers = summary["receivers"].as_array().unwrap();
+    assert!(receivers.iter().all(|receiver| receiver["state"] == "done"), "{summary}");
+    for (receiver, name) in [(receiver, "r1"), (other, "r2")] {
+        assert_received(&site, receiver, name);
+    }
+}
+
+#[test]
 fn a_receiver_that_names_the_old_address_says_what_to_do() {
     let Some(lan) = Lan::new(2) else { return };
     let site = with_a_tree(5_000_000);

@@ -134,6 +134,22 @@ impl Assembly {
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
+    /// Continues to measure which lengths arrive. Returns the lengths of probes to ask for.
+    pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) -> Option<(u32, u32)> {
+        let before = self.path.limit();
+        let probes = self.path.on_timeout(cx.now);
+        let after = self.path.limit();
+        if probes.is_some() || after != before {
+            self.member.say();
+        }
+        if after != before
+            && let Some(PathLimit { arrives, sent }) = self.path_limit()
+        {
+            cx.emit(Event::PathLimit { arrives, sent });
+        }
+        probes
+    }
+
     /// True if packets are wanted.
     pub(in crate::object) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
@@ -153,6 +169,22 @@ impl Assembly {
     /// Bytes of content that are here.
     pub(in crate::object) fn content_bytes(&self) -> u64 {
         self.bytes_found + self.blocks.content_bytes
+    }
+
+    /// Bytes that the source is told of: those of content, and before content those of the manifest.
+    pub(in crate::object) fn told_bytes(&self) -> u64 {
+        let manifest = self.blocks.layout.len(Part::Manifest);
+        match self.phase {
+            TransferPhase::Listening => 0,
+            TransferPhase::Manifest if self.blocks.left(Part::Manifest) > 0 => {
+                let Counts { symbols, parity, useless } = self.counts;
+                let symbol = self.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
+                let here = (symbols + parity).saturating_sub(useless) * u64::from(symbol);
+                here.min(manifest.saturating_sub(1))
+            }
+            TransferPhase::Manifest | TransferPhase::Opening => manifest,
+            _ => self.content_bytes(),
+        }
     }
 
     /// It cannot go on. Returns whether that is news.

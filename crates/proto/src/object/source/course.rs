@@ -62,9 +62,8 @@ impl ObjectSource {
         for reporter in self.course.lose_silent(cx.now) {
             self.session.control_mut().on_leave(cx, reporter);
         }
-        let growing = self.packets.notice.announcement.growing;
-        let total = self.packets.layout.len(Part::Content);
-        for reporter in self.course.lose_stalled(cx.now, total, growing) {
+        let announced = self.packets.notice.announcement;
+        for reporter in self.course.lose_stalled(cx.now, &announced) {
             self.session.control_mut().on_leave(cx, reporter);
         }
         self.check_pace(cx);

@@ -25,6 +25,8 @@ struct Member {
     settled: bool,
     /// Whether it was there when content began.
     awaited: bool,
+    /// Bytes of the manifest that it had when it last said so.
+    manifest: u64,
     /// When it last had more than before; `None` where it never had.
     progressed: Option<Time>,
     /// Time without progress that a member could have made.
@@ -55,6 +57,15 @@ fn answer_to(state: MemberState, given_up: bool) -> Status {
         MemberState::Failed | MemberState::Left => Status::Gone,
         _ => Status::Welcome,
     }
+}
+
+/// Bytes of an object that members can have by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::object) struct Sent {
+    pub(in crate::object) manifest: u64,
+    pub(in crate::object) content: u64,
+    /// True if content has begun, and waits for nothing but members.
+    pub(in crate::object) flows: bool,
 }
 
 /// Whether what a node says counts.
@@ -232,11 +243,19 @@ impl Members {
             status.home_heard = now;
         }
         member.number = message.number;
-        if message.bytes > status.bytes && status.state != MemberState::Joined {
-            (member.progressed, member.stalled) = (Some(now), Duration::ZERO);
-            (self.proven, self.progressed) = (true, Some(now));
+        if message.claim == Claim::Joined {
+            if message.bytes > member.manifest {
+                member.stalled = Duration::ZERO;
+            }
+            (member.manifest, status.bytes) = (message.bytes, 0);
+        } else {
+            if message.bytes > status.bytes && status.state != MemberState::Joined {
+                (member.progressed, member.stalled) = (Some(now), Duration::ZERO);
+                (self.proven, self.progressed) = (true, Some(now));
+            }
+            status.bytes = message.bytes;
         }
-        (status.bytes, status.loss) = (message.bytes, f64::from(message.loss) / 65535.0);
+        status.loss = f64::from(message.loss) / 65535.0;
         status.name = message.name;
         status.identity = message.identity.or(status.identity);
         let speaks_on = matches!(message.claim, Claim::Joined | Claim::Receiving);
@@ -306,7 +325,7 @@ impl Members {
         self.reached = self.members.values().filter(reached).count();
     }
 
-    /// Lets `span` go by, and gives up members without progress for more than `limit` on content of `total` bytes.
+    /// Lets `span` go by, and gives up members without progress for more than `limit` that lack some of what was sent.
     /// Drivers add `headers` bytes to each packet. Returns the names under which these members report.
     ///
     /// If no member makes progress all count. If some do, only members count that long packets do not reach, since
@@ -316,7 +335,7 @@ impl Members {
         now: Time,
         span: Duration,
         limit: Duration,
-        total: u64,
+        sent: Sent,
         headers: u32,
     ) -> Vec<NodeId> {
         self.count_reached();
@@ -324,12 +343,13 @@ impl Members {
         let limit = limit.max(self.status_interval(Duration::MAX) * 3);
         let mut over = Vec::new();
         for (&id, member) in &mut self.members {
-            let waits = match member.status.path {
-                Some(_) => member.is(&SERVED),
-                None => member.is(&[MemberState::Receiving]) && !moving,
+            // Who has all is comparing, or looks for what it had before.
+            let (lacks, comes) = match member.status.state {
+                MemberState::Joined => (member.manifest < sent.manifest, true),
+                MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
+                _ => continue,
             };
-            // A member that has everything is comparing.
-            if !waits || member.status.bytes >= total {
+            if !lacks || member.status.path.is_none() && (moving || !comes) {
                 continue;
             }
             member.stalled += span;
@@ -429,10 +449,16 @@ impl Members {
 
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
         let status = MemberStatus::joined(message.id, from, message.reporter, now);
-        let (number, settled, awaited, progressed) = (message.number, false, false, None);
-        let stalled = Duration::ZERO;
-        let given_up = false;
-        let member = Member { status, number, settled, awaited, progressed, stalled, given_up };
+        let member = Member {
+            status,
+            number: message.number,
+            settled: false,
+            awaited: false,
+            manifest: 0,
+            progressed: None,
+            stalled: Duration::ZERO,
+            given_up: false,
+        };
         self.counts[MemberState::Joined as usize] += 1;
         self.members.insert(message.id, member);
     }

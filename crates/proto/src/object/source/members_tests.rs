@@ -245,18 +245,29 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         disk: Duration::from_secs(9),
         ..MemberLoad::default()
     };
-    // Whether another one gets further, what the member says of itself, and why it fails.
-    for (moving, path, load, bytes, want) in [
-        (true, short, MemberLoad::default(), 0, Some("--mtu 1280")),
-        (false, short, MemberLoad::default(), 0, Some("--mtu 1280")),
-        (true, None, MemberLoad::default(), 0, None),
-        (false, None, MemberLoad::default(), 0, Some("does not arrive")),
-        (false, None, disk, 0, Some("its disk")),
-        (false, None, MemberLoad::default(), 1000, None),
+    use Claim::{Joined, Receiving};
+    let none = MemberLoad::default();
+    // Whether another one gets further and content flows, what the member says of itself, and why it fails.
+    for (moving, flows, path, load, claim, bytes, want) in [
+        (true, true, short, none, Receiving, 0, Some("--mtu 1280")),
+        (false, true, short, none, Receiving, 0, Some("--mtu 1280")),
+        (false, false, short, none, Receiving, 0, Some("--mtu 1280")),
+        (true, true, None, none, Receiving, 0, None),
+        (false, true, None, none, Receiving, 0, Some("does not arrive")),
+        (false, false, None, none, Receiving, 0, None),
+        (false, true, None, disk, Receiving, 0, Some("its disk")),
+        (false, true, None, none, Receiving, 1000, None),
+        // The manifest comes before content, and who has it may compare for long.
+        (true, false, short, none, Joined, 0, Some("--mtu 1280")),
+        (true, false, None, none, Joined, 0, None),
+        (false, false, None, none, Joined, 100, Some("does not arrive")),
+        (false, true, None, none, Joined, 199, Some("does not arrive")),
+        (false, true, None, none, Joined, 200, None),
     ] {
         let mut members = Members::default();
-        members.take(at(0), NodeId(1), false, got(1, 0)).unwrap();
-        members.take(at(0), NodeId(1), false, got(1, bytes)).unwrap();
+        let first = |bytes| MemberMessage { bytes, ..message(1, claim) };
+        members.take(at(0), NodeId(1), false, first(0)).unwrap();
+        members.take(at(0), NodeId(1), false, first(bytes)).unwrap();
         members.take(at(0), NodeId(2), false, got(2, 0)).unwrap();
         members.note(1, load, None);
         members.note_path(1, path);
@@ -264,7 +275,8 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
             if moving {
                 members.take(at(s), NodeId(2), false, got(2, s)).unwrap();
             }
-            members.stall(at(s), Duration::from_secs(1), limit, 1000, 28);
+            let sent = Sent { manifest: 200, content: 1000, flows };
+            members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
         }
         let all = members.statuses();
         let reason = all.iter().find(|it| it.id == 1 && it.state == MemberState::Failed);
@@ -277,5 +289,20 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
             members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
             assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);
         }
+    }
+}
+
+#[test]
+fn a_manifest_that_comes_slowly_is_waited_for() {
+    let mut members = Members::default();
+    let limit = Duration::from_secs(30);
+    for s in 0..200 {
+        let bytes = (s / 20).min(5);
+        let joined = MemberMessage { bytes, ..message(1, Claim::Joined) };
+        members.take(at(s), NodeId(1), false, joined).unwrap();
+        let sent = Sent { manifest: 10, content: 1000, flows: false };
+        let given_up = !members.stall(at(s), Duration::from_secs(1), limit, sent, 28).is_empty();
+        assert_eq!(given_up, s == 130, "{s} s");
+        assert_eq!(members.statuses()[0].bytes, 0, "no content");
     }
 }

@@ -51,6 +51,20 @@ fn both_ends_know_what_arrives_and_the_others_go_on() {
 }
 
 #[test]
+fn who_does_not_get_the_manifest_for_its_length_holds_up_nobody_for_ever() {
+    let mut world = World::new(300_000, 2, &choices(), 5).with_network(hole(260, 0..1000));
+    world.source.machine.set_stall_max(Some(Duration::from_secs(30)));
+    world.run_until(s(12));
+    let (state, path) = known(&world);
+    assert_eq!((state, path.map(|path| path.arrives)), (MemberState::Joined, Some(260)));
+    assert!(!world.receivers[1].said(&AppEvent::Completed), "two are waited for");
+    world.run_until(s(90));
+    assert_eq!(known(&world).0, MemberState::Failed);
+    assert!(world.receivers[1].said(&AppEvent::Completed));
+    assert!(world.source.said(&AppEvent::Completed));
+}
+
+#[test]
 fn a_hole_that_opens_and_closes_again_costs_time_alone() {
     let mut world = World::new(12_000_000, 2, &choices(), 2).with_network(hole(700, 1..20));
     world.source.machine.set_stall_max(Some(Duration::from_secs(60)));

@@ -282,7 +282,7 @@ impl TramObjectReceiver {
     }
 
     fn poll_word(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (bytes, (packets, lost)) = (self.assembly.content_bytes(), self.tram.extent());
+        let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.tram.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
@@ -342,11 +342,7 @@ impl Machine for TramObjectReceiver {
         self.tram.handle_timeout(cx);
         self.assembly.take_due(cx.now);
         if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
-            let before = self.assembly.path.limit();
-            self.probes = self.assembly.path.on_timeout(cx.now);
-            if self.probes.is_some() || self.assembly.path.limit() != before {
-                self.assembly.member.say();
-            }
+            self.probes = self.assembly.look_at_path(cx);
         }
         self.advance(cx);
         let member = &mut self.assembly.member;
@@ -405,6 +401,11 @@ impl TramObjectReceiver {
     /// Whether others still depend on it.
     pub fn serves(&self) -> bool {
         self.tram.has_members()
+    }
+
+    /// Whether its last word is repeated until the source has noted it.
+    pub fn awaits_note(&self) -> bool {
+        self.assembly.member.awaits_note()
     }
 
     /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.

@@ -216,8 +216,7 @@ impl TramObjectSource {
         }
         self.course.lose_silent(cx.now);
         let announcement = *self.tram.packets().announcement();
-        let total = announcement.len(Part::Content);
-        self.course.lose_stalled(cx.now, total, announcement.growing);
+        self.course.lose_stalled(cx.now, &announcement);
         self.course.look(cx.now, self.tram.packets().announcement().growing);
         self.review(cx);
     }

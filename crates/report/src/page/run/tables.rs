@@ -330,6 +330,7 @@ fn causes(link: &LinkSummary) -> String {
         (drops.listed, "on purpose"),
         (drops.burst, "in bursts"),
         (drops.outage, "while down"),
+        (drops.too_long, "for their length"),
     ];
     let happened: Vec<String> = all
         .iter()
