@@ -67,6 +67,8 @@ pub(super) struct Child {
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
+    /// True after the first acknowledgement and before the next: members that are there go on acknowledging.
+    pub(super) spoke_once: bool,
     /// It has not, for longer than that takes: nothing is kept for it. Anybody can ask for a place in any name.
     pub(super) mute: bool,
     /// When it was taken.
@@ -264,6 +266,7 @@ impl Members {
             catches_up: rescued || self.is_behind(start, end),
             rescued,
             confirmed: false,
+            spoke_once: false,
             mute: false,
             since: now,
             heard_at: now,
@@ -337,6 +340,7 @@ impl Members {
         }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
+        child.spoke_once = !child.confirmed;
         (child.confirmed, child.mute) = (true, false);
         child.rescued &= child.first_missing < front;
         child.catches_up &= child.rescued || is_behind;
@@ -472,7 +476,8 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            let fruitless = child.fruitless >= FRUITLESS_MAX && !child.catches_up;
+            let fruitless =
+                child.fruitless >= FRUITLESS_MAX && !child.catches_up || child.spoke_once;
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
             lacks && hinders && now.since(child.advanced_at) >= most
         };
