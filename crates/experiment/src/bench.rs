@@ -135,11 +135,15 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     match (&request.scheme, &timings) {
         (None, _) => Ok(timings),
         // Our own senders use it.
-        (Some(scheme), Bench::Wire | Bench::Attack) if catalog::scheme(scheme).is_some() => {
+        (Some(scheme), Bench::Wire | Bench::Attack)
+            if catalog::scheme(scheme).is_some() || catalog::tree(scheme).is_some() =>
+        {
             Ok(timings)
         }
         (Some(scheme), Bench::Wire | Bench::Attack) => {
-            let known: Vec<&str> = catalog::SCHEMES.iter().map(|entry| entry.name).collect();
+            let schemes = catalog::SCHEMES.iter().map(|entry| entry.name);
+            let trees = catalog::KNOWN_TREES.iter().map(|tree| tree.name);
+            let known: Vec<&str> = schemes.chain(trees).collect();
             let known = known.join(", ");
             Err(Error::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
         }

@@ -9,7 +9,7 @@ use crate::congestion::AckVector;
 use crate::pgm::wire::{
     Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Poll, Polr, Spm, checksum,
 };
-use crate::tram;
+use crate::{credit, hop, tram};
 
 /// Most bytes of a packet that are looked through for fields: payload follows.
 const FIELDS_END: usize = 96;
@@ -33,6 +33,8 @@ const LARGE: u64 = (1 << 62) - 2;
 /// A format of packets: where its fields are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
+    /// First bytes of each packet.
+    magic: &'static [u8],
     /// The byte with the kind.
     kind: usize,
     /// The byte with the flags.
@@ -43,13 +45,49 @@ pub struct Format {
     word: usize,
     /// The first of eight bytes with the number of the sender.
     sender: Option<usize>,
+    seal: Seal,
+}
+
+/// Bytes that the checksum of a packet covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seal {
+    /// The whole packet.
+    Whole,
+    /// The header of a packet of credits.
+    Credits,
+    /// None: there is no checksum.
+    None,
 }
 
 /// Format of TRAM.
-pub const TRAM: Format = Format { kind: 3, flags: 4, fields: 24, word: 8, sender: Some(16) };
+pub const TRAM: Format = Format {
+    magic: b"ft",
+    kind: 3,
+    flags: 4,
+    fields: 24,
+    word: 8,
+    sender: Some(16),
+    seal: Seal::Whole,
+};
 
 /// Format of PGM.
-pub const PGM: Format = Format { kind: 4, flags: 5, fields: 16, word: 4, sender: None };
+pub const PGM: Format =
+    Format { magic: &[], kind: 4, flags: 5, fields: 16, word: 4, sender: None, seal: Seal::Whole };
+
+/// Format of credits: capsules, without what they carry, and what comes back for them.
+pub const CREDIT: Format = Format {
+    magic: b"fr",
+    kind: 3,
+    flags: 4,
+    fields: 8,
+    word: 4,
+    sender: None,
+    seal: Seal::Credits,
+};
+
+/// Format of the frames between hosts and relays.
+pub const HOP: Format =
+    Format { magic: b"fh", kind: 3, flags: 4, fields: 8, word: 4, sender: None, seal: Seal::None };
 
 /// A harmful value of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +143,11 @@ pub enum Change {
 }
 
 impl Format {
+    /// True if a packet has this format, as far as its first bytes tell.
+    pub fn owns(self, packet: &[u8]) -> bool {
+        packet.starts_with(self.magic)
+    }
+
     /// The kind of a packet.
     pub fn kind(self, packet: &[u8]) -> u8 {
         packet.get(self.kind).copied().unwrap_or_default()
@@ -121,6 +164,12 @@ impl Format {
         if self == PGM {
             return pgm_specimens(data, zeros);
         }
+        if self == CREDIT {
+            return credit::specimens(data);
+        }
+        if self == HOP {
+            return hop::specimens(data);
+        }
         let number = |at: usize| {
             let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
             bytes.map_or(1, |bytes| u64::from_be_bytes(*bytes))
@@ -131,7 +180,7 @@ impl Format {
 
     /// True if a packet has no options, so that its fields are changed.
     pub fn is_plain(self, packet: &[u8]) -> bool {
-        self == TRAM || packet.get(self.flags).is_some_and(|flags| flags & 1 == 0)
+        self != PGM || packet.get(self.flags).is_some_and(|flags| flags & 1 == 0)
     }
 
     /// All harmful changes to a packet.
@@ -164,6 +213,12 @@ impl Format {
     /// Changes a packet, as far as it has such a place, and makes its checksum right.
     pub fn apply(self, change: Change, packet: &mut [u8]) {
         self.put(change, packet);
+        let covered = match self.seal {
+            Seal::Whole => packet.len(),
+            Seal::Credits => credit::header_bytes(packet).min(packet.len()),
+            Seal::None => return,
+        };
+        let packet = &mut packet[..covered];
         if let Some(place) = packet.get_mut(6..8) {
             place.fill(0);
             let sum = checksum(packet);
@@ -274,6 +329,34 @@ mod tests {
         // 0x0b is another number of ACK.
         let known: BTreeSet<u8> = known.filter(|kind| *kind != 0x0b).collect();
         assert_eq!(kinds, known);
+    }
+
+    #[test]
+    fn each_kind_of_credits_and_of_frames_has_a_specimen_and_changes_keep_its_checksum() {
+        let capsule = |place: usize, byte| {
+            let mut bytes = b"fr\x01\x01\x08\0\0\0".to_vec();
+            bytes.resize(52, 0);
+            // A buffer of 5 and a unit of 1.
+            (bytes[37], bytes[39]) = (5, 1);
+            bytes[place] = byte;
+            CREDIT.apply(Change::Nothing, &mut bytes);
+            bytes
+        };
+        let all = CREDIT.specimens(&capsule(8, 1), 0);
+        let kinds: BTreeSet<u8> = all.iter().map(|bytes| CREDIT.kind(bytes)).collect();
+        assert_eq!(kinds, (1..=5).collect());
+        for packet in &all {
+            for change in CREDIT.changes(packet) {
+                let mut forged = packet.clone();
+                CREDIT.apply(change, &mut forged);
+                assert_eq!(checksum(&forged[..credit::header_bytes(&forged)]), 0, "{change:?}");
+            }
+        }
+        let mut frame = b"fh\x01\x01\x01\0\0\x01".to_vec();
+        frame.resize(60, 0);
+        let kinds: BTreeSet<u8> =
+            HOP.specimens(&frame, 0).iter().map(|bytes| HOP.kind(bytes)).collect();
+        assert_eq!(kinds, (1..=8).collect());
     }
 
     #[test]

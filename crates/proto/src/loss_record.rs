@@ -80,6 +80,11 @@ impl LossRecord {
         self.lost += tell(&mut emit, run);
     }
 
+    /// Returns whether packet `seq`, one of the latest 4096, counts as lost.
+    pub fn counts(&self, seq: u64) -> bool {
+        self.recent.as_ref().is_some_and(|recent| recent.get(seq))
+    }
+
     /// The first transmission of packet `seq` has arrived. Returns whether the packet no longer counts as lost.
     pub fn arrived(&mut self, seq: u64, mut emit: impl FnMut(Event)) -> bool {
         if seq >= self.newest {
@@ -140,6 +145,11 @@ impl Recent {
     /// The first number that is known.
     fn first(&self) -> u64 {
         (self.newest + 1).saturating_sub(BLOCKS as u64) * 64
+    }
+
+    fn get(&self, seq: u64) -> bool {
+        let is_known = seq >= self.first() && seq / 64 <= self.newest;
+        is_known && self.words[(seq / 64 % BLOCKS as u64) as usize] >> (seq % 64) & 1 == 1
     }
 
     fn bit(&mut self, seq: u64) -> Option<(&mut u64, u64)> {

@@ -147,7 +147,7 @@ impl Hostile {
 /// Whether what was heard is all that an attack is made from.
 fn has_enough(kind: Attempt, heard: &Heard, receivers: &[Ipv4Addr]) -> bool {
     match kind {
-        Attempt::Nothing => true,
+        Attempt::Nothing | Attempt::Connections => true,
         Attempt::Tree(TreeAttack::Settings) => heard.tree.has(&[]) || heard.tree.is_known(),
         Attempt::Tree(_) => heard.tree.has(receivers),
         Attempt::Sealed => !heard.sealed.is_empty(),

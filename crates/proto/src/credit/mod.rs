@@ -44,6 +44,7 @@ use relay::CreditRelay;
 pub(crate) use settings::PolicyId;
 use settings::{CreditSettings, RelaySettings};
 pub use source::CreditSource;
+pub(crate) use wire::{header_bytes, specimens};
 
 /// The settings of a session under credits.
 pub const OPTIONS: &[OptionSpec] =

@@ -133,6 +133,28 @@ fn a_credit_is_said_again_and_more_and_more_rarely() {
     assert_eq!((upstream.received(), upstream.since_reported(6)), (6, 6));
 }
 
+#[test]
+fn counts_that_nobody_has_sent_are_taken_back_once_the_node_above_goes_on_or_asks() {
+    let capsule = Capsule { count: 10, ..header(&[]) };
+    let reached = |counts: &[(u64, u32)]| {
+        let mut upstream = Upstream::new(at(0), 9, &capsule, PortId(0));
+        upstream.on_capsule(at(1), &Capsule { count: 100_000, ..capsule }, PortId(0));
+        for (ms, count) in counts {
+            upstream.on_capsule(at(*ms), &Capsule { count: *count, ..capsule }, PortId(0));
+        }
+        upstream.received()
+    };
+    let run: Vec<(u64, u32)> = (0..12).map(|i| (2 + u64::from(i), 11 + i)).collect();
+    assert_eq!(reached(&run[..11]), 100_000);
+    assert_eq!(reached(&run), 22);
+    // Probes of a node that waits for credits.
+    assert_eq!(reached(&[(100, 15), (300, 15), (700, 15)]), 100_000);
+    assert_eq!(reached(&[(100, 15), (300, 15), (700, 15), (1500, 15)]), 15);
+    // Late capsules show nothing while newer ones come.
+    let late = run.iter().flat_map(|&(ms, count)| [(ms, count), (ms, 100_000 + count)]);
+    assert_eq!(reached(&late.collect::<Vec<_>>()), 100_022);
+}
+
 /// A source above a relay whose branches each take a packet in so many steps of a millisecond; some packets are lost.
 struct Relay {
     node: FlowNode<u32>,

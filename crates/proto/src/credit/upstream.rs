@@ -2,11 +2,15 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{NodeId, Time};
+use faircast_base::{Duration, NodeId, Time};
 
 use super::refresh::Refresh;
 use super::wire::{Capsule, Credit, ahead};
+use crate::pgm::session::dissent::Dissent;
 use crate::relay::PortId;
+
+/// Greatest distance of a capsule from the one before that makes both one run of capsules; chosen.
+const RUN_GAP_MAX: i64 = 64;
 
 /// What is known of the node above, and what it has been told.
 #[derive(Debug)]
@@ -27,6 +31,10 @@ pub(crate) struct Upstream {
     due: bool,
     refresh_at: Time,
     refresh: Refresh,
+    /// Counts of capsules that are behind what has come.
+    behind: Dissent<u32>,
+    /// Another node above, and its name for this branch.
+    elsewhere: Dissent<(NodeId, u32)>,
 }
 
 impl Upstream {
@@ -47,24 +55,41 @@ impl Upstream {
             due: true,
             refresh_at: now + Refresh::default().interval(),
             refresh: Refresh::default(),
+            behind: Dissent::default(),
+            elsewhere: Dissent::default(),
         }
     }
 
-    /// A capsule has come. Returns whether it is from another branch than before: then counts begin anew.
+    /// Takes a capsule. Returns true where counts begin anew: it is from another branch than before, or a run of capsules
+    /// shows that the node above has not sent what was believed.
+    ///
+    /// A forged or damaged count that is too high makes each credit one for capsules that were never sent, which the node
+    /// above refuses. That node sends the rest of what it may, and then probes: they are the run.
     pub(crate) fn on_capsule(&mut self, now: Time, capsule: &Capsule, port: PortId) -> bool {
-        let other = (self.node, self.branch) != (capsule.node, capsule.branch);
-        if other {
+        let count = capsule.count;
+        let above = (capsule.node, capsule.branch);
+        let other = (self.node, self.branch) != above;
+        // One forged capsule would have this node send a credit elsewhere, which would wait for the next one for 3 s.
+        if other && !self.elsewhere.claim(now, above, Duration::ZERO, |it| *it == above) {
+            return false;
+        }
+        self.elsewhere.contradict();
+        let is_behind = ahead(count, self.received) < 0;
+        let goes_on = |before: &u32| (0..=RUN_GAP_MAX).contains(&ahead(count, *before));
+        let anew = other || is_behind && self.behind.claim(now, count, Duration::ZERO, goes_on);
+        if anew {
             *self = Self::new(now, self.tag, capsule, port);
         } else {
-            if ahead(capsule.count, self.received) > 0 {
-                self.received = capsule.count;
+            if !is_behind {
+                self.received = count;
+                self.behind.contradict();
             }
             // Whoever asks has not heard the last credit.
             self.due |= capsule.probe;
             self.refresh.on_news(now);
             self.refresh_at = now + self.refresh.interval();
         }
-        other
+        anew
     }
 
     /// Capsules that have come or were lost on the way.

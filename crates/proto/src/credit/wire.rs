@@ -110,6 +110,40 @@ pub(crate) fn own_bytes(bytes: &[u8]) -> usize {
     }
 }
 
+/// Bytes of a packet that its checksum covers.
+pub(crate) fn header_bytes(bytes: &[u8]) -> usize {
+    match bytes.get(3) {
+        Some(&CREDIT) => CREDIT_BYTES,
+        Some(&PULL) => PULL_BYTES,
+        Some(&PART) => PART_HEADER_BYTES,
+        _ => CAPSULE_BYTES,
+    }
+}
+
+/// A packet of each kind in the session of the capsule `data`, from which attacks forge others.
+pub(crate) fn specimens(data: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(Packet::Capsule(capsule)) = decode(data) else { return Vec::new() };
+    let Capsule { session, policy, branch, buffer, count, .. } = capsule;
+    let credit = Credit { session, tag: 7, branch, buffer: buffer.into(), count, weight: 1 };
+    let part = Part { session, policy, total: 64, offset: 0, bytes: &[0; 16] };
+    let write = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        bytes
+    };
+    [
+        write(&|out| {
+            capsule.encode(out);
+            out.extend_from_slice(&[0; 16]);
+        }),
+        write(&|out| Capsule { probe: true, ..capsule }.encode(out)),
+        write(&|out| credit.encode(out)),
+        write(&|out| Pull { session, policy, offset: 0 }.encode(out)),
+        write(&|out| part.encode(out)),
+    ]
+    .into()
+}
+
 /// Whether a packet is one of these at all, sound or not.
 pub(crate) fn is_ours(bytes: &[u8]) -> bool {
     bytes.get(..3) == Some(&[MAGIC[0], MAGIC[1], VERSION])
@@ -184,13 +218,7 @@ fn seal(header: &mut [u8]) {
 /// Its header was damaged, or makes no sense.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Packet<'_>, BadInput> {
     let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
-    let len = match kind {
-        CREDIT => CREDIT_BYTES,
-        PULL => PULL_BYTES,
-        PART => PART_HEADER_BYTES,
-        _ => CAPSULE_BYTES,
-    };
-    let (header, rest) = bytes.split_at_checked(len).ok_or(BadInput::Malformed)?;
+    let (header, rest) = bytes.split_at_checked(header_bytes(bytes)).ok_or(BadInput::Malformed)?;
     if checksum(header) != 0 {
         return Err(BadInput::Checksum);
     }

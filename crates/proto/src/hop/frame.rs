@@ -111,6 +111,23 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// A frame of each kind in the name of the sender of the frame `data`, from which attacks forge others.
+pub(crate) fn specimens(data: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(frame) = Frame::decode(data) else { return Vec::new() };
+    let next = frame.link.1.to_be_bytes();
+    let write = |kind| {
+        let mut bytes = Vec::new();
+        Frame { kind, body: &next, ..frame }.encode(&mut bytes);
+        // As long as the body of any kind.
+        bytes.extend_from_slice(&[0; COOKIE_BYTES + 4]);
+        if kind == FrameKind::Ack {
+            bytes.truncate(FRAME_BYTES + next.len());
+        }
+        bytes
+    };
+    KINDS.map(write).into()
+}
+
 fn read(bytes: &[u8]) -> Option<Frame<'_>> {
     let mut fields = Fields(bytes);
     let [a, b, version, kind, hops, 0, high, low]: [u8; 8] = fields.array()? else {

@@ -22,6 +22,7 @@ mod tests;
 mod window;
 
 pub use attach::{Attach, Attachment};
+pub(crate) use frame::specimens;
 pub use frame::{FRAME_BYTES, Frame, FrameKind};
 pub use guard::{Guard, TAG_BYTES};
 pub use link::{HopLink, HopPacket};

@@ -384,6 +384,21 @@ fn whoever_has_heard_nothing_for_a_while_has_a_new_link_and_hears_all_again() {
 }
 
 #[test]
+fn one_forged_frame_from_far_ahead_ends_no_link() {
+    let now = |seq: u32| Time::ZERO + Duration::from_millis(20) * u64::from(seq);
+    let mut link = HopLink::new(1);
+    let frame = |seq| Frame { link: (1, seq), ..Frame::control(FrameKind::Data, GROUP, b"data") };
+    link.on_frame(now(0), &frame(1000));
+    // For ten seconds, far longer than a gap is waited for.
+    for seq in 0..500 {
+        link.on_frame(now(seq), &frame(seq));
+        link.handle_timeout(now(seq));
+        assert!(link.take().is_some(), "{seq}");
+        assert!(link.take().is_none(), "{seq}");
+    }
+}
+
+#[test]
 fn there_is_room_for_so_many_of_one_host_and_no_more() {
     let mut net = Net::default();
     net.relay(1, &[], None);

@@ -147,7 +147,7 @@ impl Election {
     /// near as itself. `None` where by nobody.
     pub(super) fn reach(&self, now: Time, role: HeadRole, ttl: u8) -> Option<u8> {
         let eager = self.eager.filter(|it| role != HeadRole::Eager && self.is_fresh(now, it));
-        let reach = eager.map_or(ttl, |eager| ttl.min(eager.distance - 1));
+        let reach = eager.map_or(ttl, |eager| ttl.min(eager.distance.saturating_sub(1)));
         (reach > 0).then_some(reach)
     }
 }
@@ -210,6 +210,15 @@ mod tests {
         let last = 70 + INTERVAL * (MISSED_MAX + 1);
         assert!(election.yields(at(last), own));
         assert!(!election.yields(at(last + 1), own), "it is gone");
+    }
+
+    #[test]
+    fn a_head_that_is_no_hop_away_silences_reluctant_ones_and_breaks_nothing() {
+        let mut election = election(0);
+        let said = says(HeadState::Accepting, HeadRole::Eager, 2, false);
+        election.on_advertisement(at(0), (NodeId(1), 1, 0), &said);
+        assert_eq!(election.reach(at(1), HeadRole::Reluctant, 8), None);
+        assert_eq!(election.reach(at(1), HeadRole::Eager, 8), Some(8));
     }
 
     #[test]

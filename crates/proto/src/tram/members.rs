@@ -68,6 +68,8 @@ pub(super) struct Child {
     pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
+    /// True after the first acknowledgement and before the next: members that are there go on acknowledging.
+    pub(super) spoke_once: bool,
     /// True if the member has not confirmed its place in time: nothing is kept for it. Any host can ask for a place
     /// in any name.
     pub(super) mute: bool,
@@ -272,6 +274,7 @@ impl Members {
             catches_up: rescued.then_some(end),
             rescued,
             confirmed: false,
+            spoke_once: false,
             mute: false,
             since: now,
             heard_at: now,
@@ -341,11 +344,11 @@ impl Members {
         }
         child.first_missing = child.first_missing.max(first_missing);
         child.allowed = child.allowed.max(allowed);
-        let is_first = !core::mem::replace(&mut child.confirmed, true);
-        child.mute = false;
+        child.spoke_once = !child.confirmed;
+        (child.confirmed, child.mute) = (true, false);
         child.rescued &= child.first_missing < front;
         // A member that allows all that was sent closes no window. A member whose backlog is repaired counts as any other.
-        let backlog = if is_first { Some(sent) } else { child.catches_up };
+        let backlog = if child.spoke_once { Some(sent) } else { child.catches_up };
         let lacks_backlog =
             |until: &u64| child.first_missing < (*until).max(sent.saturating_sub(self.ahead_max));
         let lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
@@ -494,7 +497,8 @@ impl Members {
         let stands = |child: &Child| {
             let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
-            let fruitless = child.fruitless >= FRUITLESS_MAX && child.catches_up.is_none();
+            let fruitless =
+                child.fruitless >= FRUITLESS_MAX && child.catches_up.is_none() || child.spoke_once;
             let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
             let since =
                 if fruitless { child.advanced_at } else { child.advanced_at.max(child.waited_at) };

@@ -5,6 +5,7 @@ mod application;
 mod arrival;
 mod doubts;
 mod ending;
+mod forgotten;
 mod membership;
 mod output;
 mod reports;
@@ -127,6 +128,8 @@ struct Reached {
     asked_until: u64,
     /// How often it has asked since a repair came.
     asks: u32,
+    /// Packets before this one may have been delivered in the source's name, and were none of its own.
+    rewound_until: u64,
     /// The head that was left for a better one, which still repairs what is before this packet.
     before: Option<(NodeId, u64)>,
 }
@@ -349,6 +352,7 @@ impl TramReceiver {
                 self.on_front(cx.now, front);
                 self.parent.on_heard(cx.now, from, None);
                 self.hear_of(cx, front.sequence, front.done);
+                self.forget(cx, front)?;
             }
             Body::Data(data) => {
                 if !data.front.repair {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod absurd;
+mod ahead;
 mod balance;
 mod bytes;
 mod catalogue;

@@ -98,6 +98,8 @@ struct Source {
     node: NodeId,
     /// The last PGM hop, where NAKs go; known from the first SPM.
     path: Option<NodeId>,
+    /// Moment at which another last hop was believed.
+    path_changed: Option<Time>,
     /// When it last said something new: what came before anybody can repeat.
     heard: Time,
     /// When data came last that was newer than all before.
@@ -399,6 +401,9 @@ impl<R> fmt::Debug for ReceiverSession<R> {
 /// that it goes on.
 const PATH_PACKETS: u32 = 2;
 const RESUME_PACKETS: u32 = 3;
+
+/// Time after a change of the last hop in which a NAK without a confirmation makes it doubtful; chosen.
+const PATH_DOUBTED: Duration = Duration::from_secs(30);
 
 /// An SPM does not arrive so much later than data that was sent after it.
 const OVERTAKING_MAX: Duration = Duration::from_secs(2);

@@ -35,7 +35,15 @@ impl Head {
             Pruning::Centralised => {
                 let is_worst =
                     |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
-                let own = self.members.iter().filter(|(_, child)| may_be_slow(child));
+                // A member that allows a window more does not hold the source up, and one that allows less than the least
+                // window beyond what it has is held up by its own members, one of which may be invented.
+                let window = u64::from(settings.ack_window);
+                let holds = |child: &Child| {
+                    child.allowed < highest + window
+                        && child.allowed + 1 >= child.first_missing + window
+                };
+                let own =
+                    self.members.iter().filter(|(_, child)| may_be_slow(child) && holds(child));
                 own.filter(|(_, child)| is_worst(child.loss)).map(|(node, _)| node).collect()
             }
             // The one that is furthest behind.

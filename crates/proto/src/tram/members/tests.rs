@@ -66,7 +66,9 @@ fn two() -> Members {
     for (node, first_missing) in [(1, 100), (2, 95)] {
         admit(&mut members, node, HeadRole::Reluctant, 90).unwrap();
         let told = ack(first_missing, first_missing + 15);
-        members.acknowledge(at(0), NodeId(node), &told, (1, 100, 0)).unwrap();
+        for _ in 0..2 {
+            members.acknowledge(at(0), NodeId(node), &told, (1, 100, 0)).unwrap();
+        }
     }
     members
 }
@@ -480,6 +482,20 @@ fn who_is_sent_what_it_lacks_again_and_again_and_gets_no_further_is_removed_soon
     assert!(!removed(96, FRUITLESS_MAX, 0, soon), "it lacks something before");
     assert!(!removed(95, FRUITLESS_MAX, 0, soon / 2));
     assert!(!removed(95, 0, FRUITLESS_MAX, soon), "nothing was sent to it");
+}
+
+#[test]
+fn who_acknowledged_once_and_holds_others_up_is_removed_soon() {
+    let mut members = members();
+    admit(&mut members, 2, HeadRole::Reluctant, 90).unwrap();
+    members.acknowledge(at(0), NodeId(2), &ack(95, 110), (1, 100, 0)).unwrap();
+    let soon = at(0) + FRUITLESS_FOR;
+    assert!(
+        members
+            .remove_standing(soon - Duration::from_millis(1), (95, 112), false, |_, _| false)
+            .is_empty()
+    );
+    assert_eq!(members.remove_standing(soon, (95, 112), false, |_, _| false), [NodeId(2)]);
 }
 
 /// What can be done to the table.

@@ -16,9 +16,6 @@ use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
 use crate::{AppEvent, Datagram, Destination, LossRecord};
 
-/// Packets beyond the last known one from which on a packet is not believed alone that others are forgotten; chosen.
-const FORGET_JUMP: u64 = 16;
-
 /// Longest time by which a packet that says older things of the session is overtaken.
 const FRONT_LATE: Duration = Duration::from_millis(200);
 
@@ -38,9 +35,9 @@ impl TramReceiver {
             // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
             _ if front.repair => sequence < reached.reception.end(),
             Body::Data(_) => {
-                let unbegun = sequence < reached.start && reached.deliver == reached.start;
-                let fresh = unbegun || reached.reception.wants(sequence);
-                match reached.reach.take(cx.now, sequence, fresh) {
+                // Copies count too: forged packets may have been delivered in the place of real ones.
+                let open = sequence >= reached.start || reached.deliver == reached.start;
+                match reached.reach.take(cx.now, sequence, open) {
                     Belief::Doubted => false,
                     Belief::Believed => true,
                     Belief::Rewound(first) => {
@@ -51,6 +48,16 @@ impl TramReceiver {
             }
             _ => reached.reach.can_lead(cx.now, sequence),
         }
+    }
+
+    /// Whether the first transmission of the packet has not come, and is waited for no more.
+    fn was_passed(&self, sequence: u64) -> bool {
+        let Some(reached) = &self.reached else { return false };
+        let limit = match self.settings.obsolete_after {
+            0 => reached.rewound_until,
+            _ => reached.reception.first_missing(),
+        };
+        sequence < limit && self.losses.counts(sequence)
     }
 
     /// Packets after `index` were none of the source, which has come from `first` to there.
@@ -66,6 +73,9 @@ impl TramReceiver {
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
             self.losses.rewind(last + 1, |event| cx.emit(event));
+            // What was delivered in place of these was none of the source.
+            self.losses.missing(index..last + 1, |event| cx.emit(event));
+            reached.rewound_until = last + 1;
         }
         (self.last, self.front.done) = (None, false);
         self.deny_end();
@@ -114,6 +124,7 @@ impl TramReceiver {
             asked_until: 0,
             asks: 0,
             before: None,
+            rewound_until: 0,
         });
         if self.settings.head != HeadRole::Never {
             self.head.begin(cx.now, self.settings.formation);
@@ -219,25 +230,14 @@ impl TramReceiver {
             self.plan_asking(cx.now, lost);
             return Err(BadInput::OutOfWindow);
         }
-        if !front.repair && front.forget_before != self.settings.forget_before(sequence) {
-            return Err(BadInput::Absurd);
-        }
         if !front.repair {
-            let end = front.forget_before;
-            if end <= reached.reception.first_missing() {
-                self.doubts.forget.contradict();
-            } else {
-                // Packets that are given up can never be had back.
-                let least = self.doubts.forget.get().map_or(end, |before| end.min(*before));
-                let near = sequence < reached.reception.end() + FORGET_JUMP;
-                if near || self.doubts.forget.claim(cx.now, least, Duration::ZERO, |_| true) {
-                    self.give_up_before(cx, least);
-                }
-            }
+            self.forget(cx, *front)?;
         }
+        let was_passed = !front.repair && self.was_passed(sequence);
         let learns = (self.settings.reorder_learn, self.round_trip());
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let arrived = reached.reception.arrive(cx.now, (sequence, front.repair), learns);
+        let duplicate = arrived == Arrived::Useless && !was_passed;
         if arrived == (Arrived::Repaired { original: true }) && sequence >= self.losses.from() {
             // The packet was late and not lost.
             reached.window.on_late();
@@ -250,7 +250,7 @@ impl TramReceiver {
         let lost = self.find_lost(cx);
         self.plan_asking(cx.now, lost);
         // Its payload is taken, whatever is wrong with what else it carries.
-        let informed = self.inform(cx, data, datagram, arrived);
+        let informed = self.inform(cx, data, datagram, (arrived, duplicate));
         let Some(reached) = &mut self.reached else { return Ok(()) };
         match arrived {
             // A repair to all is of no use to most of them.
@@ -300,7 +300,7 @@ impl TramReceiver {
         cx: &mut Cx<'_>,
         data: &Data<'_>,
         datagram: &Datagram<'_>,
-        arrived: Arrived,
+        (arrived, duplicate): (Arrived, bool),
     ) -> Result<(), BadInput> {
         let Some(reports) = self.reports.as_mut().filter(|_| datagram.from == self.source) else {
             return Ok(());
@@ -313,11 +313,26 @@ impl TramReceiver {
             seq: seq(front.sequence),
             len: payload.len() as u32 + datagram.zeros,
             repair: front.repair,
-            duplicate: arrived == Arrived::Useless,
+            duplicate,
             congestion_experienced: datagram.congestion_experienced,
             reordering: self.reached.as_ref().and_then(|reached| reached.reception.reordering()),
         };
         reports.on_data(cx, front.sequence, &arrival, announce)
+    }
+
+    /// Gives up packets that the source repairs no more.
+    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, front: Front) -> Result<(), BadInput> {
+        let limit = front.forget_before;
+        if limit != self.settings.forget_before(front.sequence) {
+            return Err(BadInput::Absurd);
+        }
+        if limit > 0 {
+            let limit = self.doubts.forgotten.take(cx.now, limit);
+            if self.reached.as_ref().is_some_and(|it| limit > it.reception.first_missing()) {
+                self.give_up_before(cx, limit);
+            }
+        }
+        Ok(())
     }
 
     /// An acknowledgement window has ended.

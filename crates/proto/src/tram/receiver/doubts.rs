@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Time};
 
+use super::forgotten::Forgotten;
 use super::{Kept, Phase, Timer, TramReceiver};
 use crate::pgm::session::dissent::Dissent;
 use crate::tram::wire::Front;
@@ -31,8 +32,8 @@ pub(super) struct Doubts {
     end: Option<(u64, Time)>,
     /// Members are to be removed.
     pub(super) prune: Dissent<()>,
-    /// The least packet before which all is given up.
-    pub(super) forget: Dissent<u64>,
+    /// Packets that the source repairs no more, if it forgets any.
+    pub(super) forgotten: Forgotten,
     /// The head rejects this receiver; true if all such packets say that it was removed.
     pub(super) rejected: Dissent<bool>,
     /// Time of the first rejection without an answer of the head since.

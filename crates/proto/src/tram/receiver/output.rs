@@ -107,11 +107,8 @@ impl TramReceiver {
         // No more than the window would have let come: who joins late has all to ask for.
         reached.asked_until = first_missing + reached.window.size() as u64;
         let asked = reached.asked_until;
-        // The source may have forgotten what lies before this: that is not asked for while it is in doubt.
-        let kept_from = self.doubts.forget.get().copied().unwrap_or_default();
-        let lost = reached.reception.lost().take_while(|run| run.start < asked);
-        let missing = lost.map(|run| run.start.max(kept_from)..run.end.min(asked));
-        wire::mask(first_missing, missing.filter(|run| !run.is_empty()), &mut mask);
+        let missing = reached.reception.lost().map(|run| run.start..run.end.min(asked));
+        wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
         if let Some(reports) = self.reports.as_mut().filter(|_| !mask.is_empty()) {
             reports.on_ask(first_missing);
         }

@@ -9,6 +9,9 @@ use crate::congestion::tfmcc::SLOWEST_INTERVAL_S;
 /// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
+/// Least share of the rate that one report leaves; chosen.
+const LEFT_MIN: f64 = 0.25;
+
 /// Largest round trips without a packet after which a sender begins anew (src: RFC 4654 s3.6).
 const IDLE_AFTER: u64 = 10;
 
@@ -63,7 +66,9 @@ impl TfmccSender {
             return self.set_rate(now, self.rate.max(self.first_rate()));
         }
         if rate <= self.rate {
-            return self.cut(cx, rate, CutReason::Report);
+            // deviates: the RFC has no least share. A damaged or forged report is contradicted by the next one; a path
+            // that is slower is reported again within a round trip.
+            return self.cut(cx, rate.max(self.rate * LEFT_MIN), CutReason::Report);
         }
         if now < self.held_until || self.idle {
             return;

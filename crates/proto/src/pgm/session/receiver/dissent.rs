@@ -77,8 +77,8 @@ impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
 pub(crate) const MANY: u32 = 12;
 
 /// Fewer are enough where packets are rare and nothing has contradicted them for so long.
-const PACKETS_SLOW: u32 = 3;
-const SLOW: Duration = Duration::from_secs(1);
+pub(crate) const PACKETS_SLOW: u32 = 3;
+pub(crate) const SLOW: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -103,7 +103,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
                     self.read_announced(packet)?;
                 }
                 let (heard, advanced) = (cx.now, cx.now);
-                self.source = Some(Source { tsi, node: packet.from, path: None, heard, advanced });
+                self.source = Some(Source {
+                    tsi,
+                    node: packet.from,
+                    path: None,
+                    path_changed: None,
+                    heard,
+                    advanced,
+                });
                 self.note_heard(cx.now);
                 Ok(true)
             }

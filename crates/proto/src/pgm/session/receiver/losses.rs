@@ -5,7 +5,7 @@ use faircast_base::{BadInput, Cx, Duration, Seq, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
-use super::{ReceiverSession, RepairLayer, Requests, Timer};
+use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, Requests, Timer};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
@@ -125,7 +125,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
         let can_ask = self.path().is_some();
         let naks = self.repair.naks_mut();
-        let Expired { stuck, give_up } = naks.map(|it| it.expire(cx, can_ask)).unwrap_or_default();
+        let Expired { stuck, unconfirmed, give_up } =
+            naks.map(|it| it.expire(cx, can_ask)).unwrap_or_default();
         if self.timers.take_due(Timer::LoneNak, cx.now) {
             if can_ask {
                 self.lone_nak.run_out(cx.now);
@@ -134,6 +135,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 let backoff = cx.rng.up_to(self.config.nak_backoff);
                 self.timers.arm(Timer::LoneNak, cx.now + backoff);
             }
+        }
+        let changed = self.source.and_then(|source| source.path_changed);
+        if unconfirmed && changed.is_some_and(|at| cx.now.since(at) < PATH_DOUBTED) {
+            // Perhaps somebody else has named that last hop, and nobody is there.
+            self.want_spm(cx);
         }
         if stuck || !can_ask && self.timers.is_armed(Timer::LoneNak) {
             self.feedback.on_stuck(cx);

@@ -60,6 +60,8 @@ pub(crate) struct Expired {
     pub(crate) give_up: Vec<u64>,
     /// Whether NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
+    /// True if no confirmation came in its time.
+    pub(crate) unconfirmed: bool,
 }
 
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
@@ -325,6 +327,7 @@ impl Naks {
                 }
                 State::AwaitConfirmation => {
                     unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
+                    expired.unconfirmed = true;
                     self.confirmation.run_out(now);
                     missing.unconfirmed += 1;
                     (State::BackOff, missing.unconfirmed > self.confirm_retries)

@@ -74,8 +74,8 @@ impl Reach {
         self.jump(now, newest);
     }
 
-    /// Original `index` has come; `fresh` where it has not come before, as far as is known.
-    pub(crate) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
+    /// Judges original `index`. The source may be taken to be there, behind the newest packet, where that is `open`.
+    pub(crate) fn take(&mut self, now: Time, index: u64, open: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
         if index > self.newest && self.can_be(now, index) {
             self.advance(now, index);
@@ -83,11 +83,13 @@ impl Reach {
         }
         let wait = self.wait();
         if index <= self.newest {
+            // A source goes on from its newest packet: one of the two is none of its own, or late.
+            self.steps = 0;
             let before = self.behind.get().filter(|run| goes_on(run));
             let first = before.map_or(index, |run| run.first);
             let run = Run { first, last: index };
-            let fresh = fresh && self.solid.is_none_or(|solid| index > solid);
-            if !fresh || !self.behind.claim(now, run, wait, goes_on) {
+            let open = open && self.solid.is_none_or(|solid| index > solid);
+            if !open || !self.behind.claim(now, run, wait, goes_on) {
                 return Belief::Believed;
             }
             self.jump(now, index);

@@ -102,6 +102,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 self.want_spm(cx);
                 return;
             }
+            source.path_changed = Some(cx.now);
         } else {
             self.doubts.path.contradict();
         }
