@@ -100,6 +100,7 @@ impl LossRecord {
 
     /// Packets from `end` on are none of the source.
     pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
+        self.from = self.from.min(end);
         if end >= self.newest {
             return;
         }
@@ -109,7 +110,7 @@ impl LossRecord {
             self.lost = self.lost.saturating_sub(count);
             emit(Event::LossWithdrawn { seq: end, count });
         }
-        (self.newest, self.from) = (end, self.from.min(end));
+        self.newest = end;
     }
 }
 

@@ -112,6 +112,8 @@ struct Reached {
     /// The first packet that it takes, and the one that is delivered next.
     start: u64,
     deliver: u64,
+    /// First packet sent after this receiver joined: earlier packets say nothing about its path.
+    sent_since: u64,
     /// Its data begins with the session's.
     from_start: bool,
     lost_any: bool,

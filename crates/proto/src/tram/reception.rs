@@ -72,6 +72,11 @@ impl Reception {
         }
     }
 
+    /// Packet before which missing packets count as lost.
+    pub(super) fn lost_before(&self) -> u64 {
+        self.lost_before
+    }
+
     /// True if packets are lost and not repaired.
     pub(super) fn lacks(&self) -> bool {
         self.lost().next().is_some()
@@ -197,6 +202,7 @@ impl Reception {
             self.missing.insert(self.end..end);
             self.end = end;
         }
+        self.lost_before = self.lost_before.max(end);
         loop {
             let first = self.missing.iter().next().filter(|run| run.start < end);
             let Some(run) = first else { return };

@@ -208,8 +208,11 @@ impl TramReceiver {
 
     /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
-        let known = self.reached.as_ref().map_or(0, |reached| reached.reception.end());
-        (known.saturating_sub(self.losses.from()), self.losses.lost())
+        let known = self
+            .reached
+            .as_ref()
+            .map_or(0, |reached| reached.reception.end().saturating_sub(reached.sent_since));
+        (known, self.losses.lost())
     }
 
     /// When the source was last heard.

@@ -57,7 +57,8 @@ impl TramReceiver {
             0 => reached.rewound_until,
             _ => reached.reception.first_missing(),
         };
-        sequence < limit && self.losses.counts(sequence)
+        // Of packets that do not count nobody knows whether they came.
+        sequence < limit && (self.losses.counts(sequence) || sequence < self.losses.from())
     }
 
     /// Packets after `index` were none of the source, which has come from `first` to there.
@@ -67,10 +68,14 @@ impl TramReceiver {
         if index < reached.start {
             self.begin_at(cx, first);
             self.losses = LossRecord::starting_at(first);
+            if let Some(reached) = &mut self.reached {
+                reached.sent_since = first;
+            }
         } else {
             // Delivered packets stay delivered.
             let last = (index - 1).max(reached.deliver.saturating_sub(1));
             reached.reception.rewind(last);
+            reached.sent_since = reached.sent_since.min(last + 1);
             self.head.cache.rewind(last + 1);
             self.losses.rewind(last + 1, |event| cx.emit(event));
             // What was delivered in place of these was none of the source.
@@ -113,6 +118,7 @@ impl TramReceiver {
             acks: AckSchedule::new(first_ack, ack_window, intervals),
             start,
             deliver: start,
+            sent_since: start.max(self.front.sequence + 1),
             from_start: start == 1,
             lost_any: false,
             skipped_until: 0,
@@ -197,17 +203,23 @@ impl TramReceiver {
         let Some(range) = found else { return 0 };
         let runs: Vec<_> = reached.reception.missing_within(range).collect();
         let lost = runs.iter().map(|run| run.end - run.start).sum();
+        self.count_losses(cx, runs);
+        lost
+    }
+
+    /// Counts gaps that are losses from now on, for the window, for the record and for the scheme.
+    fn count_losses(&mut self, cx: &mut Cx<'_>, runs: Vec<Range<u64>>) {
+        let Some(reached) = &mut self.reached else { return };
         // Packets from before this receiver took part say nothing about its path.
-        let from = self.losses.from();
-        for Range { start, end } in runs.into_iter().filter(|run| run.end > from) {
-            let first = start.max(from);
-            reached.window.on_missing(end - first);
+        let (since, from) = (reached.sent_since, self.losses.from());
+        for Range { start, end } in runs.into_iter().filter(|run| run.end > since) {
+            let first = start.max(since);
+            reached.window.on_missing(end.saturating_sub(first.max(from)));
             self.losses.missing(first..end, |event| cx.emit(event));
             if let Some(reports) = &mut self.reports {
                 reports.on_missing(cx, first, end - first);
             }
         }
-        lost
     }
 
     pub(super) fn on_data(
@@ -404,8 +416,13 @@ impl TramReceiver {
     pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
         let Some(reached) = &mut self.reached else { return };
         let mut lost = 0;
+        // Gaps that did not count as losses yet: without them a source that repairs little would know no congestion.
+        let (decided, mut fresh) = (reached.reception.lost_before(), Vec::new());
         reached.reception.give_up(end, |run| {
             lost += run.end - run.start;
+            if run.end > decided {
+                fresh.push(run.start.max(decided)..run.end);
+            }
             self.losses.missing(run.clone(), |event| cx.emit(event));
             cx.emit(Event::Abandoned { seq: run.start, count: run.end - run.start });
         });
@@ -414,6 +431,7 @@ impl TramReceiver {
             let packets = u32::try_from(lost).unwrap_or(u32::MAX);
             self.events.push_back(AppEvent::Lost { packets });
         }
+        self.count_losses(cx, fresh);
         self.deliver(cx);
     }
 
