@@ -106,6 +106,12 @@ impl Cache {
         !self.is_filling()
     }
 
+    /// Makes room for packet `sequence`, as far as packets before `done` are in the way: marks are no reason to refuse it.
+    pub(super) fn make_room(&mut self, sequence: u64, done: u64) {
+        let end = (sequence + 1).saturating_sub(self.packets_max as u64);
+        self.forget(end.min(done));
+    }
+
     /// Whether what could go would go now.
     pub(super) fn is_filling(&self) -> bool {
         self.slots.len() >= self.high

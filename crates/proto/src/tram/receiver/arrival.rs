@@ -231,6 +231,8 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let Data { front, payload, .. } = data;
         let sequence = front.sequence;
+        let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
+        self.head.cache.make_room(sequence, done);
         if sequence >= self.head.cache.room_until() {
             let reached_before = reached.reception.end();
             // Packet beyond the room. All packets that there is room for were sent before, and are asked for.
@@ -443,6 +445,7 @@ impl TramReceiver {
         reached.window.on_progress(first_missing, reached.reception.reached(), level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
+        self.head.cache.make_room(reached.window.allowed(), done);
         let (told, step) = (reached.told_allowed, reached.window.step());
         if self.allowed() > told + step {
             self.ack_due = true;
