@@ -55,6 +55,10 @@ impl Stack {
         if self.object {
             options.push("delivery = \"object\"");
         }
+        if faircast_proto::catalog::tree(self.protocol).is_some() {
+            // Repairs of a backlog would be dropped as well, and no summary counts those.
+            options.push("wait_for = 2");
+        }
         if self.protocol == "cbr" {
             options.push("rate = \"1 Mbit/s\"");
         }

@@ -52,7 +52,8 @@ pub(super) struct RateControl {
     restarts: bool,
     /// The rate that was achieved last while the window was open.
     proven: f64,
-    /// Greatest average rate; each congestion report halves this value.
+    /// Greatest rate at which all members acknowledged, averaged over T; each congestion report halves this value. The rate
+    /// that was sent is no measure: slow start overshoots the path.
     sustained: f64,
     /// Up to where slow start goes.
     ceiling: f64,
@@ -71,11 +72,12 @@ pub(super) struct RateControl {
     told_window: u64,
 }
 
-/// Bytes that were sent: all, and those of new packets alone.
+/// Bytes that were sent: all, and those of new packets alone; and bytes that all members acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     all: u64,
     new: u64,
+    acknowledged: u64,
 }
 
 /// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
@@ -228,7 +230,7 @@ impl RateControl {
     }
 
     /// Rate of repairs, at the source and at heads. While members lack packets their windows stay closed and R falls to
-    /// a packet a second; repairs at that rate would keep the windows closed. Half of the greatest average stays.
+    /// a packet a second; repairs at that rate would keep the windows closed. Half of the greatest acknowledged rate stays.
     fn repair_rate(&self) -> f64 {
         if self.restarts {
             self.rate.max(self.sustained / 2.0).min(self.rate_max)
@@ -285,6 +287,10 @@ impl RateControl {
 
     /// A member acknowledges, and now all have so many bytes more.
     fn on_acknowledged(&mut self, now: Time, bytes: u32) {
+        self.part_at(now, |sent| sent.acknowledged += u64::from(bytes));
+        let whole = self.part * u64::from(PARTS);
+        let rate = self.sent_lately.acknowledged as f64 / whole.as_secs_f64();
+        self.sustained = self.sustained.max(rate);
         let Some(probe) = &mut self.probe else { return };
         probe.on_acknowledged(now, bytes.into());
         if self.slow_start {
@@ -297,15 +303,20 @@ impl RateControl {
             probe.on_sent(len, self.ack_window);
         }
         self.began.get_or_insert(now);
+        self.part_at(now, |sent| {
+            sent.all += u64::from(len);
+            sent.new += if repair { 0 } else { u64::from(len) };
+        });
+    }
+
+    /// Counts something in the present part of the averaging time, and in the sum over all parts.
+    fn part_at(&mut self, now: Time, count: impl Fn(&mut Sent)) {
         let part = now.as_nanos() / self.part.as_nanos().max(1);
         if self.sent.back().is_none_or(|last| last.0 != part) {
             self.sent.push_back((part, Sent::default()));
         }
         let of_part = self.sent.back_mut().map(|(_, sent)| sent);
-        for sent in of_part.into_iter().chain([&mut self.sent_lately]) {
-            sent.all += u64::from(len);
-            sent.new += if repair { 0 } else { u64::from(len) };
-        }
+        of_part.into_iter().chain([&mut self.sent_lately]).for_each(count);
         self.forget(part);
     }
 
@@ -330,7 +341,6 @@ impl RateControl {
         let wider = window > self.window_before || window >= self.wide;
         (self.packets, self.windows, self.window_before) = (0.0, 0.0, window);
         let average = self.average(now);
-        self.sustained = self.sustained.max(average);
         if self.slow_start {
             return;
         }
@@ -373,7 +383,6 @@ impl RateControl {
             self.rate = self.average(now).max(heard).min(self.rate_max);
             // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
             self.proven = self.rate.max(self.proven / 2.0);
-            self.sustained = self.sustained.max(self.rate);
             self.step = (self.increase * self.average(now)).min(self.step_max).max(self.step_min);
         }
     }
@@ -421,9 +430,10 @@ impl RateControl {
 
     fn forget(&mut self, part: u64) {
         let old = |first: &&(u64, Sent)| first.0 + u64::from(PARTS) <= part;
-        while let Some((_, Sent { all, new })) = self.sent.front().filter(old) {
+        while let Some((_, Sent { all, new, acknowledged })) = self.sent.front().filter(old) {
             self.sent_lately.all -= all;
             self.sent_lately.new -= new;
+            self.sent_lately.acknowledged -= acknowledged;
             self.sent.pop_front();
         }
     }

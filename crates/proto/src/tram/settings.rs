@@ -162,7 +162,7 @@ settings! {
     /// Slow start goes to no more than twice the rate at which all members acknowledge (paper, jrms: false)
     slow_start_acknowledged: bool = true;
     /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate. Repairs keep
-    /// half of the greatest average, which each congestion report halves (paper, jrms: false)
+    /// half of the greatest rate that was acknowledged, which each congestion report halves (paper, jrms: false)
     restart: bool = true;
     /// Over how long the average rate is taken, T (paper, jrms: 5 s)
     averaging_time: Duration [100 ms, 60 s] = 2 s;

@@ -484,7 +484,7 @@ fn a_source_that_is_closed_ends_its_receivers() {
 #[test]
 fn what_has_changed_is_given_up_over_a_tree_too() {
     for (what, want) in [(Content::Changed, true), (Content::Unreadable, false)] {
-        let object = Object::new(2_000_000);
+        let object = Object::new(8_000_000);
         let (supply, content) = breaking(&object);
         let mut tree = Tree::of(object, supply, 3, &[]);
         tree.add_all(3, &[]);

@@ -218,6 +218,7 @@ fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
         let mut control = control(|settings| settings.restart = restart);
         let mut now = send(&mut control, at(0), 128, 600);
         control.end_slow_start(now);
+        control.on_acknowledged(now, 600 * P);
         let took = control.sustained;
         now = send(&mut control, now, 0, 300);
         assert!(control.rate < took / 4.0);
