@@ -186,7 +186,9 @@ impl Steered {
 
 impl Controller for Steered {
     fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
-        if repair && self.repairs_in_row >= UNLEARNED_MIN {
+        // Where credits hold back what the network does not bear, a scheme allows all and has no rate.
+        let has_rate = self.control.gauges().allowed_bits_per_s(len).is_some();
+        if repair && has_rate && self.repairs_in_row >= UNLEARNED_MIN {
             self.on_idle(cx);
             let most = self.tail_most();
             let fresh = || Tail { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 };
