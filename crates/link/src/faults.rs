@@ -103,7 +103,7 @@ impl FaultyWire {
         if is_down(&mut self.outages, now) { Err(DropReason::Outage) } else { Ok(()) }
     }
 
-    /// Whether a packet of so many bytes survives whose transmission ends at `ends`, which never decreases.
+    /// Decides whether a packet of `bytes` bytes survives. Its transmission ends at `ends`, which never decreases.
     pub(crate) fn leave(&mut self, ends: Time, bytes: u32) -> Result<(), DropReason> {
         if bytes > self.mtu {
             return Err(DropReason::TooLong);

@@ -329,7 +329,7 @@ impl Rates {
         median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
     }
 
-    /// Returns the recovery after each fault in a session with so many receivers.
+    /// Returns the recovery after each fault in a session with this number of receivers.
     pub(super) fn judge(&self, trials: &[Trial], receivers: u32) -> Vec<Recovery> {
         let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {

@@ -69,7 +69,8 @@ impl Branch {
     /// A credit has come. Returns whether there is news in it.
     ///
     /// # Errors
-    /// It is for more than was ever sent, or for a larger buffer than the session has, or of one node too many.
+    /// Fails if the credit is for more than was ever sent, for a larger buffer than the session has, or of one node too
+    /// many.
     pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Result<bool, BadInput> {
         if ahead(credit.count, self.count) > 0 || credit.buffer > self.buffer {
             return Err(BadInput::Absurd);

@@ -36,14 +36,14 @@ const LOST_MAX: f64 = 3.0;
 const STALL_MAX: f64 = 3.0;
 const SHARE: f64 = 1.3;
 
-/// The same of sessions in which TFMCC has fallen to the rate of a forged report, which rises slowly.
+/// Most seconds that forged packets may cost a session with TFMCC, whose rate rises slowly after a forged report.
 const RISE_MAX: f64 = 14.0;
 
-/// The same of the stall under credits and of a hop, which wait for a node that is not there for 3 and for 4 s.
+/// Longest stall under credits and of a hop, in seconds: both wait 3 and 4 s for a node that is not there.
 const SILENCE_MAX: f64 = 5.0;
 
-/// The same of the stall and of the time over a tree with pgmcc: a report that names a receiver that is not there makes
-/// that the acker, which is called until it has timed out twice, and a run has two such reports.
+/// Longest stall and most seconds lost over a tree with pgmcc. A report that names an absent receiver makes this receiver
+/// the acker until two timeouts, and a run has two such reports.
 const ABSENT_MAX: f64 = 10.0;
 
 /// Age of a packet that is still like those of now.
@@ -136,6 +136,14 @@ impl Attacker {
         self.heard.insert((from, format.kind(bytes)), (now, captured));
     }
 
+    /// Returns the next forged packet of the plan that is due, `None` within where nothing was overheard to forge it from;
+    /// and counts it in `next`.
+    fn due(&mut self, now: Time, format: Format, next: &mut usize) -> Option<Option<Captured>> {
+        self.plan.get(*next).filter(|(at, _)| *at <= now)?;
+        *next += 1;
+        Some(self.forge(now, format, *next - 1))
+    }
+
     /// Forges packet `number` of the plan, of the latest real one of its kind where there is a fresh one.
     fn forge(&mut self, now: Time, format: Format, number: usize) -> Option<Captured> {
         if let Some(Some(made)) = self.made.get(number) {
@@ -195,15 +203,8 @@ struct Attacked {
 impl Attacked {
     fn strike(&mut self, cx: &mut Cx<'_>) {
         loop {
-            let forged = {
-                let mut attacker = self.attacker.borrow_mut();
-                match attacker.plan.get(self.next) {
-                    Some((at, _)) if *at <= cx.now => {}
-                    _ => return,
-                }
-                self.next += 1;
-                attacker.forge(cx.now, self.format, self.next - 1)
-            };
+            let due = self.attacker.borrow_mut().due(cx.now, self.format, &mut self.next);
+            let Some(forged) = due else { return };
             // An end does not receive its own packets.
             let Some(Captured { from, to, bytes, zeros }) =
                 forged.filter(|it| it.from != self.node)
@@ -278,15 +279,8 @@ const FORGED_KEYS: u64 = 1 << 63;
 impl AttackedRelay {
     fn strike(&mut self, cx: &mut Cx<'_>) {
         loop {
-            let forged = {
-                let mut attacker = self.attacker.borrow_mut();
-                match attacker.plan.get(self.next) {
-                    Some((at, _)) if *at <= cx.now => {}
-                    _ => return,
-                }
-                self.next += 1;
-                attacker.forge(cx.now, self.format, self.next - 1)
-            };
+            let due = self.attacker.borrow_mut().due(cx.now, self.format, &mut self.next);
+            let Some(forged) = due else { return };
             let Some(Captured { from, to, bytes, zeros }) = forged else { continue };
             let kind = self.format.kind(&bytes);
             let way = self.ways.get(&kind).or_else(|| self.ways.values().next());
@@ -361,7 +355,7 @@ impl Relay for AttackedRelay {
     }
 }
 
-/// The same protocols with attacked relays.
+/// Protocols whose relays get forged packets.
 struct WithRelays<P> {
     inner: P,
     format: Format,

@@ -24,7 +24,7 @@ pub trait SessionProgram: Send + Sync {
     /// Starts it for one session, with what its source gives it.
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn start(&self, parameter: u32) -> Result<Box<dyn RunningProgram>, ProgramFault>;
 }
 
@@ -33,31 +33,31 @@ pub trait RunningProgram: Send {
     /// See [`Policy::credit`].
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn credit(&mut self, view: &dyn View) -> Result<Option<u32>, ProgramFault>;
 
     /// See [`Policy::accepts`].
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn accepts(&mut self, view: &dyn View, branch: u32, layer: u8) -> Result<bool, ProgramFault>;
 
     /// See [`Policy::discards`].
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn discards(&mut self, view: &dyn View, branch: u32) -> Result<u32, ProgramFault>;
 
     /// See [`Policy::interval_ms`]; asked once.
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn interval_ms(&mut self) -> Result<Option<u32>, ProgramFault>;
 
     /// See [`Policy::DROPS`]; asked once.
     ///
     /// # Errors
-    /// It has failed.
+    /// Fails if the program failed.
     fn drops(&mut self) -> Result<bool, ProgramFault>;
 }
 

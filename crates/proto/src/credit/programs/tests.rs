@@ -179,7 +179,6 @@ fn a_program_is_fetched_once_and_started_for_each_session() {
     let pull = Pull { session: 7, policy: name, offset: 9_000 };
     let told: Vec<u8> = programs.answer(at(2), &pull).flat_map(|it| it.bytes.to_vec()).collect();
     assert_eq!(told, code[9_000..]);
-    // (whom the part is of, what is in it)
     let part = Part { session: 7, policy: name, total: 3, offset: 0, bytes: &[1] };
     assert_eq!(programs.on_part(at(2), ABOVE, &part, LIMITS), Err(BadInput::Foreign));
 }
