@@ -34,6 +34,19 @@ fn everything_arrives_whatever_the_settings_are() {
     }
 }
 
+/// Chiu et al. 2001, section 3.1: a receiver acknowledges each window of packets. The profile `paper` asks for
+/// nothing in between, even where packets are missing and the window is closed.
+#[test]
+fn a_receiver_of_the_papers_profile_acknowledges_windows_and_asks_for_nothing() {
+    let world = World { sites: 1, hosts: 1, seconds: 600, ..World::with_loss(0.05) }
+        .with("defaults = \"paper\"");
+    let run = world.run(1);
+    run.assert_whole("paper", &[]);
+    let windows = run.heard.data_packets / 64;
+    let seconds = run.heard.source_done.expect("the source ends").as_nanos() / 1_000_000_000;
+    assert!(run.heard.acknowledgements <= windows + seconds / 3 + 5);
+}
+
 #[test]
 fn a_tree_has_no_loops_and_no_head_has_more_members_than_it_may() {
     for seed in 1..=5 {

@@ -142,9 +142,9 @@ impl TramReceiver {
         let to = Destination::Node(bound.node);
         let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
         self.arm_ack(cx.now);
-        if awaits_answer && !self.timers.is_armed(Timer::Ask) {
-            let interval = self.settings.ask_interval.max(bound.round_trip * 2);
-            self.timers.arm(Timer::Ask, cx.now + interval);
+        let asks = self.settings.ask_interval;
+        if awaits_answer && asks > Duration::ZERO && !self.timers.is_armed(Timer::Ask) {
+            self.timers.arm(Timer::Ask, cx.now + asks.max(bound.round_trip * 2));
         }
         Some(transmit)
     }
