@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::calls::Calls;
 use super::left_out::Reason;
-use super::state::StateFolder;
+use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -26,9 +26,8 @@ const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
 /// Size from which on it is tried whether a file of it can be made: FAT has none of 4 GiB.
 const LARGE: u64 = u32::MAX as u64;
 
-/// Names in the state folder that are used for trying.
+/// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
-pub(super) const NAMES: &str = "names";
 
 /// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
@@ -270,10 +269,7 @@ struct Trial<'s> {
 
 impl<'s> Trial<'s> {
     fn open(calls: Calls, state: &'s StateFolder) -> Result<Self> {
-        state.remove_directory(NAMES)?;
-        let made = rustix::fs::mkdirat(state.fd(), NAMES, Mode::RWXU);
-        let fd = made.and_then(|()| dir::open_directory(state.fd(), NAMES));
-        Ok(Self { calls, state, fd: fd.map_err(|error| state.cannot(error))? })
+        Ok(Self { calls, state, fd: state.make_directory(TRIAL)? })
     }
 
     /// True if a file of this name can be made, and has exactly this name then.
@@ -302,6 +298,6 @@ impl<'s> Trial<'s> {
     }
 
     fn close(self) -> Result<()> {
-        self.state.remove_directory(NAMES)
+        self.state.remove_directory(TRIAL)
     }
 }

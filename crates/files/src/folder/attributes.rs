@@ -1,7 +1,7 @@
 //! Owners, extended attributes, modes and times of what was received.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use nix::unistd::{Group, User};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::StoreOptions;
 use super::abilities::Abilities;
-use super::state::StateFolder;
+use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -133,11 +133,11 @@ fn here(owner: &Owner) -> (Uid, Gid) {
     )
 }
 
-/// Finds out, before anything is received, whether it can be given at all: on a file of the state
-/// folder, which is on the same file system.
-pub(super) fn check(
+/// Tries owners and extended attributes before anything is received: on a file and a directory of the state folder,
+/// which is on the same file system.
+pub(super) fn check<'a>(
     options: &StoreOptions,
-    layout: &Layout,
+    layout: &'a Layout,
     state: &StateFolder,
     abilities: &Abilities,
 ) -> Result<()> {
@@ -172,18 +172,24 @@ pub(super) fn check(
             )
         })?;
     }
-    // Tries the largest set of attributes and each name once: a file system may refuse a size or a name.
-    let (mut names, mut most) = (BTreeSet::new(), 0);
+    let directory = state.make_directory(TRIAL)?;
+    // Tries the largest set of attributes and each name once, of files and of directories: a file system may refuse a
+    // size or a name, and only a directory has a default access control list.
+    let (mut names, mut most) = (BTreeSet::new(), [0; 2]);
     for entry in xattrs {
+        let is_directory = entry.is_directory();
+        let key = |xattr: &'a Xattr| (is_directory, &xattr.name);
         let bytes: usize = entry.xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();
-        let fresh = entry.xattrs.iter().any(|xattr| !names.contains(&xattr.name));
-        if bytes <= most && !fresh {
+        let most = &mut most[usize::from(is_directory)];
+        let fresh = entry.xattrs.iter().any(|xattr| !names.contains(&key(xattr)));
+        if bytes <= *most && !fresh {
             continue;
         }
-        most = most.max(bytes);
-        names.extend(entry.xattrs.iter().map(|xattr| &xattr.name));
+        *most = bytes.max(*most);
+        names.extend(entry.xattrs.iter().map(key));
+        let probe = if is_directory { directory.as_fd() } else { probe.as_fd() };
         let set = |xattr: &Xattr| {
-            rustix::fs::fsetxattr(&probe, &*xattr.name, &xattr.value, XattrFlags::empty())
+            rustix::fs::fsetxattr(probe, &*xattr.name, &xattr.value, XattrFlags::empty())
         };
         entry.xattrs.iter().try_for_each(set).map_err(|error| {
             let what = format!(
@@ -195,8 +201,9 @@ pub(super) fn check(
         })?;
         for xattr in &entry.xattrs {
             // An access control list that says no more than the mode is none.
-            let _ = rustix::fs::fremovexattr(&probe, &*xattr.name);
+            let _ = rustix::fs::fremovexattr(probe, &*xattr.name);
         }
     }
+    state.remove_directory(TRIAL)?;
     state.remove_file(PROBE)
 }

@@ -11,7 +11,6 @@ use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::abilities::NAMES;
 use super::calls::{Calls, is_foreign};
 use crate::dir::{self, Root};
 use crate::error::{FilesError, Result};
@@ -26,6 +25,8 @@ pub(crate) const MANIFEST: &str = "manifest";
 /// The receiver's identity: 16 hexadecimal digits.
 const RECEIVER: &str = "receiver";
 const LOCK: &str = "lock";
+/// Directory in which names and attributes are tried.
+pub(super) const TRIAL: &str = "names";
 /// Tries to get hold of a folder that somebody else is removing at the moment.
 const TRIES: u32 = 100;
 /// Longest wait for a folder that is locked.
@@ -171,6 +172,14 @@ impl StateFolder {
         FilesError::io(&self.path, "cannot be written", error)
     }
 
+    /// Makes an empty directory in it, whatever was there before.
+    pub(super) fn make_directory(&self, name: &str) -> Result<OwnedFd> {
+        self.remove_directory(name)?;
+        rustix::fs::mkdirat(self.fd(), name, Mode::RWXU)
+            .and_then(|()| dir::open_directory(self.fd(), name))
+            .map_err(|error| self.cannot(error))
+    }
+
     /// Removes a directory of it, and the files in there; nothing where there is none.
     pub(crate) fn remove_directory(&self, name: &str) -> Result<()> {
         let fd = match dir::open_directory(self.fd(), name) {
@@ -191,7 +200,7 @@ impl StateFolder {
 
     /// Removes it with all that is in it; and what it lies in, where that is empty.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.remove_directory(NAMES)?;
+        self.remove_directory(TRIAL)?;
         for found in rustix::fs::Dir::read_from(self.fd()).map_err(|error| self.cannot(error))? {
             let found = found.map_err(|error| self.cannot(error))?;
             let name = found.file_name();

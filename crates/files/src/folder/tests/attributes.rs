@@ -171,3 +171,18 @@ fn extended_attributes_arrive_where_both_sides_want_them() {
         }
     }
 }
+
+#[test]
+fn a_default_access_control_list_of_a_directory_arrives() {
+    const DEFAULT: &str = "system.posix_acl_default";
+    let options = ScanOptions { xattrs: true, ..ScanOptions::default() };
+    let mut case = case(&options);
+    if !set(&case.from.join("d"), DEFAULT, &acl()) {
+        println!("passed over: the file system has no access control lists");
+        return;
+    }
+    case.object = Object::with(&case.from, &options);
+    let options = StoreOptions { xattrs: true, ..case.options() };
+    assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+    assert_eq!(get(&case.target("d"), DEFAULT), Some(acl()));
+}
