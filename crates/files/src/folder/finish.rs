@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::locked::Widened;
-use super::{Folder, hard_links, links, reuse};
+use super::{Folder, hard_links, links, locked, reuse};
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::hole_hashes::file_hashes;
@@ -50,12 +50,13 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 /// Puts everything into its place.
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
+    locked::of_replaced(&folder.files, &folder.replaced, &mut folder.locked)?;
     let Folder { shared, files, targets, locked, replaced, .. } = folder;
     let attributes = Attributes::new(&shared.options, &files.abilities);
     let widened = Widened::widen(files, locked)?;
     let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
         .run(targets, replaced);
-    let restored = widened.restore(files);
+    let restored = widened.restore(&files.root, files.state.fd());
     put.and(restored)?;
     reuse::remove_superseded(&files.layout, &files.state);
     files.state.remove()?;

@@ -104,7 +104,7 @@ pub struct Folder {
     targets: Vec<(u32, Identity)>,
     /// Directories that are ours and read-only, and in which something is to be made.
     locked: Vec<BString>,
-    /// The same, of those that turned out to be damaged and are replaced.
+    /// Identity of targets that turned out to be damaged and are replaced.
     replaced: BTreeMap<u32, Identity>,
     /// No group below was there before and is without digest.
     cursor: u32,

@@ -15,7 +15,7 @@ use super::abilities::Abilities;
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::{Folder, LeftOut, StoreOptions, attributes, hard_links, links, obstacles, reuse};
+use super::{Folder, LeftOut, StoreOptions, attributes, hard_links, links, locked, obstacles, reuse};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -66,6 +66,9 @@ fn look(
     root: &Root,
     state: &StateFolder,
 ) -> Result<Found> {
+    // Otherwise a directory that an interrupted run has left wide would count as writable.
+    locked::restore_left(root, state.fd())?;
+    state.neighbours().for_each(|neighbour| neighbour.restore_modes(root));
     let object = &request.announcement.object;
     let groups = layout.groups();
     let mut have = match state.find(JOURNAL)? {
@@ -335,13 +338,10 @@ impl<'a> Survey<'a> {
             return Err(cannot(Errno::XDEV));
         }
         obstacles::check_directory(&path, fd)?;
-        match self.abilities.calls.may_write(fd) {
-            Err(Errno::ACCESS) if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                self.locked.push(below.unwrap_or_default().to_owned());
-                Ok(())
-            }
-            answer => answer.map_err(cannot),
+        if locked::is_locked(fd).map_err(cannot)? {
+            self.locked.push(below.unwrap_or_default().to_owned());
         }
+        Ok(())
     }
 
     /// Takes over what lies in the folder by other objects, for files of which nothing is here. Returns

@@ -156,7 +156,7 @@ fn take(
     if groups.is_empty() {
         return None;
     }
-    if neighbour.is_idle() {
+    if let Some(_lock) = neighbour.lock() {
         old.set_len(ours.size()).ok()?;
         rustix::fs::renameat(neighbour.fd(), &*part, state.fd(), &*Files::part_name(file)).ok()?;
     } else {
@@ -201,7 +201,7 @@ pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
         let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
         outermost.map(|entry| (*entry.path).to_owned()).collect()
     };
-    for neighbour in state.neighbours().filter(Neighbour::is_idle) {
+    for neighbour in state.neighbours() {
         let Some((manifest, _)) = neighbour.content() else { continue };
         let other = Layout::new(manifest);
         let same =

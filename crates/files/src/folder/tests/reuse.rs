@@ -6,6 +6,8 @@ use std::io::Write as _;
 use faircast_proto::object::Store as _;
 
 use super::*;
+use super::super::state::StateFolder;
+use crate::dir::Root;
 use crate::store::Journal;
 use crate::testing::touch;
 
@@ -123,4 +125,23 @@ fn of_a_file_that_is_replaced_by_a_longer_one_the_beginning_stays() {
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
     assert_eq!(case.object.verify(&mut store), Ok(0));
     case.assert_same();
+}
+
+#[test]
+fn an_object_can_be_received_while_another_one_looks_through_its_leftovers() {
+    let case = Case::new(&[("big", 2 * MIB), ("other", 5)]);
+    cut_off(&case, 1);
+    let root = Root::open(&case.to).unwrap();
+    let other = StateFolder::open(&root, &[7; 32]).unwrap();
+    let neighbour = other.neighbours().next().unwrap();
+    let (_, complete) = neighbour.content().unwrap();
+    assert!(complete.count_ones(..) > 0);
+    let taken = StateFolder::open(&root, &case.object.announcement.object);
+    assert!(taken.is_ok());
+    // Nothing of what somebody receives is moved or removed.
+    assert!(neighbour.lock().is_none());
+    neighbour.remove();
+    assert!(case.state().join("journal").exists());
+    drop(taken);
+    assert!(neighbour.lock().is_some());
 }
