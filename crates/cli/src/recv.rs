@@ -20,7 +20,7 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, lossless, place, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, path_text, place, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -494,7 +494,7 @@ impl Show {
                 false => String::new(),
             };
             let json = json!({
-                "object": last.number, "path": lossless(&file.path), "bytes": file.bytes,
+                "object": last.number, "path": path_text(&file.path), "bytes": file.bytes,
                 "blake3": hash,
             });
             self.output.tell("file", &line, json)?;

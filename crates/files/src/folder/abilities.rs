@@ -29,6 +29,17 @@ const LARGE: u64 = u32::MAX as u64;
 /// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
 
+/// Outcome of a comparison of the times of a file and an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SameTime {
+    /// Equal, within the step that was found.
+    Yes,
+    /// Equal if the file system keeps times in larger steps than was found. A file of other content may have such a
+    /// time too.
+    Rounded,
+    No,
+}
+
 /// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
 pub(super) struct Abilities {
@@ -219,9 +230,9 @@ impl Abilities {
         }
     }
 
-    /// True if a file has the time of an entry, as far as the file system keeps it. Files that are taken
-    /// for equal are compared by their digests in the end.
-    pub(super) fn same_time(&self, stat: &Stat, mtime: Mtime) -> bool {
+    /// Compares the time of a file with that of an entry, as far as the file system keeps times. Files that may be
+    /// equal are compared by their digests in the end.
+    pub(super) fn compare_time(&self, stat: &Stat, mtime: Mtime) -> SameTime {
         let there = time_of(stat);
         let [earliest, latest] = self.times;
         let mut want = nanos(mtime);
@@ -237,9 +248,14 @@ impl Abilities {
             want = want.min(held);
         }
         let off = (there - want).abs();
-        // The file system may have kept the time of the trial in memory alone.
-        let coarse = TIME_STEPS.iter().any(|step| off < *step && there % *step == 0);
-        off < self.time_step || coarse
+        match off < self.time_step {
+            true => SameTime::Yes,
+            // The file system may have kept the time of the trial in memory alone.
+            false if TIME_STEPS.iter().any(|step| off < *step && there % *step == 0) => {
+                SameTime::Rounded
+            }
+            false => SameTime::No,
+        }
     }
 }
 

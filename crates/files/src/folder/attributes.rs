@@ -17,6 +17,15 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
 
+/// Changes that a file needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Mode, owner or access control list, which the file's owner alone can change.
+    OfOwner,
+    /// Other extended attributes, which need the right to write.
+    Xattrs,
+}
+
 /// Gives entries what the sender tells of them, as far as that is wanted here.
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
@@ -41,16 +50,21 @@ impl<'a> Attributes<'a> {
         self.abilities.set_mtime(fd, entry.mtime).map_err(cannot)
     }
 
-    /// Whether a file that was there already may lack something; its time is known to be right.
-    pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> bool {
+    /// Changes that a file that was there already may need; its time is known to be right.
+    pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> Option<Lack> {
         let owner = self.owner(entry).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
-        owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
-            || self.options.xattrs && !entry.xattrs.is_empty()
-            || self.lacks_mode(entry, there)
+        let mut xattrs = entry.xattrs.iter().filter(|_| self.options.xattrs);
+        let of_owner = owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
+            || xattrs.clone().any(|xattr| is_acl(&xattr.name))
+            || self.lacks_mode(entry, there);
+        match of_owner {
+            true => Some(Lack::OfOwner),
+            false => xattrs.next().map(|_| Lack::Xattrs),
+        }
     }
 
     fn lacks_mode(&self, entry: &Entry, there: &Stat) -> bool {
-        mode_of(there) != u32::from(entry.mode) && self.abilities.keeps_mode(entry.mode)
+        mode_of(there) != entry.mode && self.abilities.keeps_mode(entry.mode)
     }
 
     /// Gives it what it lacks.
@@ -61,13 +75,21 @@ impl<'a> Attributes<'a> {
         fd: BorrowedFd<'_>,
         there: &Stat,
     ) -> Result<()> {
+        let cannot = |error: Errno| FilesError::io(path, "cannot get its mode", error);
         self.give_owner(entry, path, fd)?;
-        self.give_xattrs(entry, path, fd, false)?;
-        if self.lacks_mode(entry, there) {
-            self.abilities
-                .set_mode(fd, entry.mode)
-                .map_err(|error| FilesError::io(path, "cannot get its mode", error))?;
+        let mode = mode_of(there);
+        // Attributes in `user.` need the right to write, of which modes deprive owners too.
+        let narrow = mode & 0o200 == 0 && self.options.xattrs && !has_xattrs(entry, fd);
+        if narrow {
+            self.abilities.set_mode(fd, mode | 0o200).map_err(cannot)?;
         }
+        let given = self.give_xattrs(entry, path, fd, false);
+        if self.lacks_mode(entry, there) {
+            self.abilities.set_mode(fd, entry.mode).map_err(cannot)?;
+        } else if narrow {
+            self.abilities.set_mode(fd, mode).map_err(cannot)?;
+        }
+        given?;
         self.give_xattrs(entry, path, fd, true)
     }
 
@@ -103,6 +125,10 @@ impl<'a> Attributes<'a> {
     ) -> Result<()> {
         let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
         for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
+            // A file of another user that cannot be written may have it already.
+            if has(fd, xattr) {
+                continue;
+            }
             rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty()).map_err(
                 |error| FilesError::io(path, "cannot get its extended attributes", error),
             )?;
@@ -117,8 +143,20 @@ impl<'a> Attributes<'a> {
     }
 }
 
-fn mode_of(there: &Stat) -> u32 {
-    Mode::from_raw_mode(there.st_mode).bits() & 0o777
+fn mode_of(there: &Stat) -> u16 {
+    u16::try_from(Mode::from_raw_mode(there.st_mode).bits() & 0o777).expect("nine bits")
+}
+
+/// True if a file has an extended attribute with its value.
+fn has(fd: BorrowedFd<'_>, xattr: &Xattr) -> bool {
+    let mut value = vec![0; xattr.value.len() + 1];
+    let held = rustix::fs::fgetxattr(fd, &*xattr.name, &mut value[..]);
+    held.is_ok_and(|len| value[..len] == *xattr.value)
+}
+
+/// True if a file has all extended attributes of an entry but access control lists.
+pub(super) fn has_xattrs(entry: &Entry, fd: BorrowedFd<'_>) -> bool {
+    entry.xattrs.iter().filter(|xattr| !is_acl(&xattr.name)).all(|xattr| has(fd, xattr))
 }
 
 /// Who an owner is here: whoever has the name, and else whoever has the number. Root is root.

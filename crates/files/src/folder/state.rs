@@ -305,12 +305,12 @@ fn is_folder_name(name: &str) -> bool {
 }
 
 /// Removes what interrupted transfers left in `dir` and did not touch for `age`; what is in use
-/// stays. Returns what was removed. Thirty days are a good age.
+/// stays. Adds the paths to `removed`, also of those before an error. Thirty days are a good age.
 ///
 /// # Errors
-/// The directory cannot be read, or something in it not be removed.
-pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
+/// The directory cannot be read, or something in it not be removed: the first error, after the others were tried.
+pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()> {
+    let mut failed = Ok(());
     let path = dir.join(STATE_FOLDER);
     let cannot = |error: io::Error| FilesError::io(&path, "cannot be cleaned", error);
     let root = match File::open(dir) {
@@ -319,7 +319,7 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
     };
     let parent = match dir::open_directory(root.as_fd(), STATE_FOLDER) {
         Ok(parent) => parent,
-        Err(Errno::NOENT) => return Ok(removed),
+        Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(cannot(error.into())),
     };
     for found in rustix::fs::Dir::read_from(&parent).map_err(|error| cannot(error.into()))? {
@@ -340,12 +340,14 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
         }
         let Ok(Some(_lock)) = lock(fd.as_fd()) else { continue };
         let path = path.join(name);
-        remove(parent.as_fd(), fd.as_fd(), (name, &path))?;
-        removed.push(path);
+        match remove(parent.as_fd(), fd.as_fd(), (name, &path)) {
+            Ok(()) => removed.push(path),
+            Err(error) => failed = failed.and(Err(error)),
+        }
     }
     // Where nothing is left, neither is the folder.
     let _ = fs::remove_dir(&path);
-    Ok(removed)
+    failed
 }
 
 /// Makes or opens a directory that belongs to us, and tells whether the file system keeps no owners.

@@ -210,12 +210,52 @@ fn modes_of_a_cut_run_are_restored_by_a_newer_version_and_by_clean() {
                 assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
                 assert_eq!(fs::read(case.target("d/newer")).unwrap(), noise(9, 13));
             } else {
-                super::super::clean(&case.to, std::time::Duration::ZERO).unwrap();
+                super::super::clean(&case.to, std::time::Duration::ZERO, &mut Vec::new()).unwrap();
             }
             assert!(!case.to.join(".faircast").exists());
             open_up(&case);
         }
     });
+}
+
+#[test]
+fn a_file_of_other_content_with_a_rounded_time_is_not_replaced() {
+    let case = Case::new(&[("a", 10), ("b", 10)]);
+    let round = |path: &str, bytes: &[u8]| {
+        put(&case.target(path), bytes);
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_010);
+        fs::File::open(case.target(path)).unwrap().set_modified(time).unwrap();
+    };
+    round("a", &noise(9, 10));
+    round("b", &noise(1, 10));
+    let error = case.object.receive(&mut case.store()).unwrap_err().reason;
+    assert!(error.contains("/a: is there already and differs"), "{error}");
+    assert_eq!(fs::read(case.target("a")).unwrap(), noise(9, 10));
+    // The same content is taken for the same.
+    round("a", &noise(0, 10));
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    round("a", &noise(9, 10));
+    let options = StoreOptions { overwrite: true, ..case.options() };
+    assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(1));
+    assert_eq!(fs::read(case.target("a")).unwrap(), noise(0, 10));
+}
+
+#[test]
+fn a_further_name_of_a_file_that_cannot_be_read_is_made() {
+    if !rustix::process::geteuid().is_root() {
+        println!("passed over: no other user can read the file");
+        return;
+    }
+    let mut case = Case::new(&[("a", 10)]);
+    fs::hard_link(case.from.join("a"), case.from.join("b")).unwrap();
+    chmod(&case.from.join("a"), 0o200);
+    case.object = Object::of(&case.from);
+    chmod(case.from.parent().unwrap(), 0o777);
+    as_user(|| assert_eq!(case.object.receive(&mut case.store()), Ok(0)));
+    case.assert_same();
+    let stat = |name: &str| fs::metadata(case.target(name)).unwrap();
+    assert_eq!(stat("a").ino(), stat("b").ino());
+    assert_eq!(stat("a").uid(), 65_534);
 }
 
 /// Runs a command; false where there is none, or it fails.
