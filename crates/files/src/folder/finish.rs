@@ -196,7 +196,9 @@ impl Finish<'_> {
             let are = if copies == 1 { "1 hard link is a copy" } else { "hard links are copies" };
             let count = if copies == 1 { String::new() } else { format!("{copies} ") };
             let reason = match self.files.abilities.hard_links {
-                true => "no link could be made (fs.protected_hardlinks, or too many links of a file)",
+                true => {
+                    "no link could be made (fs.protected_hardlinks, or too many links of a file)"
+                }
                 false => "the file system of the folder has no hard links",
             };
             remarks.push(format!("{count}{are}: {reason}"));

@@ -67,8 +67,8 @@ impl Present<'_> {
         }
         let user = rustix::process::geteuid();
         let is_ours = user.is_root() || self.stat.st_uid == user.as_raw();
-        let can_change = is_ours
-            || lack == Lack::Xattrs && (self.is_writable() || self.has_xattrs(entry));
+        let can_change =
+            is_ours || lack == Lack::Xattrs && (self.is_writable() || self.has_xattrs(entry));
         if !can_change {
             let what = format!(
                 "is there already and belongs to user {}, so that its mode, owner and attributes cannot be \

@@ -15,7 +15,9 @@ use super::abilities::{Abilities, SameTime};
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::{Folder, LeftOut, StoreOptions, attributes, hard_links, links, locked, obstacles, reuse};
+use super::{
+    Folder, LeftOut, StoreOptions, attributes, hard_links, links, locked, obstacles, reuse,
+};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use faircast_proto::object::Store as _;
 
-use super::*;
 use super::super::state::StateFolder;
+use super::*;
 use crate::dir::Root;
 use crate::store::Journal;
 use crate::testing::touch;

@@ -13,10 +13,7 @@ use crate::store::StoreHandle;
 use crate::testing::{as_user, chmod, touch, tree};
 
 fn on_fat(case: &Case) -> FilesStore {
-    FilesStore::new(StoreOptions {
-        calls: Calls { fat: true },
-        ..case.options()
-    })
+    FilesStore::new(StoreOptions { calls: Calls { fat: true }, ..case.options() })
 }
 
 fn left_out(handle: &StoreHandle) -> String {
@@ -223,7 +220,8 @@ fn a_file_of_other_content_with_a_rounded_time_is_not_replaced() {
     let case = Case::new(&[("a", 10), ("b", 10)]);
     let round = |path: &str, bytes: &[u8]| {
         put(&case.target(path), bytes);
-        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_010);
+        let time =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_010);
         fs::File::open(case.target(path)).unwrap().set_modified(time).unwrap();
     };
     round("a", &noise(9, 10));
