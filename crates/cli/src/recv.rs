@@ -9,7 +9,7 @@ use std::time::{Duration as WallDuration, Instant};
 use faircast::{
     CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, PathLimit,
     ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, Receiver, ReceiverBuilder, RepairTree,
-    SocketSettings, Stage, shown_path,
+    SocketSettings, Stage, StaysFor, shown_path,
 };
 use faircast_base::Duration;
 use faircast_proto::options::OptionValue;
@@ -268,11 +268,15 @@ impl Show {
             };
             self.output.tell("waiting", text, json!({}))?;
         }
-        if status.ending {
+        if let Some(reason) = status.stays_for {
             let since = *self.ending_since.get_or_insert(status.elapsed);
-            if self.ending_hints.is_due(status.elapsed.saturating_sub(since)) {
+            let waited = status.elapsed.saturating_sub(since);
+            // A sender's note usually comes within a round-trip time.
+            let is_shown = reason != StaysFor::Note || waited >= SILENT_AFTER;
+            if is_shown && self.ending_hints.is_due(waited) {
                 let objects: Vec<Value> = status.incoming.iter().map(incoming_json).collect();
-                self.output.tell("waiting", &waits_for(status), json!({ "objects": objects }))?;
+                let (word, text) = waits_for(status, reason);
+                self.output.tell("waiting", &text, json!({ "objects": objects, "for": word }))?;
             }
         }
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
@@ -444,7 +448,8 @@ impl Show {
                     false => "nothing of it is kept",
                 };
                 let text = format!(
-                    "the sender has given it up: it has changed there, or was a pipe; {then}"
+                    "the sender has given the object up: a file changed there, or content came from a \
+                     pipe; {then}"
                 );
                 json["kept"] = json!(self.keeps);
                 self.output.tell("gone", &text, json)
@@ -518,8 +523,8 @@ impl Show {
     }
 }
 
-/// Reason for which a receiver stays that has the object it was started for.
-fn waits_for(status: &ReceiveStatus) -> String {
+/// Reason for which a receiver stays that has the object it was started for, for programs and for people.
+fn waits_for(status: &ReceiveStatus, reason: StaysFor) -> (&'static str, String) {
     let silent = |incoming: &Incoming| {
         let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
         match silence < SILENT_AFTER {
@@ -533,12 +538,21 @@ fn waits_for(status: &ReceiveStatus) -> String {
         format!("{name} from {from}{}", silent(incoming))
     };
     let begun: Vec<String> = status.incoming.iter().map(words).collect();
-    match &begun[..] {
-        [] => {
-            "still waiting: other receivers have this one for their repair head, and lack something"
-                .to_string()
+    match reason {
+        StaysFor::Objects => {
+            ("objects", format!("still waiting for what had begun before: {}", begun.join(", ")))
         }
-        _ => format!("still waiting for what had begun before: {}", begun.join(", ")),
+        StaysFor::Repairs => (
+            "repairs",
+            "still waiting: other receivers have this one for their repair head, and lack something"
+                .to_string(),
+        ),
+        _ => (
+            "note",
+            "still waiting: the sender has not noted yet that this receiver is done; does it get packets from \
+             here? Given up once it is silent for 5 s"
+                .to_string(),
+        ),
     }
 }
 
@@ -588,3 +602,22 @@ const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
 /// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_says_for_whom_it_stays() {
+        let status = ReceiveStatus::default();
+        for (reason, word, text) in [
+            (StaysFor::Objects, "objects", "what had begun before"),
+            (StaysFor::Repairs, "repairs", "repair head"),
+            (StaysFor::Note, "note", "the sender has not noted"),
+        ] {
+            let (found, said) = waits_for(&status, reason);
+            assert_eq!(found, word);
+            assert!(said.contains(text), "{said}");
+        }
+    }
+}
