@@ -12,6 +12,7 @@ use faircast::{
     SocketSettings, Stage, StaysFor, shown_path,
 };
 use faircast_base::Duration;
+use faircast_net::interface_name;
 use faircast_proto::options::OptionValue;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -144,9 +145,39 @@ fn target(args: &RecvArgs) -> String {
     }
 }
 
+/// The group, on the interface that the zone of `--from` names: the library compares a group's zone with `--interface`.
+///
+/// # Errors
+/// The group or `--listen` has another zone, so that a host on another link could have the sender's address.
+fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>, Failure> {
+    let zone_of = |address: SocketAddr| match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let zone = args.from.map_or(0, zone_of);
+    let known = args.group.or(args.listen).map_or(0, zone_of);
+    let mut group = args.group;
+    if zone == 0 || zone == known {
+        return Ok(group);
+    }
+    match &mut group {
+        Some(SocketAddr::V6(group)) if known == 0 => group.set_scope_id(zone),
+        _ => {
+            let option = if group.is_some() { "--group" } else { "--listen" };
+            let name = interface_name(zone).unwrap_or_else(|| zone.to_string());
+            return Err(Failure::Usage(format!(
+                "--from: the zone %{name} is one interface, and {option} names another or none; give both the zone %{name}"
+            )));
+        }
+    }
+    Ok(group)
+}
+
 fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     let interfaces = vec![live::interface(args.interface.as_deref())];
-    let group = args.group.map(|group| Multicast { group, source: args.from, interfaces });
+    let from = args.from.map(|from| from.ip());
+    let group = group_on_zone(args)?;
+    let group = group.map(|group| Multicast { group, source: from, interfaces });
     let listen = match (group, args.listen) {
         (Some(group), None) => Listen::Multicast(group),
         (Some(group), Some(address)) => Listen::Both(group, address),
@@ -174,7 +205,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, None, None) => unreachable!("the parser asks for one"),
     };
     let mut builder = builder
-        .sockets(SocketSettings { only_from: args.from, ..SocketSettings::default() })
+        .sockets(SocketSettings { only_from: from, ..SocketSettings::default() })
         .overwrite(args.overwrite)
         .owner(args.owner)
         .xattrs(args.xattrs)
@@ -237,7 +268,7 @@ impl Show {
             output,
             known: BTreeMap::new(),
             mismatch: false,
-            from: args.from,
+            from: args.from.map(|from| from.ip()),
             is_silent: false,
             paths: BTreeMap::new(),
             once: args.once,
@@ -605,7 +636,37 @@ const LOOK: WallDuration = WallDuration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Verb};
+
+    #[test]
+    fn the_zone_of_a_sender_is_the_interface_to_hear_on() {
+        let args = |words: &str| {
+            let words = ["faircast", "recv", "--into", "d"].into_iter().chain(words.split(' '));
+            match Args::try_parse_from(words).unwrap().verb {
+                Verb::Recv(args) => args,
+                _ => panic!("another verb"),
+            }
+        };
+        let lo = "--from fe80::1%lo";
+        for (words, zone) in [
+            (format!("--group [ff12::7]:7500 {lo}"), 1),
+            (format!("--group [ff12::7%lo]:7500 {lo}"), 1),
+            ("--group [ff12::7]:7500 --from fe80::1".to_string(), 0),
+        ] {
+            let Ok(Some(SocketAddr::V6(group))) = group_on_zone(&args(&words)) else {
+                panic!("{words}");
+            };
+            assert_eq!(group.scope_id(), zone, "{words}");
+        }
+        assert!(group_on_zone(&args(&format!("--listen [fe80::2%lo]:1 {lo}"))).is_ok());
+        for words in ["--listen [::]:1", "--listen 0.0.0.0:1", "--group 239.1.2.3:1"] {
+            let error = group_on_zone(&args(&format!("{words} {lo}"))).unwrap_err().to_string();
+            assert!(error.contains("give both the zone %lo"), "{words}: {error}");
+        }
+    }
 
     #[test]
     fn a_receiver_says_for_whom_it_stays() {
