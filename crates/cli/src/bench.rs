@@ -3,7 +3,7 @@
 use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::{Bench, Request, Results, choose, speed, wire};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print, this_program};
 use crate::progress::{Terminal, listen, with_jobs};
 
@@ -89,13 +89,19 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     let timings = ["speed", "wire", "attack", "matrix"];
     if let Some(suite) = args.suites.iter().find(|suite| timings.contains(&suite.as_str())) {
         return Err(Failure::Usage(format!(
-            "--docs: {suite} has no verdicts for one page with others"
+            "--docs: {suite} has no verdicts; allowed are suites of rows, or matrix alone"
         )));
     }
-    let parts = [("--only", args.only.is_some()), ("--scheme", args.scheme.is_some())];
+    let parts = [
+        ("--only", args.only.is_some()),
+        ("--scheme", args.scheme.is_some()),
+        ("--seeds", args.seeds.is_some()),
+        ("--on lab", args.on == On::Lab),
+    ];
     match parts.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(Failure::Usage(format!(
-            "--docs with {option}: the page has all rows of a suite; leave {option} out"
+            "--docs with {option}: the page has all rows of a suite, with its seeds, from the simulator; leave \
+             {option} out"
         ))),
         None => Ok(()),
     }

@@ -7,21 +7,28 @@ use serde_json::json;
 
 use crate::args::CleanArgs;
 use crate::error::{Failure, print};
-use crate::live::words::lossless;
+use crate::live::words::path_text;
 
 /// Removes what nobody is receiving and nobody has touched for the time that was asked for.
 pub(crate) fn clean(args: &CleanArgs) -> Result<(), Failure> {
     let age = WallDuration::from_nanos(args.older_than.as_nanos());
-    let mut removed = Vec::new();
+    let (mut removed, mut errors) = (Vec::new(), Vec::new());
     for dir in &args.dirs {
-        let found = clean_folder(dir, age).map_err(|error| Failure::Work(error.to_string()))?;
-        removed.extend(found);
+        if let Err(error) = clean_folder(dir, age, &mut removed) {
+            errors.push(error.to_string());
+        }
     }
     if args.json {
-        let paths: Vec<String> = removed.iter().map(|path| lossless(path)).collect();
-        return print(&format!("{:#}\n", json!({ "removed": paths })));
+        let paths: Vec<String> = removed.iter().map(|path| path_text(path)).collect();
+        print(&format!("{:#}\n", json!({ "removed": paths })))?;
+    } else if removed.is_empty() && errors.is_empty() {
+        print("nothing to remove\n")?;
+    } else {
+        let lines = removed.iter().map(|path| format!("removed {}\n", shown_path(path)));
+        print(&lines.collect::<String>())?;
     }
-    let lines = removed.iter().map(|path| format!("removed {}\n", shown_path(path)));
-    let text: String = lines.collect();
-    print(if text.is_empty() { "nothing to remove\n" } else { &text })
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Work(errors.join("; "))),
+    }
 }

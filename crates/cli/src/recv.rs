@@ -9,9 +9,10 @@ use std::time::{Duration as WallDuration, Instant};
 use faircast::{
     CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, PathLimit,
     ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, Receiver, ReceiverBuilder, RepairTree,
-    SocketSettings, Stage, shown_path,
+    SocketSettings, Stage, StaysFor, shown_path,
 };
 use faircast_base::Duration;
+use faircast_net::interface_name;
 use faircast_proto::options::OptionValue;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, lossless, place, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, path_text, place, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -144,9 +145,39 @@ fn target(args: &RecvArgs) -> String {
     }
 }
 
+/// The group, on the interface that the zone of `--from` names: the library compares a group's zone with `--interface`.
+///
+/// # Errors
+/// The group or `--listen` has another zone, so that a host on another link could have the sender's address.
+fn group_on_zone(args: &RecvArgs) -> Result<Option<SocketAddr>, Failure> {
+    let zone_of = |address: SocketAddr| match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let zone = args.from.map_or(0, zone_of);
+    let known = args.group.or(args.listen).map_or(0, zone_of);
+    let mut group = args.group;
+    if zone == 0 || zone == known {
+        return Ok(group);
+    }
+    match &mut group {
+        Some(SocketAddr::V6(group)) if known == 0 => group.set_scope_id(zone),
+        _ => {
+            let option = if group.is_some() { "--group" } else { "--listen" };
+            let name = interface_name(zone).unwrap_or_else(|| zone.to_string());
+            return Err(Failure::Usage(format!(
+                "--from: the zone %{name} is one interface, and {option} names another or none; give both the zone %{name}"
+            )));
+        }
+    }
+    Ok(group)
+}
+
 fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     let interfaces = vec![live::interface(args.interface.as_deref())];
-    let group = args.group.map(|group| Multicast { group, source: args.from, interfaces });
+    let from = args.from.map(|from| from.ip());
+    let group = group_on_zone(args)?;
+    let group = group.map(|group| Multicast { group, source: from, interfaces });
     let listen = match (group, args.listen) {
         (Some(group), None) => Listen::Multicast(group),
         (Some(group), Some(address)) => Listen::Both(group, address),
@@ -174,7 +205,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, None, None) => unreachable!("the parser asks for one"),
     };
     let mut builder = builder
-        .sockets(SocketSettings { only_from: args.from, ..SocketSettings::default() })
+        .sockets(SocketSettings { only_from: from, ..SocketSettings::default() })
         .overwrite(args.overwrite)
         .owner(args.owner)
         .xattrs(args.xattrs)
@@ -237,7 +268,7 @@ impl Show {
             output,
             known: BTreeMap::new(),
             mismatch: false,
-            from: args.from,
+            from: args.from.map(|from| from.ip()),
             is_silent: false,
             paths: BTreeMap::new(),
             once: args.once,
@@ -268,11 +299,15 @@ impl Show {
             };
             self.output.tell("waiting", text, json!({}))?;
         }
-        if status.ending {
+        if let Some(reason) = status.stays_for {
             let since = *self.ending_since.get_or_insert(status.elapsed);
-            if self.ending_hints.is_due(status.elapsed.saturating_sub(since)) {
+            let waited = status.elapsed.saturating_sub(since);
+            // A sender's note usually comes within a round-trip time.
+            let is_shown = reason != StaysFor::Note || waited >= SILENT_AFTER;
+            if is_shown && self.ending_hints.is_due(waited) {
                 let objects: Vec<Value> = status.incoming.iter().map(incoming_json).collect();
-                self.output.tell("waiting", &waits_for(status), json!({ "objects": objects }))?;
+                let (word, text) = waits_for(status, reason);
+                self.output.tell("waiting", &text, json!({ "objects": objects, "for": word }))?;
             }
         }
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
@@ -444,7 +479,8 @@ impl Show {
                     false => "nothing of it is kept",
                 };
                 let text = format!(
-                    "the sender has given it up: it has changed there, or was a pipe; {then}"
+                    "the sender has given the object up: a file changed there, or content came from a \
+                     pipe; {then}"
                 );
                 json["kept"] = json!(self.keeps);
                 self.output.tell("gone", &text, json)
@@ -494,7 +530,7 @@ impl Show {
                 false => String::new(),
             };
             let json = json!({
-                "object": last.number, "path": lossless(&file.path), "bytes": file.bytes,
+                "object": last.number, "path": path_text(&file.path), "bytes": file.bytes,
                 "blake3": hash,
             });
             self.output.tell("file", &line, json)?;
@@ -518,8 +554,8 @@ impl Show {
     }
 }
 
-/// Reason for which a receiver stays that has the object it was started for.
-fn waits_for(status: &ReceiveStatus) -> String {
+/// Reason for which a receiver stays that has the object it was started for, for programs and for people.
+fn waits_for(status: &ReceiveStatus, reason: StaysFor) -> (&'static str, String) {
     let silent = |incoming: &Incoming| {
         let silence = status.elapsed.saturating_sub(incoming.heard.unwrap_or(incoming.since));
         match silence < SILENT_AFTER {
@@ -533,12 +569,21 @@ fn waits_for(status: &ReceiveStatus) -> String {
         format!("{name} from {from}{}", silent(incoming))
     };
     let begun: Vec<String> = status.incoming.iter().map(words).collect();
-    match &begun[..] {
-        [] => {
-            "still waiting: other receivers have this one for their repair head, and lack something"
-                .to_string()
+    match reason {
+        StaysFor::Objects => {
+            ("objects", format!("still waiting for what had begun before: {}", begun.join(", ")))
         }
-        _ => format!("still waiting for what had begun before: {}", begun.join(", ")),
+        StaysFor::Repairs => (
+            "repairs",
+            "still waiting: other receivers have this one for their repair head, and lack something"
+                .to_string(),
+        ),
+        _ => (
+            "note",
+            "still waiting: the sender has not noted yet that this receiver is done; does it get packets from \
+             here? Given up once it is silent for 5 s"
+                .to_string(),
+        ),
     }
 }
 
@@ -588,3 +633,52 @@ const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
 /// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Verb};
+
+    #[test]
+    fn the_zone_of_a_sender_is_the_interface_to_hear_on() {
+        let args = |words: &str| {
+            let words = ["faircast", "recv", "--into", "d"].into_iter().chain(words.split(' '));
+            match Args::try_parse_from(words).unwrap().verb {
+                Verb::Recv(args) => args,
+                _ => panic!("another verb"),
+            }
+        };
+        let lo = "--from fe80::1%lo";
+        for (words, zone) in [
+            (format!("--group [ff12::7]:7500 {lo}"), 1),
+            (format!("--group [ff12::7%lo]:7500 {lo}"), 1),
+            ("--group [ff12::7]:7500 --from fe80::1".to_string(), 0),
+        ] {
+            let Ok(Some(SocketAddr::V6(group))) = group_on_zone(&args(&words)) else {
+                panic!("{words}");
+            };
+            assert_eq!(group.scope_id(), zone, "{words}");
+        }
+        assert!(group_on_zone(&args(&format!("--listen [fe80::2%lo]:1 {lo}"))).is_ok());
+        for words in ["--listen [::]:1", "--listen 0.0.0.0:1", "--group 239.1.2.3:1"] {
+            let error = group_on_zone(&args(&format!("{words} {lo}"))).unwrap_err().to_string();
+            assert!(error.contains("give both the zone %lo"), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_says_for_whom_it_stays() {
+        let status = ReceiveStatus::default();
+        for (reason, word, text) in [
+            (StaysFor::Objects, "objects", "what had begun before"),
+            (StaysFor::Repairs, "repairs", "repair head"),
+            (StaysFor::Note, "note", "the sender has not noted"),
+        ] {
+            let (found, said) = waits_for(&status, reason);
+            assert_eq!(found, word);
+            assert!(said.contains(text), "{said}");
+        }
+    }
+}

@@ -33,6 +33,25 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
 }
 
+/// Reads the page that `--docs` writes anew; `None` if there is none yet.
+///
+/// # Errors
+/// The file is another one, which must not be lost: `heading` is not its first line. Or it cannot be read.
+pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Error> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::read(path, error)),
+    };
+    match text.lines().next() {
+        Some(first) if first == heading => Ok(Some(text)),
+        _ => Err(Error::Usage(format!(
+            "--docs {}: does not begin with \"{heading}\", and would be replaced; name that page, or a new file",
+            path.display()
+        ))),
+    }
+}
+
 /// A document of JSON, with the end of its last line.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("plain values serialise") + "\n"

@@ -83,7 +83,7 @@ pub use relay::{RelayBuilder, RelayServer, RelayStatus};
 pub use send::{Sender, SenderBuilder};
 pub use status::{
     Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SENDER, Seat,
-    SendStatus,
+    SendStatus, StaysFor,
 };
 pub use stream::{
     ByteReceiver, ByteSender, IncompleteReceiver, MessageReceiver, MessageSender,

@@ -220,7 +220,19 @@ pub enum ReceiveOutcome {
     Closed,
 }
 
-/// How a receiver stands.
+/// Reason for which a receiver stays that has the object it was started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum StaysFor {
+    /// Objects that began to come before: [`ReceiveStatus::incoming`].
+    Objects,
+    /// Members of the repair tree, which lack something.
+    Repairs,
+    /// The sender, which has not noted yet how an object ended here.
+    Note,
+}
+
+/// State of a receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReceiveStatus {
     /// Since it began.
@@ -229,9 +241,8 @@ pub struct ReceiveStatus {
     pub incoming: Vec<Incoming>,
     /// Objects that were received whole.
     pub complete: u64,
-    /// True if the receiver has the object it was started for, and stays for [`incoming`](Self::incoming) objects or
-    /// to repair for others.
-    pub ending: bool,
+    /// Reason for which the receiver stays although it has the object it was started for; `None` until then.
+    pub stays_for: Option<StaysFor>,
     /// When a source was last heard, since it began.
     pub heard: Option<Duration>,
     /// When the first object was begun that is taken, since it began.

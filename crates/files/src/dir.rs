@@ -41,6 +41,11 @@ impl Root {
         Ok(Self { fd: fd.into(), path: path.to_path_buf() })
     }
 
+    /// An open directory, and its path for people.
+    pub(crate) const fn of(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd, path }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

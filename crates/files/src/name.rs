@@ -1,8 +1,9 @@
 //! Names and paths inside an object: which are allowed, and their order.
 
 use std::cmp::Ordering;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bstr::{BStr, ByteSlice as _};
 use faircast_base::{escaped, is_format};
@@ -114,6 +115,11 @@ pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// what is in it.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     components(a).cmp(components(b))
+}
+
+/// Path inside an object as one of this system.
+pub(crate) fn local_path(path: &BStr) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path))
 }
 
 /// The directory of a path; `None` at the top.

@@ -84,6 +84,19 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
+/// Runs `work` as a user without rights on the files of others; as this user, if that is not root.
+pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        if rustix::process::geteuid().is_root() {
+            // Linux keeps users for each thread; the threads that this one starts have the same.
+            rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None)
+                .unwrap();
+        }
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
 /// Path to what it is, for all that is below `root`: of a file the hash of what it has, of a link
 /// that of its text.
 pub(crate) type Tree = BTreeMap<String, (u32, i64, i64, Option<blake3::Hash>)>;

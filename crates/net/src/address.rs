@@ -261,6 +261,13 @@ pub(crate) fn has_address(index: u32, address: IpAddr) -> bool {
     })
 }
 
+/// Number of an interface that has the address.
+pub(crate) fn interface_of(address: IpAddr) -> Option<u32> {
+    let mut all = getifaddrs().into_iter().flatten();
+    let found = all.find(|entry| entry.address.and_then(ip_of) == Some(address))?;
+    if_nametoindex(found.interface_name.as_str()).ok()
+}
+
 /// IPv6 addresses that a source takes only where there is no other: temporary, deprecated, or not yet usable.
 fn unready_addresses() -> BTreeSet<IpAddr> {
     let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();

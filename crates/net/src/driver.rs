@@ -15,6 +15,7 @@ use nix::sys::time::TimeSpec;
 use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
+use crate::socket::Gone;
 use crate::transmit::Flushed;
 use crate::via::{Via, address_of, open_behind};
 use crate::waker::Commands;
@@ -41,7 +42,7 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     maintain_at: Time,
     /// True if the kernel has reported changes of addresses; and if an address was lost since the last maintenance.
     addresses_changed: bool,
-    address_lost: bool,
+    addresses_gone: Gone,
 }
 
 /// Where a datagram has come to.
@@ -97,7 +98,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
             addresses_changed: false,
-            address_lost: false,
+            addresses_gone: Gone::default(),
         })
     }
 
@@ -158,12 +159,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 if changes.any {
                     self.maintain_at = self.maintain_at.min(now + SETTLING);
                 }
-                self.address_lost |= changes.gone;
+                self.addresses_gone.add(changes.gone);
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
-                let lost = std::mem::take(&mut self.address_lost);
-                self.live.sockets.maintain(now, lost);
+                let gone = std::mem::take(&mut self.addresses_gone);
+                self.live.sockets.maintain(now, &gone);
                 self.live.outbox.allow_large();
             }
             self.live.attach();

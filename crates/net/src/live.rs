@@ -261,10 +261,14 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.outbox.send_singly()
     }
 
-    /// Time for which nothing has left this host because of its own interfaces and addresses; `None` if it can send.
-    pub fn outage(&mut self) -> Option<Duration> {
-        let since = self.sockets.down_since()?;
-        Some(self.now().since(since))
+    /// Time for which nothing has left this host, with the reason; `None` if it can send.
+    pub fn outage(&mut self) -> Option<(Duration, String)> {
+        let (since, error) = self.sockets.down_since()?;
+        let reason = match error {
+            Some(error) => error.to_string(),
+            None => "its interface is down or has no address".to_string(),
+        };
+        Some((self.now().since(since), reason))
     }
 
     /// Gives `f` a machine and its context, and has it looked at afterwards.

@@ -188,8 +188,8 @@ impl RelayDriver {
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
-                let lost = self.sockets.changes().gone;
-                self.sockets.maintain(now, lost);
+                let gone = self.sockets.changes().gone;
+                self.sockets.maintain(now, &gone);
                 self.outbox.allow_large();
             }
             if self.node.next_timeout() <= now {

@@ -160,7 +160,9 @@ impl Outbox {
             // who is there asks again.
             let waits = !sockets.is_source || to_all;
             let outcome = self.send_some(&run, sockets, sent);
-            if sockets.down_since().is_some() || outcome.is_err() {
+            // At a source a single host may be out of reach, which says nothing of this host.
+            let counts = waits || outcome.is_ok();
+            if counts && (sockets.down_since().is_some() || outcome.is_err()) {
                 sockets.note_sent(now, way, outcome.err());
             }
             if let Route::Address(way, to) = run.route {

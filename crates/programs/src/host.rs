@@ -213,7 +213,11 @@ struct WasmProgram {
 
 impl WasmProgram {
     fn run(&self, parameter: u32) -> Result<Running, ProgramFault> {
-        let limits = self.limits;
+        let mut limits = self.limits;
+        if self.calls_runtime {
+            limits.fuel /= RUNTIME_CALL;
+            limits.fuel_per_branch /= RUNTIME_CALL;
+        }
         let memory = StoreLimitsBuilder::new()
             .memory_size(limits.memory_bytes)
             .table_elements(bounds::ELEMENTS_MAX as usize)
@@ -241,10 +245,6 @@ impl WasmProgram {
         let interval = function(store, &instance, "interval_ms")?;
         let drops = function(store, &instance, "drops")?;
         start.call(store, parameter).map_err(fault)?;
-        if self.calls_runtime {
-            asks.limits.fuel /= RUNTIME_CALL;
-            asks.limits.fuel_per_branch /= RUNTIME_CALL;
-        }
         Ok(Running { asks, credit, accepts, discards, interval, drops })
     }
 }

@@ -45,28 +45,41 @@ impl Class {
         }
     }
 
-    /// Word for the class in tables. Capitals mark an open miss.
-    pub fn word(self) -> &'static str {
+    /// Word in tables, meaning in counts, and detail on pages.
+    const fn texts(self) -> [&'static str; 3] {
         match self {
-            Self::Holds => "holds",
-            Self::Explained => "explained",
-            Self::NotReproduced => "UNKNOWN",
-            Self::Fitted => "fitted",
-            Self::Baseline => "baseline",
-            Self::Measured => "measured",
+            Self::Holds => ["holds", "judged, hold", "within their tolerance"],
+            Self::Explained => [
+                "explained",
+                "judged, miss, mechanism proved",
+                "another row of this run proves the mechanism",
+            ],
+            Self::NotReproduced => [
+                "UNKNOWN",
+                "not reproduced, cause unknown",
+                "judged, and miss; a conjecture may stand beside the row",
+            ],
+            Self::Fitted => ["fitted", "fitted", "a setting was chosen by the figure"],
+            Self::Baseline => {
+                ["baseline", "baseline", "tests the network and its TCP, not the scheme"]
+            }
+            Self::Measured => ["measured", "measured only", "nothing is expected"],
         }
     }
 
+    /// Word for the class in tables. Capitals mark an open miss.
+    pub const fn word(self) -> &'static str {
+        self.texts()[0]
+    }
+
     /// Meaning of the class in a few words.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Holds => "judged, hold",
-            Self::Explained => "judged, miss, mechanism proved",
-            Self::NotReproduced => "not reproduced, cause unknown",
-            Self::Fitted => "fitted",
-            Self::Baseline => "baseline",
-            Self::Measured => "measured only",
-        }
+    pub const fn meaning(self) -> &'static str {
+        self.texts()[1]
+    }
+
+    /// Meaning of the class beside [`meaning`](Self::meaning).
+    pub const fn detail(self) -> &'static str {
+        self.texts()[2]
     }
 }
 

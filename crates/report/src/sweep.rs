@@ -254,7 +254,7 @@ impl Sweep {
         let interval_of = |choice: &Vec<usize>, line: &SweepLine| {
             median_interval(line.values.get(choice)?.iter().copied())
         };
-        // Where each has an interval that stands there; it holds the least and the most of few seeds anyway.
+        // The interval replaces least and most if every row has one.
         let intervals = self.choices().into_iter().flat_map(|choice| {
             let lines = lines[0].iter().filter(move |line| line.values.contains_key(choice));
             lines.map(move |line| interval_of(choice, line))

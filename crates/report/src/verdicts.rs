@@ -25,7 +25,8 @@ pub struct RowVerdict {
 }
 
 impl RowVerdict {
-    fn of(row: &Row) -> Self {
+    /// The row as the page has it.
+    pub fn of(row: &Row) -> Self {
         let paper = row.paper.map_or_else(|| "–".into(), number);
         let cells = [paper, number(row.ours), row.seeds.to_string(), row.accepts()];
         Self { id: row.id.clone(), cells, class: Class::of(row) }
@@ -41,6 +42,11 @@ impl RowVerdict {
         &self.cells[1]
     }
 
+    /// Range that is accepted, as it is printed.
+    pub fn accepted(&self) -> &str {
+        &self.cells[3]
+    }
+
     /// Reads a line of a table; `None` of other lines.
     fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
@@ -52,7 +58,11 @@ impl RowVerdict {
 }
 
 impl Verdicts {
-    /// Reads a page that [`to_markdown`](Self::to_markdown) has made. Text that it has not made is left out.
+    /// First line of the page.
+    pub const HEADING: &str = "# Verdicts of the suites";
+
+    /// Reads a page that [`to_markdown`](Self::to_markdown) has made, which [`HEADING`](Self::HEADING) begins. Text that
+    /// it has not made is left out.
     pub fn parse(page: &str) -> Self {
         let mut suites = BTreeMap::new();
         for section in page.split("\n## ").skip(1) {
@@ -65,6 +75,11 @@ impl Verdicts {
     /// Puts the rows of a suite in the place of those that the page had.
     pub fn put(&mut self, suite: &Suite) {
         self.suites.insert(suite.name.clone(), suite.rows.iter().map(RowVerdict::of).collect());
+    }
+
+    /// Names of the suites that the page has.
+    pub fn suites(&self) -> impl Iterator<Item = &str> {
+        self.suites.keys().map(String::as_str)
     }
 
     /// Rows of a suite, where the page has it.
@@ -90,8 +105,9 @@ impl Verdicts {
     pub fn to_markdown(&self) -> String {
         let names: Vec<&str> = self.suites.keys().map(String::as_str).collect();
         let mut text = format!(
-            "# Verdicts of the suites\n\nMade by `faircast bench {} --docs docs/verdicts.md`; what was published, and what\n\
+            "{}\n\nMade by `faircast bench {} --docs docs/verdicts.md`; what was published, and what\n\
              was measured, row by row. [research.md](research.md#suites) says what each verdict means.\n\n{}",
+            Self::HEADING,
             names.join(" "),
             self.counts()
         );

@@ -1,6 +1,6 @@
 //! Arguments that `send` and `recv` have in common.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -74,16 +74,18 @@ pub(crate) fn socket_address(text: &str) -> Result<Option<SocketAddr>, String> {
     Ok(Some(address.into()))
 }
 
-/// Reads an address, where one of IPv6 may have a zone.
-pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
+/// Reads an address, where one of IPv6 may have a zone. The port is 0.
+pub(super) fn source(text: &str) -> Result<SocketAddr, String> {
     let (address, zone) = text.split_once('%').unwrap_or((text, ""));
     let ip = address.parse::<IpAddr>();
     let expected = "expected an address, such as 10.0.0.1 or fe80::1%eth0";
     let ip = ip.ok().filter(|ip| zone.is_empty() || ip.is_ipv6()).ok_or(expected)?;
-    if !zone.is_empty() {
-        zone_index(zone)?;
+    match ip {
+        IpAddr::V6(ip) if !zone.is_empty() => {
+            Ok(SocketAddrV6::new(ip, 0, 0, zone_index(zone)?).into())
+        }
+        ip => Ok(SocketAddr::new(ip, 0)),
     }
-    Ok(ip)
 }
 
 /// Number of the interface that a zone names.

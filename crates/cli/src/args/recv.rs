@@ -1,13 +1,13 @@
 //! `faircast recv`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Duration};
 
-use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, ip, rate, silence};
+use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, silence, source};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
@@ -56,9 +56,10 @@ pub struct RecvArgs {
     /// The interface to hear on, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,
-    /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
-    #[arg(long, value_name = "SOURCE", value_parser = ip, conflicts_with = "via")]
-    pub from: Option<IpAddr>,
+    /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone names the
+    /// interface: 'fe80::1%eth0'
+    #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via")]
+    pub from: Option<SocketAddr>,
     /// Take only what its sender calls so: the last name of what it sends, or its --name
     #[arg(long, value_name = "NAME")]
     pub object: Option<String>,

@@ -83,8 +83,8 @@ pub struct SendArgs {
     /// Count a receiver as lost once it was silent for so long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub give_up: Duration,
-    /// Longest time without progress of a receiver that speaks: it is then given up and told why. It and the
-    /// sender end with status 1, the others go on
+    /// Longest time without progress of a receiver that speaks: it is then given up and told why. The
+    /// receiver and the sender end with status 1, the others go on
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
     pub stall_max: Duration,
     /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold

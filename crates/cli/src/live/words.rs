@@ -48,8 +48,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A path for programs: as it is where it is text, and else as it is printed.
-pub(crate) fn lossless(path: &Path) -> String {
+/// Path in JSON: as it is if it is UTF-8, and else with `\\xff` for other bytes, as it is printed.
+pub(crate) fn path_text(path: &Path) -> String {
     path.to_str().map_or_else(|| shown_path(path), ToString::to_string)
 }
 

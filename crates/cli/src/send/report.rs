@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::plan::skipped_json;
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, lossless, percent, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, path_text, percent, rate, seat_json, time};
 
 /// Who has everything, and who has not and why.
 pub(super) fn summary_text(status: &SendStatus) -> String {
@@ -212,7 +212,7 @@ fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::E
         blake3: Option<String>,
     }
     out.collect_seq(files.iter().map(|file| File {
-        path: lossless(&file.local_path()),
+        path: path_text(&file.local_path()),
         blake3: file.hash.as_ref().map(|hash| hex(hash)),
     }))
 }

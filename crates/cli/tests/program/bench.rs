@@ -83,6 +83,20 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     assert!(ended.out.ends_with("mechanism proved.\n"), "{}", ended.out);
     let page = explained.read("verdicts.md");
     assert!(page.contains("| `mine` | 2 | 1 | 1 | 0 | 0 | 0 | 0 |"), "{page}");
+    // Another section stays, and a file that is no such page too.
+    let more = format!("{page}\n## other\n\n| `x` | – | 1 | 3 | – | measured |\n");
+    explained.put("verdicts.md", &more);
+    explained.start("bench my-suite.toml --docs verdicts.md").end_with(1);
+    assert!(explained.read("verdicts.md").contains("| `other` | 1 |"));
+    explained.put("README.md", "# Mine\n");
+    for words in ["my-suite.toml", "matrix", "matrix --scheme pgmcc"] {
+        let line = explained.start(&format!("bench {words} --docs README.md")).refuse();
+        assert!(line.contains("--docs README.md: does not begin with \"# "), "{line}");
+        assert_eq!(explained.read("README.md"), "# Mine\n");
+    }
+    explained.put("comparison.md", "# The schemes beside each other\n");
+    let line = explained.start("bench matrix --quick --docs comparison.md").refuse();
+    assert!(line.contains("has the whole matrix; name a new file"), "{line}");
     // A proof that fails proves nothing.
     let unproved = wrong(proved).replace("at_least = 0.9", "at_least = 1.1");
     let ended = suite(&unproved).start("bench my-suite.toml").end_with(1);

@@ -165,10 +165,12 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
         assert!(line.contains("belongs to the suite matrix alone"), "{line}");
     }
     for (words, want) in [
-        ("bench fec matrix", "matrix has no verdicts for one page with others"),
+        ("bench fec matrix", "matrix has no verdicts; allowed are suites of rows, or matrix alone"),
         ("bench speed", "speed has no verdicts"),
         ("bench fec --only 10-", "--docs with --only"),
         ("bench fairness --scheme pgmcc", "--docs with --scheme"),
+        ("bench fec --seeds 1", "--docs with --seeds"),
+        ("bench fec --on lab", "--docs with --on lab"),
     ] {
         let line = refuse(&format!("{words} --docs x.md"));
         assert!(line.contains(want), "{words}: {line}");

@@ -261,3 +261,21 @@ fn leftovers_are_cleaned_once_they_are_old() {
     assert!(removed.starts_with("removed in/.faircast/"), "{removed}");
     assert!(!site.path("in/.faircast").exists());
 }
+
+#[test]
+fn clean_reports_what_it_removed_before_an_error() {
+    let site = Site::new();
+    for json in [false, true] {
+        std::fs::create_dir_all(site.path("in/.faircast/0123456789abcdef")).unwrap();
+        let words = "clean in missing --older-than 0s";
+        let mut clean = program(words);
+        clean.args(json.then_some("--json")).current_dir(site.path(""));
+        let ended = clean.output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        let (said, errors) =
+            [ended.stdout, ended.stderr].map(|it| String::from_utf8(it).unwrap()).into();
+        assert!(said.contains("in/.faircast/0123456789abcdef"), "{said}");
+        assert!(errors.contains("missing: cannot be opened"), "{errors}");
+        assert!(!site.path("in/.faircast").exists());
+    }
+}

@@ -40,10 +40,11 @@ pub(super) enum Attempt {
 /// Forgeries in a TRAM session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeAttack {
-    /// One packet to the group, in the name of the source.
+    /// End of the session: one packet to the group, in the name of the source.
     End,
+    /// Data from far ahead: one packet to the group, in the name of the source.
     Ahead,
-    /// A word of the source to each receiver that it was removed.
+    /// Removal: one packet to each receiver, in the name of the source.
     Removal,
     /// A goodbye in the name of each receiver.
     Goodbye,
@@ -111,7 +112,7 @@ impl Hostile {
             let mut heard = Heard::default();
             // It hears what it needs, and then until it is to begin: its numbers must not be old.
             let begins = |heard: &Heard| {
-                told.go.load(Ordering::Relaxed) && has_enough(kind, heard, &receivers)
+                told.go.load(Ordering::Relaxed) && has_enough(kind, heard, source, &receivers)
             };
             if !attacker.hear(&told.stop, &mut heard, begins)? {
                 return Ok(Sent { count: 0, answered: None });
@@ -145,10 +146,10 @@ impl Hostile {
 }
 
 /// Whether what was heard is all that an attack is made from.
-fn has_enough(kind: Attempt, heard: &Heard, receivers: &[Ipv4Addr]) -> bool {
+fn has_enough(kind: Attempt, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4Addr]) -> bool {
     match kind {
         Attempt::Nothing | Attempt::Connections => true,
-        Attempt::Tree(TreeAttack::Settings) => heard.tree.has(&[]) || heard.tree.is_known(),
+        Attempt::Tree(TreeAttack::Settings) => heard.tree.knows(source),
         Attempt::Tree(_) => heard.tree.has(receivers),
         Attempt::Sealed => !heard.sealed.is_empty(),
         Attempt::SessionsFirst { .. } => !heard.spm.is_empty(),

@@ -132,7 +132,7 @@ const ATTACKS: &[Attack] = &[
     attack("ahead", "one packet of data from 50 ahead", tree(TreeAttack::Ahead)),
     attack(
         "removal",
-        "one word to each receiver, in the source's name, that it was removed",
+        "one packet to each receiver, in the source's name, that it was removed",
         tree(TreeAttack::Removal),
     ),
     attack("goodbye", "one goodbye in each receiver's name", tree(TreeAttack::Goodbye)),

@@ -37,6 +37,8 @@ const STRIDE: usize = 7919;
 pub(super) struct Tree {
     /// The latest data of the source.
     data: Vec<u8>,
+    /// The latest packet of any kind.
+    any: Vec<u8>,
     /// Address and number of each sending host.
     speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
 }
@@ -48,6 +50,7 @@ impl Tree {
             return false;
         };
         self.speakers.insert(*from.ip(), (from, id));
+        self.any = datagram.to_vec();
         let is_data = TRAM.kind(datagram) == DATA && datagram[FLAGS] & REPAIR == 0;
         if is_data {
             self.data = datagram.to_vec();
@@ -60,9 +63,9 @@ impl Tree {
         !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
     }
 
-    /// True if any packet of the session was received.
-    pub(super) fn is_known(&self) -> bool {
-        !self.speakers.is_empty()
+    /// True if a packet of this host was received.
+    pub(super) fn knows(&self, host: Ipv4Addr) -> bool {
+        self.speakers.contains_key(&host)
     }
 
     /// Address from which a host sends.
@@ -72,7 +75,9 @@ impl Tree {
 
     /// A packet of this kind in the name of a host, changed.
     fn forge(&self, kind: u8, host: Option<Ipv4Addr>, change: Change) -> Vec<u8> {
-        let mut all = TRAM.specimens(&self.data, 0).into_iter();
+        // Any packet has the number of the session; of data the packet's own is taken too.
+        let like = if self.data.is_empty() { &self.any } else { &self.data };
+        let mut all = TRAM.specimens(like, 0).into_iter();
         let mut packet = all.find(|it| TRAM.kind(it) == kind).unwrap_or_default();
         self.sign(host, &mut packet);
         TRAM.apply(change, &mut packet);
@@ -98,7 +103,7 @@ impl Tree {
         self.forge(DATA, Some(source), change)
     }
 
-    /// A head's word that it has removed a member.
+    /// A head's report that it has removed a member.
     pub(super) fn removal(&self, head: Ipv4Addr) -> Vec<u8> {
         self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
     }
@@ -168,6 +173,22 @@ mod tests {
         }
         tree.note(SocketAddrV4::new(RECEIVER, 999), &tram::specimens(5, 9, 100)[2]);
         tree
+    }
+
+    #[test]
+    fn settings_are_forged_in_the_session_of_a_single_beacon() {
+        let beacon = tram::specimens(5, 6, 100)
+            .into_iter()
+            .find(|it| TRAM.kind(it) == BEACON)
+            .expect("there is one of each kind");
+        let mut tree = Tree::default();
+        tree.note(SocketAddrV4::new(RECEIVER, 7500), &beacon);
+        assert!(!tree.knows(SOURCE));
+        tree.note(SocketAddrV4::new(SOURCE, 7500), &beacon);
+        assert!(tree.knows(SOURCE) && !tree.has(&[]));
+        let settings = tree.settings(SOURCE);
+        assert_eq!(TRAM.kind(&settings), SETTINGS);
+        assert_eq!(settings[8..24], beacon[8..24], "session and sender");
     }
 
     #[test]

@@ -14,6 +14,11 @@ const TEMPLATE: &str = include_str!("comparison.md.in");
 /// Between these is what a person concluded, from the whole matrix and nothing else.
 const CONCLUSIONS: [&str; 2] = ["## Which one to choose", "## The cases"];
 
+/// First line of the page.
+pub(super) fn heading() -> &'static str {
+    TEMPLATE.lines().next().expect("it has one")
+}
+
 /// The page: what the template says, the cases, and the tables. What a person concluded is there
 /// where the matrix is `whole`.
 ///

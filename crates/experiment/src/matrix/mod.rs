@@ -16,7 +16,7 @@ use self::cases::{Case, MatrixFile};
 use self::cell::Cell;
 use crate::Error;
 use crate::bench::{Request, Results, listing};
-use crate::files::{make_folder, read};
+use crate::files::{make_folder, read_page};
 use crate::monitor::{Monitor, Runs};
 use crate::suite::runner::{Files, Runner, Scheme};
 use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
@@ -77,13 +77,17 @@ impl LoadedMatrix {
             && request.seeds.is_none()
             && request.options.is_empty()
             && !self.quick;
-        let kept = match &request.document {
-            Some(page) if request.scheme.is_some() && is_plain && page.exists() => {
-                let text = read(page)?;
-                Some(document::tables(&text).map_err(|problem| at(page, &problem))?)
+        let mut kept = None;
+        if let Some(page) = &request.document
+            && let Some(text) = read_page(page, document::heading())?
+        {
+            if !is_plain {
+                return Err(at(page, "has the whole matrix; name a new file for a part of it"));
             }
-            _ => None,
-        };
+            if request.scheme.is_some() {
+                kept = Some(document::tables(&text).map_err(|problem| at(page, &problem))?);
+            }
+        }
         let matrix = self.measure(request.seeds, runs, monitor)?;
         let json = matrix.to_json() + "\n";
         let page = format!("{}.html", matrix.name);

@@ -123,7 +123,7 @@ impl Program {
         said(&self.log)
     }
 
-    /// Words since the program was `heard` up to that byte, in whole lines.
+    /// Lines since byte `heard` of the log, which moves on.
     pub(super) fn news(&self, heard: &mut u64) -> String {
         let mut text = Vec::new();
         let read = std::fs::File::open(&self.log).and_then(|mut file| {

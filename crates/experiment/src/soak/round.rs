@@ -113,8 +113,8 @@ pub(super) struct Round<'a> {
     rates: Rates,
     /// Bytes of each program's output that were read.
     heard: BTreeMap<Who, u64>,
-    /// Receivers with a full disk, which end with status 1.
-    filled: Vec<Who>,
+    /// Receivers with a full disk, which end with status 1, and how often the fault counts.
+    filled: BTreeMap<Who, u32>,
 }
 
 struct Flood {
@@ -169,7 +169,7 @@ impl<'a> Round<'a> {
             has_begun: false,
             rates: Rates::default(),
             heard: BTreeMap::new(),
-            filled: Vec::new(),
+            filled: BTreeMap::new(),
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let log = folder.join(format!("{}.log", who.name()));
@@ -330,6 +330,9 @@ impl<'a> Round<'a> {
         match action {
             Action::Start(who) if self.done.contains(&who) => {}
             Action::Start(who) => {
+                if !self.folder.join(who.name()).join(FILLER).exists() {
+                    self.filled.remove(&who);
+                }
                 let arguments = self.arguments(who);
                 let program = program(&mut self.programs, who);
                 let joins = self.has_begun && program.starts == 0;
@@ -355,7 +358,7 @@ impl<'a> Round<'a> {
                 program.signal(Signal::SIGINT);
                 let status = self.await_end(who, FAREWELL_MAX);
                 // Status 1: the transfer is cut off or has failed. A program that does not run has been killed.
-                let failed = self.filled.contains(&who);
+                let failed = self.filled.contains_key(&who);
                 if runs && !matches!((status, failed), (Some(0), false) | (Some(1), _)) {
                     let problem = format!("{} leaves with {status:?}", who.name());
                     self.verdict.problems.push(problem);
@@ -386,14 +389,20 @@ impl<'a> Round<'a> {
             Action::Narrow(who, longest) => field.set_longest(who.node(), longest),
             Action::Fill(who, true) => {
                 fill(&self.folder.join(who.name())).map_err(failed)?;
-                self.filled.push(who);
-                self.verdict.fills += counts;
+                self.filled.insert(who, counts);
             }
             Action::Fill(who, false) => {
                 std::fs::remove_file(self.folder.join(who.name()).join(FILLER)).map_err(failed)?;
                 // The owner is told to make room, or the receiver had all its room from the beginning.
-                if !self.programs[&who].said().contains("make room") {
-                    self.filled.retain(|other| *other != who);
+                match self.filled.get(&who) {
+                    Some(counts) if self.programs[&who].said().contains("make room") => {
+                        self.verdict.fills += counts;
+                    }
+                    _ => {
+                        self.filled.remove(&who);
+                        let note = format!("{} had its room when its disk was filled", who.name());
+                        self.verdict.notes.push(note);
+                    }
                 }
             }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
@@ -432,7 +441,7 @@ impl<'a> Round<'a> {
                     }
                     self.again.push((now + AGAIN, who));
                 }
-                Who::Receiver(_) if status == 1 && self.filled.contains(&who) => {}
+                Who::Receiver(_) if status == 1 && self.filled.contains_key(&who) => {}
                 // It may end when it finds that it can keep nothing.
                 Who::ReadOnly | Who::FullDisk => {}
                 _ => {

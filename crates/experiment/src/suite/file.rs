@@ -121,6 +121,8 @@ impl Experiment {
             let id = row.id.as_ref().unwrap_or(&self.id);
             row.id = Some(format!("{id}-{name}"));
             row.fairer_than = row.fairer_than.as_ref().map(|other| format!("{other}-{name}"));
+            // The setting was chosen by the figure of the experiment itself.
+            row.fitted = None;
         }
         // A row over other rows is of the whole suite, and is there once.
         twin.rows.retain(|row| row.measure.rows().is_none());
@@ -325,7 +327,7 @@ impl SuiteFile {
                 let known =
                     [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
                 row.conjecture = known.into_iter().flatten().next();
-                (row.proved_by, row.fitted) = (Vec::new(), None);
+                row.proved_by = Vec::new();
             }
             Some(there)
         };

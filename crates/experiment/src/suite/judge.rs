@@ -155,7 +155,9 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
             let Some(other) = &file.fairer_than else { continue };
             let id = file.id.as_ref().unwrap_or(&experiment.id);
             let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.ours);
-            let Some(row) = rows.iter_mut().find(|row| row.id == *id) else { continue };
+            // A row without a valid run says why already.
+            let is_row = |row: &&mut Row| row.id == *id && !row.per_seed.is_empty();
+            let Some(row) = rows.iter_mut().find(is_row) else { continue };
             // Chance makes one of two medians the fairer: the interval in which the row's lies decides.
             let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
             let ends = interval.map_or([row.ours; 2], |interval| [interval.low, interval.high]);
@@ -184,6 +186,12 @@ fn accept_fairer(row: &mut Row, other: f64) {
 
 fn finite(bound: f64) -> Option<f64> {
     Some(bound).filter(|bound| bound.is_finite())
+}
+
+/// A row as its file alone has it.
+#[cfg(test)]
+pub(super) fn unmeasured(file: &RowFile) -> Row {
+    judge(file, Vec::new())
 }
 
 /// A row with the values of all seeds and the verdict. Its id and words about its experiment are
@@ -316,5 +324,29 @@ mod tests {
         let mut row = Row { accept_low: Some(0.8), accept_high: Some(9.0), ..Row::default() };
         accept_fairer(&mut row, 0.5);
         assert_eq!((row.accept_low, row.accept_high), (Some(0.8), Some(2.0)));
+    }
+
+    #[test]
+    fn a_cure_without_a_valid_run_says_so_and_is_not_explained() {
+        let text = "
+            name = 's'\ntitle = 't'\nseeds = 3
+            [[experiment]]\nid = 'a'\nquestion = 'q'\nscenario = 'x.toml'
+            row = [{ id = 'ill', title = 't', measure = 'cuts a / cuts b', unit = 'ratio' },
+                { id = 'proof', title = 't', measure = 'cuts a', unit = '1', at_least = 1.0, reason = 'r' },
+                { id = 'cure', title = 't', measure = 'cuts a / cuts b', unit = 'ratio', fairer_than = 'ill',
+                  reason = 'r', explained = 'e', proved_by = ['proof'] }]";
+        let suite =
+            SuiteFile::parse("s.toml", &text.replace("]\n                {", "] {")).unwrap();
+        let not_judged = Row {
+            id: "cure".into(),
+            explained: Some("not judged".into()),
+            ours: f64::NAN,
+            ..Row::default()
+        };
+        let ill = Row { id: "ill".into(), ours: 0.5, per_seed: vec![(1, 0.5)], ..Row::default() };
+        let mut rows = vec![ill, not_judged];
+        compare_cures(&suite, &mut rows);
+        assert_eq!(rows[1].explained.as_deref(), Some("not judged"));
+        assert!(rows[1].proved_by.is_empty() && !rows[1].holds);
     }
 }

@@ -312,6 +312,8 @@ impl Fold {
         match self {
             // A target that matches nothing must not look like a measurement of zero.
             _ if values.is_empty() => f64::NAN,
+            // Least and greatest of floats pass over what is no number.
+            _ if values.iter().any(|value| value.is_nan()) => f64::NAN,
             Self::Sum => values.iter().sum(),
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
             Self::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
@@ -320,7 +322,6 @@ impl Fold {
                 let logs = values.iter().map(|value| faircast_base::math::ln(*value)).sum::<f64>();
                 faircast_base::math::exp(logs / values.len() as f64)
             }
-            _ if values.iter().any(|value| value.is_nan()) => f64::NAN,
             Self::SignTest => {
                 let below = values.iter().filter(|value| **value < 1.0).count();
                 let above = values.iter().filter(|value| **value > 1.0).count();
@@ -504,8 +505,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_fold_is_not_zero() {
+    fn nothing_to_fold_is_not_zero_and_what_is_no_number_is_passed_over_by_none() {
         assert!(Fold::Sum.of(std::iter::empty()).is_nan());
+        for fold in
+            [Fold::Sum, Fold::Mean, Fold::Min, Fold::Max, Fold::GeometricMean, Fold::SignTest]
+        {
+            assert!(fold.of([1.0, f64::NAN, 2.0].into_iter()).is_nan(), "{fold:?}");
+        }
         assert_eq!(Fold::Max.of([1.0, 3.0, 2.0].into_iter()), 3.0);
     }
 }

@@ -26,7 +26,8 @@ pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 
 use crate::Error;
 use crate::bench::{Request, Results, listing};
-use crate::{files as texts, monitor::Monitor};
+use crate::files::read_page;
+use crate::monitor::Monitor;
 use runner::{Files, Ran, Runner, Scheme};
 
 /// A suite with the files beside it.
@@ -170,6 +171,12 @@ impl LoadedSuite {
     /// Runs the suite and judges it, or the scheme that takes its session's place.
     pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
         let suite = &self.suite;
+        let mut verdicts = match &request.document {
+            Some(path) => {
+                Some(Verdicts::parse(&read_page(path, Verdicts::HEADING)?.unwrap_or_default()))
+            }
+            None => None,
+        };
         let scheme = request
             .scheme
             .as_ref()
@@ -229,8 +236,7 @@ impl LoadedSuite {
                  fewer seeds"
             )
         });
-        let document = request.document.as_ref().map(|path| {
-            let mut page = Verdicts::parse(&texts::read(path).unwrap_or_default());
+        let document = verdicts.as_mut().map(|page| {
             page.put(&result);
             page.to_markdown()
         });

@@ -107,7 +107,8 @@ fn remarks(row: &RowFile) -> Result<(), String> {
     Ok(())
 }
 
-/// A published figure is no figure where half of it, or twice as much, would do as well.
+/// Refuses a tolerance above [`TOLERANCE_MAX`]: where half and one and a half of a published figure would do as well, the
+/// figure says nothing.
 fn tolerance(row: &RowFile) -> Result<(), String> {
     let Some(paper) = row.paper.filter(|paper| *paper != 0.0) else { return Ok(()) };
     let share = row.tolerance.or(row.absolute.map(|distance| distance / paper.abs()));

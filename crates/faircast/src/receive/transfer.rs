@@ -1,13 +1,15 @@
 //! One object that is being received, as its receiver's thread sees it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use faircast_base::Time;
 use faircast_files::StoreHandle;
-use faircast_net::Heard;
+use faircast_net::{Heard, Live, SessionId};
 use faircast_proto::object::{ObjectStatus, Stage};
 use faircast_proto::pgm::wire::Tsi;
 
+use crate::ends::Receiving;
 use crate::status::ReceiveOutcome;
 use crate::watched_store::Notes;
 
@@ -59,6 +61,13 @@ impl Transfer {
         }
     }
 
+    /// Name of the object, and where it comes from.
+    pub(super) fn origin(&self, live: &Live<Receiving>, id: SessionId) -> Origin {
+        let host = live.source(id).filter(|_| live.relay().is_none());
+        let host = host.map(|source| source.ip());
+        Origin { name: self.notes.name.get().cloned(), number: self.number, host }
+    }
+
     /// Notes how far it is.
     pub(super) fn observe(&mut self, now: Time, status: &ObjectStatus) {
         let packets = status.symbols + status.parity;
@@ -82,6 +91,27 @@ impl Transfer {
     }
 }
 
+/// Name of an object, and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    name: Option<String>,
+    /// Number of the session.
+    number: u64,
+    /// Host that sent the object; `None` behind a relay, whose address all senders have.
+    host: Option<IpAddr>,
+}
+
+impl Origin {
+    /// True if this object is a later one of the same name from the same host. Hosts may have objects of equal names.
+    pub(super) fn supersedes(&self, other: &Self) -> bool {
+        self.number > other.number
+            && self.host.is_some()
+            && self.host == other.host
+            && self.name == other.name
+            && self.name.as_ref().is_some_and(|name| !name.is_empty())
+    }
+}
+
 /// How an object ended, for the log.
 pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
     match outcome {
@@ -95,5 +125,35 @@ pub(super) fn in_a_word(outcome: &ReceiveOutcome) -> String {
         ReceiveOutcome::Failed(reason) => reason.clone(),
         ReceiveOutcome::OtherScheme(mismatch) => mismatch.to_string(),
         ReceiveOutcome::Closed => "closed".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_superseded_by_a_later_one_of_its_host_and_name() {
+        let origin = |name: Option<&str>, number, host: Option<[u8; 4]>| Origin {
+            name: name.map(str::to_string),
+            number,
+            host: host.map(IpAddr::from),
+        };
+        let (a, b) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
+        let old = origin(Some("backup"), 1, a);
+        assert!(origin(Some("backup"), 2, a).supersedes(&old));
+        for other in [
+            origin(Some("backup"), 2, b),
+            origin(Some("backup"), 2, None),
+            origin(Some("backup"), 0, a),
+            origin(Some("other"), 2, a),
+        ] {
+            assert!(!other.supersedes(&old), "{other:?}");
+        }
+        // Behind a relay, and without a name.
+        assert!(!origin(Some("x"), 2, None).supersedes(&origin(Some("x"), 1, None)));
+        for name in [None, Some("")] {
+            assert!(!origin(name, 2, a).supersedes(&origin(name, 1, a)));
+        }
     }
 }

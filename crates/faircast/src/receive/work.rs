@@ -14,12 +14,12 @@ use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
 use super::ReceiverBuilder;
-use super::transfer::{Transfer, in_a_word};
+use super::transfer::{Origin, Transfer, in_a_word};
 use crate::common::{GATHER, Speaks, host_load};
 use crate::ends::{Carrier, Receiving};
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
-use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
+use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, StaysFor};
 use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, WatchedStore};
 
@@ -41,6 +41,8 @@ pub(super) struct Work {
     setup: Setup,
     /// Whether an object has ended after which no other one is begun.
     ending: bool,
+    /// Reason for which the receiver stays then.
+    stays_for: Option<StaysFor>,
     /// When the first object was begun.
     begun: Option<Time>,
     /// Which session has which object.
@@ -51,9 +53,8 @@ pub(super) struct Work {
     /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
     /// begun again with a newer SPM than the last: what others repeat does not begin it.
     past: LruCache<Tsi, Option<Seq>>,
-    /// Objects that were received whole, with what they are called and the sessions that brought them: the last
-    /// [`PAST_MAX`].
-    received: LruCache<[u8; 32], (String, u64)>,
+    /// Objects that were received whole, and where each came from: the last [`PAST_MAX`].
+    received: LruCache<[u8; 32], Origin>,
     count: u64,
     complete: u64,
     /// Packets that had come at the last look, and when that number last grew.
@@ -74,6 +75,7 @@ impl Work {
             started,
             setup,
             ending: false,
+            stays_for: None,
             begun: None,
             holders: Holders::default(),
             sessions: BTreeMap::new(),
@@ -112,6 +114,7 @@ impl Work {
             return;
         };
         session.told = true;
+        let origin = session.origin(live, id);
         let took = now.since(session.since);
         tracing::debug!(
             target: "faircast::session",
@@ -126,8 +129,7 @@ impl Work {
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
             if let Some(object) = object {
-                let name = session.notes.name.get().cloned().unwrap_or_default();
-                self.received.put(object, (name, session.number));
+                self.received.put(object, origin);
             }
         }
         self.ending |= self.setup.builder.once && !gone;
@@ -139,7 +141,7 @@ impl Work {
 
     /// Ends where an object has ended that was to be the only one, nothing else is under way, and nobody depends on
     /// this end.
-    fn end_after_last(&self, live: &mut Live<Receiving>) {
+    fn end_after_last(&mut self, live: &mut Live<Receiving>) {
         if !self.ending {
             return;
         }
@@ -150,12 +152,17 @@ impl Work {
             let is_there = heard.is_some_and(|at| now.since(at) < SILENT_AFTER);
             machine.awaits_note() && (is_cut_off || is_there)
         };
-        let is_open = |(id, session): (&SessionId, &Transfer)| match session.told {
-            true => live.machine(*id).is_some_and(|machine| machine.serves() || owes(machine)),
-            false => is_begun(live, *id),
+        let stays = |(id, session): (&SessionId, &Transfer)| {
+            if !session.told {
+                return is_begun(live, *id).then_some(StaysFor::Objects);
+            }
+            let machine = live.machine(*id)?;
+            let repairs = machine.serves().then_some(StaysFor::Repairs);
+            repairs.or_else(|| owes(machine).then_some(StaysFor::Note))
         };
         // A sender that went away is not waited for: whether it ever comes back nobody knows.
-        if !self.sessions.iter().any(is_open) {
+        self.stays_for = self.sessions.iter().filter_map(stays).min();
+        if self.stays_for.is_none() {
             live.close();
         }
     }
@@ -181,12 +188,10 @@ impl Work {
         self.sessions.values().filter(open).any(|it| it.notes.object.get() == Some(object))
     }
 
-    /// True if another object of the same name came whole from a later session.
-    fn is_superseded(&self, session: &Transfer) -> bool {
-        let Some(name) = session.notes.name.get().filter(|name| !name.is_empty()) else {
-            return false;
-        };
-        self.received.iter().any(|(_, (other, number))| other == name && *number > session.number)
+    /// True if another object of the same name came whole from a later session of the same host.
+    fn is_superseded(&self, live: &Live<Receiving>, id: SessionId, session: &Transfer) -> bool {
+        let origin = session.origin(live, id);
+        self.received.iter().any(|(_, other)| other.supersedes(&origin))
     }
 
     fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
@@ -268,7 +273,7 @@ impl Work {
             let stalled = session.progress.0 == Stage::Sending
                 && now.since(session.progressed) >= STALLED_AFTER;
             let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
-            let superseded = silent && !here && self.is_superseded(session);
+            let superseded = silent && !here && self.is_superseded(live, id, session);
             let taken = wanted.contains(&session.number) && (silent || stalled) || here && silent;
             if taken || superseded || abandoned {
                 over.push((id, session.notes.object.get().copied(), superseded));
@@ -337,7 +342,7 @@ impl Work {
             elapsed: now.since(self.started),
             incoming,
             complete: self.complete,
-            ending: self.ending,
+            stays_for: self.stays_for,
             heard: self.heard.map(|at| at.since(self.started)),
             begun: self.begun.map(|at| at.since(self.started)),
             traffic: *live.counters(),
@@ -419,8 +424,7 @@ impl App<Receiving> for Work {
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
                     return;
                 }
-                let stalled = live.machine(id).map(|machine| machine.status());
-                let stalled = stalled.filter(|status| status.stalled).and_then(|it| it.reason);
+                let stalled = status.reason.filter(|_| status.stalled);
                 let notes = self.sessions.get(&id).map(|session| session.notes.clone());
                 let left_out = notes.as_ref().and_then(|notes| notes.left_out.get().cloned());
                 let reason = notes.as_ref().and_then(|notes| notes.failure.get().cloned());

@@ -85,13 +85,13 @@ impl Work {
     /// While this host cannot send no receiver is to blame; where that lasts as long as a receiver may be silent,
     /// the sender gives up.
     fn watch_host(&mut self, live: &mut Live<Sending>) {
-        let Some(outage) = live.outage() else { return };
+        let Some((outage, reason)) = live.outage() else { return };
         let give_up = self.setup.give_up;
         live.with(self.setup.session, |machine, cx| machine.excuse_silence(cx.now));
         if outage >= give_up && self.gave_up.is_none() {
             self.gave_up = Some(format!(
-                "nothing has left this host for {give_up} (--give-up): its interface is down or has no address; \
-                 start the sender again when it has one, receivers keep what they have"
+                "nothing has left this host for {give_up} (--give-up): {reason}; look at its address, its route to the \
+                 receivers and its firewall, and start the sender again; receivers keep what they have"
             ));
             live.close();
         }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::calls::Calls;
 use super::left_out::Reason;
-use super::state::StateFolder;
+use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -26,9 +26,19 @@ const ODD: Mtime = Mtime { seconds: 1_000_000_001, nanos: 987_654_321 };
 /// Size from which on it is tried whether a file of it can be made: FAT has none of 4 GiB.
 const LARGE: u64 = u32::MAX as u64;
 
-/// Names in the state folder that are used for trying.
+/// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
-pub(super) const NAMES: &str = "names";
+
+/// Outcome of a comparison of the times of a file and an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SameTime {
+    /// Equal, within the step that was found.
+    Yes,
+    /// Equal if the file system keeps times in larger steps than was found. A file of other content may have such a
+    /// time too.
+    Rounded,
+    No,
+}
 
 /// Abilities of a file system, as far as an object needs them.
 #[derive(Debug)]
@@ -220,9 +230,9 @@ impl Abilities {
         }
     }
 
-    /// True if a file has the time of an entry, as far as the file system keeps it. Files that are taken
-    /// for equal are compared by their digests in the end.
-    pub(super) fn same_time(&self, stat: &Stat, mtime: Mtime) -> bool {
+    /// Compares the time of a file with that of an entry, as far as the file system keeps times. Files that may be
+    /// equal are compared by their digests in the end.
+    pub(super) fn compare_time(&self, stat: &Stat, mtime: Mtime) -> SameTime {
         let there = time_of(stat);
         let [earliest, latest] = self.times;
         let mut want = nanos(mtime);
@@ -238,9 +248,14 @@ impl Abilities {
             want = want.min(held);
         }
         let off = (there - want).abs();
-        // The file system may have kept the time of the trial in memory alone.
-        let coarse = TIME_STEPS.iter().any(|step| off < *step && there % *step == 0);
-        off < self.time_step || coarse
+        match off < self.time_step {
+            true => SameTime::Yes,
+            // The file system may have kept the time of the trial in memory alone.
+            false if TIME_STEPS.iter().any(|step| off < *step && there % *step == 0) => {
+                SameTime::Rounded
+            }
+            false => SameTime::No,
+        }
     }
 }
 
@@ -270,10 +285,7 @@ struct Trial<'s> {
 
 impl<'s> Trial<'s> {
     fn open(calls: Calls, state: &'s StateFolder) -> Result<Self> {
-        state.remove_directory(NAMES)?;
-        let made = rustix::fs::mkdirat(state.fd(), NAMES, Mode::RWXU);
-        let fd = made.and_then(|()| dir::open_directory(state.fd(), NAMES));
-        Ok(Self { calls, state, fd: fd.map_err(|error| state.cannot(error))? })
+        Ok(Self { calls, state, fd: state.make_directory(TRIAL)? })
     }
 
     /// True if a file of this name can be made, and has exactly this name then.
@@ -302,6 +314,6 @@ impl<'s> Trial<'s> {
     }
 
     fn close(self) -> Result<()> {
-        self.state.remove_directory(NAMES)
+        self.state.remove_directory(TRIAL)
     }
 }

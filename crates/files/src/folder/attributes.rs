@@ -1,7 +1,7 @@
 //! Owners, extended attributes, modes and times of what was received.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use nix::unistd::{Group, User};
@@ -10,12 +10,21 @@ use rustix::io::Errno;
 
 use super::StoreOptions;
 use super::abilities::Abilities;
-use super::state::StateFolder;
+use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
+
+/// Changes that a file needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Mode, owner or access control list, which the file's owner alone can change.
+    OfOwner,
+    /// Other extended attributes, which need the right to write.
+    Xattrs,
+}
 
 /// Gives entries what the sender tells of them, as far as that is wanted here.
 pub(super) struct Attributes<'a> {
@@ -41,16 +50,21 @@ impl<'a> Attributes<'a> {
         self.abilities.set_mtime(fd, entry.mtime).map_err(cannot)
     }
 
-    /// Whether a file that was there already may lack something; its time is known to be right.
-    pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> bool {
+    /// Changes that a file that was there already may need; its time is known to be right.
+    pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> Option<Lack> {
         let owner = self.owner(entry).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
-        owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
-            || self.options.xattrs && !entry.xattrs.is_empty()
-            || self.lacks_mode(entry, there)
+        let mut xattrs = entry.xattrs.iter().filter(|_| self.options.xattrs);
+        let of_owner = owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
+            || xattrs.clone().any(|xattr| is_acl(&xattr.name))
+            || self.lacks_mode(entry, there);
+        match of_owner {
+            true => Some(Lack::OfOwner),
+            false => xattrs.next().map(|_| Lack::Xattrs),
+        }
     }
 
     fn lacks_mode(&self, entry: &Entry, there: &Stat) -> bool {
-        mode_of(there) != u32::from(entry.mode) && self.abilities.keeps_mode(entry.mode)
+        mode_of(there) != entry.mode && self.abilities.keeps_mode(entry.mode)
     }
 
     /// Gives it what it lacks.
@@ -61,13 +75,21 @@ impl<'a> Attributes<'a> {
         fd: BorrowedFd<'_>,
         there: &Stat,
     ) -> Result<()> {
+        let cannot = |error: Errno| FilesError::io(path, "cannot get its mode", error);
         self.give_owner(entry, path, fd)?;
-        self.give_xattrs(entry, path, fd, false)?;
-        if self.lacks_mode(entry, there) {
-            self.abilities
-                .set_mode(fd, entry.mode)
-                .map_err(|error| FilesError::io(path, "cannot get its mode", error))?;
+        let mode = mode_of(there);
+        // Attributes in `user.` need the right to write, of which modes deprive owners too.
+        let narrow = mode & 0o200 == 0 && self.options.xattrs && !has_xattrs(entry, fd);
+        if narrow {
+            self.abilities.set_mode(fd, mode | 0o200).map_err(cannot)?;
         }
+        let given = self.give_xattrs(entry, path, fd, false);
+        if self.lacks_mode(entry, there) {
+            self.abilities.set_mode(fd, entry.mode).map_err(cannot)?;
+        } else if narrow {
+            self.abilities.set_mode(fd, mode).map_err(cannot)?;
+        }
+        given?;
         self.give_xattrs(entry, path, fd, true)
     }
 
@@ -103,6 +125,10 @@ impl<'a> Attributes<'a> {
     ) -> Result<()> {
         let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
         for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
+            // A file of another user that cannot be written may have it already.
+            if has(fd, xattr) {
+                continue;
+            }
             rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty()).map_err(
                 |error| FilesError::io(path, "cannot get its extended attributes", error),
             )?;
@@ -117,8 +143,20 @@ impl<'a> Attributes<'a> {
     }
 }
 
-fn mode_of(there: &Stat) -> u32 {
-    Mode::from_raw_mode(there.st_mode).bits() & 0o777
+fn mode_of(there: &Stat) -> u16 {
+    u16::try_from(Mode::from_raw_mode(there.st_mode).bits() & 0o777).expect("nine bits")
+}
+
+/// True if a file has an extended attribute with its value.
+fn has(fd: BorrowedFd<'_>, xattr: &Xattr) -> bool {
+    let mut value = vec![0; xattr.value.len() + 1];
+    let held = rustix::fs::fgetxattr(fd, &*xattr.name, &mut value[..]);
+    held.is_ok_and(|len| value[..len] == *xattr.value)
+}
+
+/// True if a file has all extended attributes of an entry but access control lists.
+pub(super) fn has_xattrs(entry: &Entry, fd: BorrowedFd<'_>) -> bool {
+    entry.xattrs.iter().filter(|xattr| !is_acl(&xattr.name)).all(|xattr| has(fd, xattr))
 }
 
 /// Who an owner is here: whoever has the name, and else whoever has the number. Root is root.
@@ -133,11 +171,11 @@ fn here(owner: &Owner) -> (Uid, Gid) {
     )
 }
 
-/// Finds out, before anything is received, whether it can be given at all: on a file of the state
-/// folder, which is on the same file system.
-pub(super) fn check(
+/// Tries owners and extended attributes before anything is received: on a file and a directory of the state folder,
+/// which is on the same file system.
+pub(super) fn check<'a>(
     options: &StoreOptions,
-    layout: &Layout,
+    layout: &'a Layout,
     state: &StateFolder,
     abilities: &Abilities,
 ) -> Result<()> {
@@ -172,18 +210,24 @@ pub(super) fn check(
             )
         })?;
     }
-    // Tries the largest set of attributes and each name once: a file system may refuse a size or a name.
-    let (mut names, mut most) = (BTreeSet::new(), 0);
+    let directory = state.make_directory(TRIAL)?;
+    // Tries the largest set of attributes and each name once, of files and of directories: a file system may refuse a
+    // size or a name, and only a directory has a default access control list.
+    let (mut names, mut most) = (BTreeSet::new(), [0; 2]);
     for entry in xattrs {
+        let is_directory = entry.is_directory();
+        let key = |xattr: &'a Xattr| (is_directory, &xattr.name);
         let bytes: usize = entry.xattrs.iter().map(|it| it.name.len() + it.value.len()).sum();
-        let fresh = entry.xattrs.iter().any(|xattr| !names.contains(&xattr.name));
-        if bytes <= most && !fresh {
+        let most = &mut most[usize::from(is_directory)];
+        let fresh = entry.xattrs.iter().any(|xattr| !names.contains(&key(xattr)));
+        if bytes <= *most && !fresh {
             continue;
         }
-        most = most.max(bytes);
-        names.extend(entry.xattrs.iter().map(|xattr| &xattr.name));
+        *most = bytes.max(*most);
+        names.extend(entry.xattrs.iter().map(key));
+        let probe = if is_directory { directory.as_fd() } else { probe.as_fd() };
         let set = |xattr: &Xattr| {
-            rustix::fs::fsetxattr(&probe, &*xattr.name, &xattr.value, XattrFlags::empty())
+            rustix::fs::fsetxattr(probe, &*xattr.name, &xattr.value, XattrFlags::empty())
         };
         entry.xattrs.iter().try_for_each(set).map_err(|error| {
             let what = format!(
@@ -195,8 +239,9 @@ pub(super) fn check(
         })?;
         for xattr in &entry.xattrs {
             // An access control list that says no more than the mode is none.
-            let _ = rustix::fs::fremovexattr(&probe, &*xattr.name);
+            let _ = rustix::fs::fremovexattr(probe, &*xattr.name);
         }
     }
+    state.remove_directory(TRIAL)?;
     state.remove_file(PROBE)
 }

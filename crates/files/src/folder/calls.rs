@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::dir;
@@ -12,12 +12,9 @@ use crate::manifest::Mtime;
 /// Calls that some file systems refuse, or follow only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls {
-    /// True if calls do as on FAT: times of 2 s from 1980 on, no modes, links or forbidden names.
+    /// True if calls do as on FAT: times of 2 s from 1980 on; modes, links and forbidden names are refused.
     #[cfg(test)]
     pub(super) fat: bool,
-    /// True if rights are judged by modes although root has them all.
-    #[cfg(test)]
-    pub(super) unprivileged: bool,
 }
 
 impl Calls {
@@ -26,17 +23,6 @@ impl Calls {
         return self.fat;
         #[cfg(not(test))]
         false
-    }
-
-    /// Fails if this user can make nothing in a directory.
-    pub(super) fn may_write(self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
-        #[cfg(test)]
-        if self.unprivileged {
-            let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode);
-            return if mode.contains(Mode::WUSR) { Ok(()) } else { Err(Errno::ACCESS) };
-        }
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::accessat(directory, ".", access, AtFlags::EACCESS)
     }
 
     pub(super) fn set_mode(self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::locked::Widened;
-use super::{Folder, hard_links, links, reuse};
+use super::open::DIFFERS;
+use super::{Folder, hard_links, links, locked, reuse};
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::hole_hashes::file_hashes;
@@ -50,12 +51,13 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 /// Puts everything into its place.
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
+    locked::of_replaced(&folder.files, &folder.replaced, &mut folder.locked)?;
     let Folder { shared, files, targets, locked, replaced, .. } = folder;
     let attributes = Attributes::new(&shared.options, &files.abilities);
     let widened = Widened::widen(files, locked)?;
     let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
         .run(targets, replaced);
-    let restored = widened.restore(files);
+    let restored = widened.restore(&files.root, files.state.fd());
     put.and(restored)?;
     reuse::remove_superseded(&files.layout, &files.state);
     files.state.remove()?;
@@ -116,6 +118,10 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     let files = folder.files.clone();
     let Some(old) = files.handle(file)? else { return Ok(()) };
     let path = files.target_path(file);
+    // The time may be another one, so that the file may be another one rather than damaged.
+    if folder.doubtful.contains(&file) && !folder.shared.options.overwrite {
+        return Err(FilesError::refused(&path, DIFFERS));
+    }
     let cannot = |error| FilesError::io(&path, "cannot be copied", error);
     let entry = files.layout.entry(file);
     let copy = files.state.create(COPY)?;
@@ -189,7 +195,13 @@ impl Finish<'_> {
         if copies > 0 {
             let are = if copies == 1 { "1 hard link is a copy" } else { "hard links are copies" };
             let count = if copies == 1 { String::new() } else { format!("{copies} ") };
-            remarks.push(format!("{count}{are}: the file system of the folder has no hard links"));
+            let reason = match self.files.abilities.hard_links {
+                true => {
+                    "no link could be made (fs.protected_hardlinks, or too many links of a file)"
+                }
+                false => "the file system of the folder has no hard links",
+            };
+            remarks.push(format!("{count}{are}: {reason}"));
         }
         let kept = self.files.left_out.kept(&self.files.layout);
         let kept = kept.filter(|it| it.is_directory() || it.has_content());
@@ -222,7 +234,7 @@ impl Finish<'_> {
                     "was changed while it was compared; receive again when nothing writes to it",
                 ));
             }
-            if let Some(there) = there.filter(|there| self.attributes.lacks(entry, there))
+            if let Some(there) = there.filter(|there| self.attributes.lacks(entry, there).is_some())
                 && let Some(handle) = self.files.handle(*file)?
             {
                 self.attributes.renew(entry, &path, handle.as_fd(), &there)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _};
+use std::io::{BufReader, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use bstr::BStr;
@@ -51,7 +51,7 @@ pub(super) fn make<'a>(
         let cannot = |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
         let file = numbers[to];
         let whole = files.layout.entry(file);
-        let source = Source::open(files, file)?;
+        let source = Source::find(files, file)?;
         let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
         let there = dir::stat(fd, name).map_err(cannot)?;
         let mut overwrite = options.overwrite;
@@ -88,7 +88,7 @@ pub(super) fn make<'a>(
     Ok(made)
 }
 
-/// Said of anything but a file in the place of a hard link.
+/// Reason for which anything but a file in the place of a file or a hard link is refused.
 pub(super) const IN_THE_WAY: &str =
     "a file is to be received, and something else is there; move it away";
 
@@ -103,14 +103,13 @@ pub(super) fn is_one(a: &Stat, b: &Stat) -> bool {
 
 /// The file that gets a further name: in its place, or in the state folder where it is left out itself.
 struct Source {
-    file: File,
     stat: Stat,
     directory: std::os::fd::OwnedFd,
     name: Vec<u8>,
 }
 
 impl Source {
-    fn open(files: &Files, file: u32) -> Result<Self> {
+    fn find(files: &Files, file: u32) -> Result<Self> {
         let path = files.target_path(file);
         let cannot = |error: Errno| FilesError::io(&path, "cannot be opened", error);
         let own = |fd: BorrowedFd<'_>| {
@@ -128,8 +127,12 @@ impl Source {
         };
         let stat = dir::stat(directory.as_fd(), &name).map_err(cannot)?;
         let stat = stat.ok_or(Errno::NOENT).map_err(cannot)?;
-        let file = dir::open_file(directory.as_fd(), &name, OFlags::RDONLY).map_err(cannot)?;
-        Ok(Self { file, stat, directory, name })
+        Ok(Self { stat, directory, name })
+    }
+
+    /// Opens the content, which a link does not need: a mode of the sender may forbid to read.
+    fn content(&self) -> std::io::Result<File> {
+        Ok(dir::open_file(self.directory.as_fd(), &self.name, OFlags::RDONLY)?)
     }
 
     /// True if a file that is there has the same bytes.
@@ -138,7 +141,7 @@ impl Source {
             return Ok(false);
         }
         let other = dir::open_file(parent, name, OFlags::RDONLY)?;
-        let (mut ours, mut theirs) = (BufReader::new(&self.file), BufReader::new(other));
+        let (mut ours, mut theirs) = (BufReader::new(self.content()?), BufReader::new(other));
         let (mut a, mut b) = ([0; 1 << 14], [0; 1 << 14]);
         loop {
             let count = ours.read(&mut a)?;
@@ -172,9 +175,8 @@ impl Source {
     ) -> Result<()> {
         let copy = files.state.create(NEW)?;
         let path = files.root.path(&whole.path);
-        (&self.file)
-            .rewind()
-            .and_then(|()| std::io::copy(&mut &self.file, &mut &copy))
+        self.content()
+            .and_then(|mut content| std::io::copy(&mut content, &mut &copy))
             .map_err(|error| FilesError::io(&path, "cannot be copied", error))?;
         attributes.give(whole, &path, copy.as_fd())?;
         if options.sync {

@@ -1,16 +1,16 @@
 //! Read-only directories of this user in which something is to be made: their modes are widened for the
 //! last step, and restored after it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use bstr::{BString, ByteSlice as _};
-use rustix::fs::Mode;
+use bstr::{BStr, BString, ByteSlice as _};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::files::Files;
-use super::state::StateFolder;
-use crate::dir::Cursor;
+use super::files::{Files, Identity};
+use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::name;
 
@@ -22,11 +22,17 @@ const MODES: &str = "modes";
 #[derive(Debug, Default)]
 pub(super) struct Widened(Vec<(BString, u16)>);
 
-/// Reads the modes that an earlier run has not restored. A file that is torn says no more than it has.
-pub(super) fn left(state: &StateFolder) -> Result<Vec<(BString, u16)>> {
-    let Some(mut file) = state.find(MODES)? else { return Ok(Vec::new()) };
+/// Restores the modes that an interrupted run has left in its state folder. A file that is torn counts as far as it
+/// goes.
+pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
+    let path = root.path(name::STATE_FOLDER.as_bytes());
+    let cannot = |error: std::io::Error| FilesError::io(&path, "cannot be read", error);
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| state.cannot(error))?;
+    match dir::open_file(state, MODES, OFlags::RDONLY) {
+        Ok(mut file) => file.read_to_end(&mut bytes).map_err(cannot)?,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(cannot(error.into())),
+    };
     let (mut found, mut rest) = (Vec::new(), &bytes[..]);
     while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>()
         && let Some((path, after)) =
@@ -37,13 +43,62 @@ pub(super) fn left(state: &StateFolder) -> Result<Vec<(BString, u16)>> {
         }
         rest = after;
     }
-    Ok(found)
+    Widened(found).restore(root, state)
+}
+
+/// Finds the read-only directories of this user in which the names of replaced files are.
+pub(super) fn of_replaced(
+    files: &Files,
+    replaced: &BTreeMap<u32, Identity>,
+    locked: &mut Vec<BString>,
+) -> Result<()> {
+    if replaced.is_empty() {
+        return Ok(());
+    }
+    let entry = |file: &u32| files.layout.entry(*file);
+    let paths: BTreeSet<&BStr> = replaced.keys().map(|file| &*entry(file).path).collect();
+    let mut cursor = Cursor::new(&files.root);
+    for entry in files.left_out.kept(&files.layout) {
+        let of = entry.hard_link_to().unwrap_or(&entry.path);
+        if !paths.contains(of) {
+            continue;
+        }
+        let parent = name::parent(&entry.path);
+        let Some(fd) = cursor.enter(parent)? else { continue };
+        let at = parent.unwrap_or_default();
+        let path = files.root.path(at);
+        if is_locked(fd).map_err(|error| FilesError::io(&path, "cannot be written to", error))?
+            && !locked.iter().any(|known| known == at)
+        {
+            locked.push(at.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// True if a directory is read-only and belongs to this user, who can widen its mode.
+///
+/// # Errors
+/// Nothing can be made in the directory for another reason.
+pub(super) fn is_locked(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    match rustix::fs::accessat(directory, ".", access, AtFlags::EACCESS) {
+        Err(Errno::ACCESS)
+            if rustix::fs::fstat(directory)?.st_uid == rustix::process::geteuid().as_raw() =>
+        {
+            Ok(true)
+        }
+        answer => answer.map(|()| false),
+    }
 }
 
 impl Widened {
     /// Gives the owner all rights in these directories; their modes are written down before.
     pub(super) fn widen(files: &Files, locked: &[BString]) -> Result<Self> {
-        let mut all = left(&files.state)?;
+        if locked.is_empty() {
+            return Ok(Self::default());
+        }
+        let (mut all, mut bytes) = (Vec::new(), Vec::new());
         let mut cursor = Cursor::new(&files.root);
         for path in locked {
             let at = files.root.path(path);
@@ -51,46 +106,55 @@ impl Widened {
             let whole = (!path.is_empty()).then_some(path.as_bstr());
             let fd = cursor.enter(whole)?.ok_or(Errno::NOENT).map_err(cannot)?;
             let mode = Mode::from_raw_mode(rustix::fs::fstat(fd).map_err(cannot)?.st_mode);
-            if !all.iter().any(|(known, _)| known == path) {
-                let bits = mode.bits() & 0o7777;
-                all.push((path.clone(), u16::try_from(bits).expect("twelve bits")));
-            }
-        }
-        if all.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut bytes = Vec::new();
-        for (path, mode) in &all {
+            let mode = u16::try_from(mode.bits() & 0o7777).expect("twelve bits");
             bytes.extend(mode.to_be_bytes());
             bytes.extend(u16::try_from(path.len()).expect("limited").to_be_bytes());
             bytes.extend_from_slice(path);
+            all.push((path.clone(), mode));
         }
         let file = files.state.create(MODES)?;
         let written = (&file).write_all(&bytes).and_then(|()| file.sync_all());
         written.map_err(|error| files.state.cannot(error))?;
         let widened = Self(all);
-        match widened.set(files, |mode| mode | 0o700) {
+        match widened.set(&files.root, |mode| mode | 0o700) {
             Ok(()) => Ok(widened),
             Err(error) => {
-                widened.restore(files)?;
+                widened.restore(&files.root, files.state.fd())?;
                 Err(error)
             }
         }
     }
 
-    /// Gives each directory its own mode again.
-    pub(super) fn restore(&self, files: &Files) -> Result<()> {
-        self.set(files, |mode| mode)
+    /// Gives each directory its own mode again, and forgets the modes.
+    pub(super) fn restore(&self, root: &Root, state: BorrowedFd<'_>) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.set(root, |mode| mode)?;
+        match rustix::fs::unlinkat(state, MODES, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(FilesError::io(&root.path(b""), "cannot be written", error)),
+        }
     }
 
-    fn set(&self, files: &Files, mode: impl Fn(u16) -> u16) -> Result<()> {
+    fn set(&self, root: &Root, mode: impl Fn(u16) -> u16) -> Result<()> {
         for (path, own) in &self.0 {
-            let at = files.root.path(path);
+            let at = root.path(path);
             let cannot = |error: Errno| FilesError::io(&at, "cannot get its mode", error);
-            let mut cursor = Cursor::new(&files.root);
+            let mut cursor = Cursor::new(root);
             let whole = (!path.is_empty()).then_some(path.as_bstr());
-            // Removed since.
-            let Some(fd) = cursor.enter(whole)? else { continue };
+            let fd = match cursor.enter(whole) {
+                Ok(Some(fd)) => fd,
+                // Removed or replaced since.
+                Ok(None) | Err(FilesError::Refused { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let user = rustix::process::geteuid();
+            let owner = rustix::fs::fstat(fd).map_err(cannot)?.st_uid;
+            if !user.is_root() && owner != user.as_raw() {
+                // Given to another user since, whose matter the mode is.
+                continue;
+            }
             let mode = Mode::from_raw_mode(mode(*own).into());
             rustix::fs::fchmod(fd.as_fd(), mode).map_err(cannot)?;
         }

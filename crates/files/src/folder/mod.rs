@@ -16,7 +16,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,7 +104,9 @@ pub struct Folder {
     targets: Vec<(u32, Identity)>,
     /// Directories that are ours and read-only, and in which something is to be made.
     locked: Vec<BString>,
-    /// The same, of those that turned out to be damaged and are replaced.
+    /// Targets whose time is that of the entry only if the file system rounds times.
+    doubtful: BTreeSet<u32>,
+    /// Identity of targets that turned out to be damaged and are replaced.
     replaced: BTreeMap<u32, Identity>,
     /// No group below was there before and is without digest.
     cursor: u32,
@@ -155,7 +157,7 @@ impl Medium for Folder {
         request: Request,
     ) -> Result<(Self, Arc<Files>, FixedBitSet)> {
         let (files, found) = open::open(shared, &request)?;
-        let open::Found { journal, have, targets, locked, .. } = found;
+        let open::Found { journal, have, targets, locked, doubtful } = found;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
         let identity = files.state.identity()?;
@@ -174,6 +176,7 @@ impl Medium for Folder {
             hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
             targets,
             locked,
+            doubtful,
             replaced: BTreeMap::new(),
             cursor: 0,
             scratch: Vec::new(),

@@ -1,13 +1,16 @@
 //! Obstacles to the last step of a transfer, found before the first: mount points, immutable and append-only files, and
 //! sticky directories.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use bstr::BStr;
-use rustix::fs::{AtFlags, Mode, Stat, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags};
 
+use super::attributes::{self, Lack};
+use crate::dir;
 use crate::error::{FilesError, Result};
+use crate::manifest::Entry;
 
 /// Number of the mount that holds a directory; `None` if the system does not report mounts.
 pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
@@ -57,21 +60,34 @@ impl Present<'_> {
         check_sticky(self.path, self.parent, self.stat)
     }
 
-    /// Refuses a file if its mode, owner or attributes must change and cannot.
-    pub(super) fn check_changed(&self) -> Result<()> {
+    /// Refuses a file that cannot get what it lacks.
+    pub(super) fn check_changed(&self, entry: &Entry, lack: Lack) -> Result<()> {
         if let Some(stat) = self.attributes() {
             check_flags(self.path, &stat)?;
         }
         let user = rustix::process::geteuid();
-        if !user.is_root() && self.stat.st_uid != user.as_raw() {
+        let is_ours = user.is_root() || self.stat.st_uid == user.as_raw();
+        let can_change =
+            is_ours || lack == Lack::Xattrs && (self.is_writable() || self.has_xattrs(entry));
+        if !can_change {
             let what = format!(
-                "is there already and belongs to user {}, so that its mode and owner cannot be changed; \
-                 move it away",
+                "is there already and belongs to user {}, so that its mode, owner and attributes cannot be \
+                 changed; move it away",
                 self.stat.st_uid
             );
             return Err(FilesError::refused(self.path, what));
         }
         Ok(())
+    }
+
+    fn is_writable(&self) -> bool {
+        let access = rustix::fs::Access::WRITE_OK;
+        rustix::fs::accessat(self.parent, &**self.name, access, AtFlags::EACCESS).is_ok()
+    }
+
+    fn has_xattrs(&self, entry: &Entry) -> bool {
+        dir::open_file(self.parent, self.name, OFlags::RDONLY)
+            .is_ok_and(|file| attributes::has_xattrs(entry, file.as_fd()))
     }
 
     fn attributes(&self) -> Option<Statx> {

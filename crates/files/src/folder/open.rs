@@ -11,11 +11,13 @@ use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
-use super::abilities::Abilities;
+use super::abilities::{Abilities, SameTime};
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::{Folder, LeftOut, StoreOptions, attributes, hard_links, links, obstacles, reuse};
+use super::{
+    Folder, LeftOut, StoreOptions, attributes, hard_links, links, locked, obstacles, reuse,
+};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -33,8 +35,11 @@ pub(super) struct Found {
     pub(super) have: FixedBitSet,
     pub(super) targets: Vec<(u32, Identity)>,
     pub(super) locked: Vec<BString>,
-    parts: Option<(Abilities, Arc<LeftOut>, Vec<Place>)>,
+    pub(super) doubtful: BTreeSet<u32>,
 }
+
+/// Abilities of the file system, entries that are left out, and places of the files.
+type Parts = (Abilities, Arc<LeftOut>, Vec<Place>);
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,
 /// before anything is received.
@@ -45,10 +50,7 @@ pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files,
     let object = &request.announcement.object;
     let state = StateFolder::open(&root, object)?;
     match look(shared, request, &layout, &root, &state) {
-        Ok(mut found) => {
-            let parts = found.parts.take().expect("given below");
-            Ok((Files::new(layout, root, state, parts), found))
-        }
+        Ok((parts, found)) => Ok((Files::new(layout, root, state, parts), found)),
         Err(error) => {
             // Without a journal nothing was received or taken over.
             if state.find(JOURNAL)?.is_none() {
@@ -65,7 +67,10 @@ fn look(
     layout: &Layout,
     root: &Root,
     state: &StateFolder,
-) -> Result<Found> {
+) -> Result<(Parts, Found)> {
+    // Otherwise a directory that an interrupted run has left wide would count as writable.
+    locked::restore_left(root, state.fd())?;
+    state.neighbours().for_each(|neighbour| neighbour.restore_modes(root));
     let object = &request.announcement.object;
     let groups = layout.groups();
     let mut have = match state.find(JOURNAL)? {
@@ -84,7 +89,7 @@ fn look(
     survey.parts(&mut have)?;
     survey.room()?;
     attributes::check(&shared.options, layout, state, &abilities)?;
-    let Survey { places, targets, locked, .. } = survey;
+    let Survey { places, targets, locked, doubtful, .. } = survey;
     let journal = begin_journal(state, object, &have, groups)?;
     save_manifest(state, &request.manifest)?;
     for (file, _) in &targets {
@@ -99,7 +104,7 @@ fn look(
         counts.files = layout.files();
         counts.bytes_found = found;
     });
-    Ok(Found { journal, have, targets, locked, parts: Some((abilities, left_out, places)) })
+    Ok(((abilities, left_out, places), Found { journal, have, targets, locked, doubtful }))
 }
 
 fn check_manifest(request: &Request) -> Result<Layout> {
@@ -169,6 +174,8 @@ struct Survey<'a> {
     /// Files that are there, shorter, and are to be replaced.
     grown: BTreeSet<u32>,
     targets: Vec<(u32, Identity)>,
+    /// Targets whose time is that of the entry only if the file system rounds times.
+    doubtful: BTreeSet<u32>,
     /// Device of the state folder: a file can be moved to no other.
     device: u64,
     /// Mount of the state folder, where the system tells.
@@ -189,7 +196,8 @@ impl<'a> Survey<'a> {
         let targets = Vec::new();
         let options = &shared.options;
         let (device, bytes, inodes) = (0, 0, 0);
-        let (locked, grown, mount) = (Vec::new(), BTreeSet::new(), None);
+        let (locked, mount) = (Vec::new(), None);
+        let [grown, doubtful] = [const { BTreeSet::new() }; 2];
         Self {
             options,
             shared,
@@ -202,6 +210,7 @@ impl<'a> Survey<'a> {
             locked,
             grown,
             targets,
+            doubtful,
             device,
             mount,
             bytes,
@@ -250,8 +259,11 @@ impl<'a> Survey<'a> {
                 let present = obstacles::Present { path, parent, name, stat };
                 if make {
                     present.check_replaced()?;
-                } else if claimed && entry.has_content() && attributes.lacks(entry, stat) {
-                    present.check_changed()?;
+                } else if claimed
+                    && entry.has_content()
+                    && let Some(lack) = attributes.lacks(entry, stat)
+                {
+                    present.check_changed(entry, lack)?;
                 }
             }
             let whole = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
@@ -263,6 +275,9 @@ impl<'a> Survey<'a> {
                 if claimed && let Some(there) = &there {
                     self.places[file as usize] = Place::Target;
                     self.targets.push((file, Identity::of(there)));
+                    if self.abilities.compare_time(there, entry.mtime) == SameTime::Rounded {
+                        self.doubtful.insert(file);
+                    }
                 } else if let Some(there) = &there
                     && u64::try_from(there.st_size).is_ok_and(|size| size < entry.size())
                     && entry.holes().is_empty()
@@ -304,13 +319,14 @@ impl<'a> Survey<'a> {
             };
         }
         if !dir::is_file(there) {
-            return refuse("a file is to be received, and something else is there; move it away");
+            return refuse(hard_links::IN_THE_WAY);
         }
         let size = u64::try_from(there.st_size).unwrap_or(0);
         // A hard link has size and time of its file.
         let named = entry.hard_link_to().and_then(|to| self.layout.manifest.find(to));
         let whole = named.unwrap_or(entry);
-        let same = size == whole.size() && self.abilities.same_time(there, whole.mtime);
+        let time = self.abilities.compare_time(there, whole.mtime);
+        let same = size == whole.size() && time != SameTime::No;
         if !same && !self.options.overwrite {
             return refuse(DIFFERS);
         }
@@ -335,13 +351,10 @@ impl<'a> Survey<'a> {
             return Err(cannot(Errno::XDEV));
         }
         obstacles::check_directory(&path, fd)?;
-        match self.abilities.calls.may_write(fd) {
-            Err(Errno::ACCESS) if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                self.locked.push(below.unwrap_or_default().to_owned());
-                Ok(())
-            }
-            answer => answer.map_err(cannot),
+        if locked::is_locked(fd).map_err(cannot)? {
+            self.locked.push(below.unwrap_or_default().to_owned());
         }
+        Ok(())
     }
 
     /// Takes over what lies in the folder by other objects, for files of which nothing is here. Returns

@@ -68,7 +68,9 @@ pub(super) fn from_targets(
         let (parent, name) = name::split(&entry.path);
         let Some(parent) = cursor.enter(parent)? else { continue };
         let Ok(old) = dir::open_file(parent, name, OFlags::RDONLY) else { continue };
-        let Ok(bytes) = old.metadata().map(|old| whole(old.len())) else { continue };
+        let Ok(bytes) = old.metadata().map(|old| beginning(old.len(), entry.size())) else {
+            continue;
+        };
         if bytes == 0 || copy(shared, &old, (state, file), entry.size(), bytes)?.is_none() {
             continue;
         }
@@ -79,8 +81,10 @@ pub(super) fn from_targets(
     Ok(())
 }
 
-/// Bytes in the whole groups of a file.
-const fn whole(bytes: u64) -> u64 {
+/// Bytes of the whole groups that a file of `there` bytes has for one of `wanted` bytes. A program may append to the
+/// file at any time, so that `there` may be the larger one.
+pub(super) fn beginning(there: u64, wanted: u64) -> u64 {
+    let bytes = there.min(wanted);
     bytes - bytes % GROUP_BYTES
 }
 
@@ -156,7 +160,7 @@ fn take(
     if groups.is_empty() {
         return None;
     }
-    if neighbour.is_idle() {
+    if let Some(_lock) = neighbour.lock() {
         old.set_len(ours.size()).ok()?;
         rustix::fs::renameat(neighbour.fd(), &*part, state.fd(), &*Files::part_name(file)).ok()?;
     } else {
@@ -201,7 +205,7 @@ pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
         let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
         outermost.map(|entry| (*entry.path).to_owned()).collect()
     };
-    for neighbour in state.neighbours().filter(Neighbour::is_idle) {
+    for neighbour in state.neighbours() {
         let Some((manifest, _)) = neighbour.content() else { continue };
         let other = Layout::new(manifest);
         let same =

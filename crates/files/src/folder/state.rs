@@ -11,8 +11,8 @@ use fixedbitset::FixedBitSet;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::abilities::NAMES;
 use super::calls::{Calls, is_foreign};
+use super::locked;
 use crate::dir::{self, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -26,6 +26,8 @@ pub(crate) const MANIFEST: &str = "manifest";
 /// The receiver's identity: 16 hexadecimal digits.
 const RECEIVER: &str = "receiver";
 const LOCK: &str = "lock";
+/// Directory in which names and attributes are tried.
+pub(super) const TRIAL: &str = "names";
 /// Tries to get hold of a folder that somebody else is removing at the moment.
 const TRIES: u32 = 100;
 /// Longest wait for a folder that is locked.
@@ -55,15 +57,15 @@ impl StateFolder {
                 Ok(Some(folder)) => return Ok(folder),
                 // Removed between two steps of ours, by one that has just finished.
                 Ok(None) | Err(Errno::NOENT) => {}
-                // For a moment by one that looks what it can take over from here.
+                // Locked for a moment by another receiver, which takes a file over from here.
                 Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT => {
                     std::thread::sleep(LOCK_WAIT / TRIES);
                 }
                 Err(Errno::WOULDBLOCK) => {
                     return Err(FilesError::refused(
                         &root.path(b""),
-                        "another faircast is receiving the same object there; let it finish, or \
-                         choose another directory",
+                        "another faircast is receiving the same object there, or removes what is \
+                         left of it; let it finish, or choose another directory",
                     ));
                 }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -90,8 +92,8 @@ impl StateFolder {
         self.fd.as_fd()
     }
 
-    /// State folders of other objects beside this one, as far as they are ours. Each is locked no longer
-    /// than the caller keeps it, since its object may be received at any moment.
+    /// State folders of other objects beside this one, as far as they are ours. None is locked: its object may be
+    /// received at any moment.
     pub(super) fn neighbours(&self) -> impl Iterator<Item = Neighbour> + '_ {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.parent).into_iter().flatten().flatten() {
@@ -112,14 +114,9 @@ impl StateFolder {
         for file in [MANIFEST, JOURNAL] {
             dir::stat(fd.as_fd(), file).ok()??;
         }
-        let lock = match lock(fd.as_fd()) {
-            Ok(lock) => Some(lock?),
-            Err(Errno::WOULDBLOCK) => None,
-            Err(_) => return None,
-        };
         let parent = self.parent.try_clone().ok()?;
         let path = self.path.with_file_name(&name);
-        Some(Neighbour { name, parent, fd, path, lock })
+        Some(Neighbour { name, parent, fd, path })
     }
 
     /// Opens a file in it for reading; nothing where there is none.
@@ -171,44 +168,70 @@ impl StateFolder {
         FilesError::io(&self.path, "cannot be written", error)
     }
 
+    /// Makes an empty directory in it, whatever was there before.
+    pub(super) fn make_directory(&self, name: &str) -> Result<OwnedFd> {
+        self.remove_directory(name)?;
+        rustix::fs::mkdirat(self.fd(), name, Mode::RWXU)
+            .and_then(|()| dir::open_directory(self.fd(), name))
+            .map_err(|error| self.cannot(error))
+    }
+
     /// Removes a directory of it, and the files in there; nothing where there is none.
     pub(crate) fn remove_directory(&self, name: &str) -> Result<()> {
-        let fd = match dir::open_directory(self.fd(), name) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(self.cannot(error)),
-        };
-        for found in rustix::fs::Dir::read_from(&fd).map_err(|error| self.cannot(error))? {
-            let found = found.map_err(|error| self.cannot(error))?;
-            if !matches!(found.file_name().to_bytes(), b"." | b"..") {
-                rustix::fs::unlinkat(&fd, found.file_name(), AtFlags::empty())
-                    .map_err(|error| self.cannot(error))?;
-            }
-        }
-        rustix::fs::unlinkat(self.fd(), name, AtFlags::REMOVEDIR)
-            .map_err(|error| self.cannot(error))
+        remove_directory(self.fd(), name).map_err(|error| self.cannot(error))
     }
 
     /// Removes it with all that is in it; and what it lies in, where that is empty.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.remove_directory(NAMES)?;
-        for found in rustix::fs::Dir::read_from(self.fd()).map_err(|error| self.cannot(error))? {
-            let found = found.map_err(|error| self.cannot(error))?;
-            let name = found.file_name();
-            // The lock goes last: until then nobody else takes the folder for their own.
-            if !matches!(name.to_bytes(), b"." | b"..") && name.to_bytes() != LOCK.as_bytes() {
-                rustix::fs::unlinkat(self.fd(), name, AtFlags::empty())
-                    .map_err(|error| self.cannot(error))?;
-            }
-        }
-        self.remove_file(LOCK)?;
-        // Somebody who came in the meantime keeps the folder, which is no error.
-        let _ = rustix::fs::unlinkat(&self.parent, &*self.name, AtFlags::REMOVEDIR);
-        if let Ok(root) = rustix::fs::openat(&self.parent, "..", OFlags::RDONLY, Mode::empty()) {
-            let _ = rustix::fs::unlinkat(root, STATE_FOLDER, AtFlags::REMOVEDIR);
-        }
-        Ok(())
+        remove(self.parent.as_fd(), self.fd(), (&self.name, &self.path))
     }
+}
+
+/// Removes a state folder that the caller has locked, after the modes that its run has not restored are; and the
+/// directory `parent` that state folders lie in, where that is empty.
+fn remove(
+    parent: BorrowedFd<'_>,
+    folder: BorrowedFd<'_>,
+    (name, path): (&str, &Path),
+) -> Result<()> {
+    let cannot = |error: Errno| FilesError::io(path, "cannot be removed", error);
+    let root = rustix::fs::openat(parent, "..", OFlags::RDONLY, Mode::empty()).map_err(cannot)?;
+    let at = path.ancestors().nth(2).unwrap_or(path);
+    let root = Root::of(root, at.to_path_buf());
+    locked::restore_left(&root, folder)?;
+    remove_directory(folder, TRIAL).map_err(cannot)?;
+    for found in rustix::fs::Dir::read_from(folder).map_err(cannot)? {
+        let found = found.map_err(cannot)?;
+        let name = found.file_name();
+        // The lock goes last: until then nobody else takes the folder for their own.
+        if !matches!(name.to_bytes(), b"." | b"..") && name.to_bytes() != LOCK.as_bytes() {
+            rustix::fs::unlinkat(folder, name, AtFlags::empty()).map_err(cannot)?;
+        }
+    }
+    match rustix::fs::unlinkat(folder, LOCK, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    // Somebody who came in the meantime keeps the folder, which is no error.
+    let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+    let _ = rustix::fs::unlinkat(root.fd(), STATE_FOLDER, AtFlags::REMOVEDIR);
+    Ok(())
+}
+
+/// Removes a directory, and the files in there, if there is one.
+fn remove_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    let fd = match dir::open_directory(parent, name) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for found in rustix::fs::Dir::read_from(&fd)? {
+        let found = found?;
+        if !matches!(found.file_name().to_bytes(), b"." | b"..") {
+            rustix::fs::unlinkat(&fd, found.file_name(), AtFlags::empty())?;
+        }
+    }
+    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
 /// The state folder of another object in the same place.
@@ -217,8 +240,6 @@ pub(super) struct Neighbour {
     parent: OwnedFd,
     fd: OwnedFd,
     path: PathBuf,
-    /// `None` while somebody receives the object.
-    lock: Option<Locked>,
 }
 
 impl Neighbour {
@@ -226,12 +247,22 @@ impl Neighbour {
         self.fd.as_fd()
     }
 
-    /// True if nobody is receiving the object, and nobody begins to while this lives.
-    pub(super) const fn is_idle(&self) -> bool {
-        self.lock.is_some()
+    /// Locks the folder for a moment: another receiver waits for 500 ms at most. `None` while a receiver uses the
+    /// folder, and once it was removed.
+    pub(super) fn lock(&self) -> Option<Locked> {
+        lock(self.fd()).ok().flatten()
     }
 
-    /// The object's manifest and its complete groups; nothing where the folder has no such.
+    /// Restores the modes that an interrupted run of the object has left, unless a receiver uses the folder.
+    pub(super) fn restore_modes(&self, root: &Root) {
+        if let Some(_lock) = self.lock() {
+            // The modes stay for a later attempt.
+            let _ = locked::restore_left(root, self.fd());
+        }
+    }
+
+    /// The object's manifest and its complete groups; nothing where the folder has no such. Takes seconds if the
+    /// manifest is large, so that the folder must not be locked.
     pub(super) fn content(&self) -> Option<(Manifest, FixedBitSet)> {
         let mut bytes = Vec::new();
         let file = dir::open_file(self.fd(), MANIFEST, OFlags::RDONLY).ok()?;
@@ -248,7 +279,7 @@ impl Neighbour {
     }
 
     /// Removes the folder if nothing of its object is left there, and nobody is receiving it.
-    pub(super) fn remove_if_empty(self) {
+    pub(super) fn remove_if_empty(&self) {
         let Ok(entries) = rustix::fs::Dir::read_from(&self.fd) else { return };
         let mut names = entries.flatten().map(|it| it.file_name().to_bytes().ends_with(b".part"));
         if !names.any(|part| part) {
@@ -257,10 +288,9 @@ impl Neighbour {
     }
 
     /// Removes the folder, unless a receiver uses it. Files that cannot be removed stay, and cost room alone.
-    pub(super) fn remove(self) {
-        let Self { name, parent, fd, path, lock } = self;
-        if let Some(lock) = lock {
-            let _ = StateFolder { parent, fd, name, path, foreign: false, _lock: lock }.remove();
+    pub(super) fn remove(&self) {
+        if let Some(_lock) = self.lock() {
+            let _ = remove(self.parent.as_fd(), self.fd(), (&self.name, &self.path));
         }
     }
 }
@@ -275,12 +305,12 @@ fn is_folder_name(name: &str) -> bool {
 }
 
 /// Removes what interrupted transfers left in `dir` and did not touch for `age`; what is in use
-/// stays. Returns what was removed. Thirty days are a good age.
+/// stays. Adds the paths to `removed`, also of those before an error. Thirty days are a good age.
 ///
 /// # Errors
-/// The directory cannot be read, or something in it not be removed.
-pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
+/// The directory cannot be read, or something in it not be removed: the first error, after the others were tried.
+pub fn clean(dir: &Path, age: Duration, removed: &mut Vec<PathBuf>) -> Result<()> {
+    let mut failed = Ok(());
     let path = dir.join(STATE_FOLDER);
     let cannot = |error: io::Error| FilesError::io(&path, "cannot be cleaned", error);
     let root = match File::open(dir) {
@@ -289,7 +319,7 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
     };
     let parent = match dir::open_directory(root.as_fd(), STATE_FOLDER) {
         Ok(parent) => parent,
-        Err(Errno::NOENT) => return Ok(removed),
+        Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(cannot(error.into())),
     };
     for found in rustix::fs::Dir::read_from(&parent).map_err(|error| cannot(error.into()))? {
@@ -308,17 +338,16 @@ pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
         if touched.elapsed().unwrap_or_default() < age {
             continue;
         }
-        let Ok(Some(lock)) = lock(fd.as_fd()) else { continue };
-        let parent = parent.try_clone().map_err(cannot)?;
+        let Ok(Some(_lock)) = lock(fd.as_fd()) else { continue };
         let path = path.join(name);
-        let foreign = false;
-        let folder = StateFolder { parent, fd, name: name.into(), path, foreign, _lock: lock };
-        folder.remove()?;
-        removed.push(folder.path.clone());
+        match remove(parent.as_fd(), fd.as_fd(), (name, &path)) {
+            Ok(()) => removed.push(path),
+            Err(error) => failed = failed.and(Err(error)),
+        }
     }
     // Where nothing is left, neither is the folder.
     let _ = fs::remove_dir(&path);
-    Ok(removed)
+    failed
 }
 
 /// Makes or opens a directory that belongs to us, and tells whether the file system keeps no owners.

@@ -8,10 +8,8 @@ mod links;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bstr::BStr;
@@ -122,7 +120,7 @@ impl Entry {
 
     /// Path of the entry as one of this system, relative to the directory that is received into.
     pub fn local_path(&self) -> PathBuf {
-        Path::new(OsStr::from_bytes(&self.path)).to_path_buf()
+        name::local_path(&self.path)
     }
 
     /// Text of a symbolic link.

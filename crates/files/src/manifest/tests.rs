@@ -416,7 +416,7 @@ proptest! {
         for entry in Manifest::new("n", taken).unwrap().entries() {
             let at = dir.join(entry.local_path());
             match entry.link_target() {
-                Some(target) => std::os::unix::fs::symlink(OsStr::from_bytes(target), at).unwrap(),
+                Some(target) => std::os::unix::fs::symlink(name::local_path(target), at).unwrap(),
                 None => std::fs::create_dir(at).unwrap(),
             }
         }

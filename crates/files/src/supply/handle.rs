@@ -1,9 +1,7 @@
 //! A view of a supply for those who watch.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +9,7 @@ use std::time::Duration;
 use bstr::BStr;
 
 use crate::manifest::Manifest;
+use crate::name;
 
 /// A view of a supply for those who watch, usable while a transfer has it.
 #[derive(Clone, Debug)]
@@ -56,7 +55,7 @@ pub struct FileHash {
 impl FileHash {
     /// The path as one of this system.
     pub fn local_path(&self) -> PathBuf {
-        PathBuf::from(OsStr::from_bytes(&self.path))
+        name::local_path(&self.path)
     }
 }
 

@@ -20,6 +20,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use faircast_base::{Bytes, GroupId, Time};
+use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -29,7 +30,7 @@ use self::options::{
     interface_request,
 };
 use self::watch::AddressWatch;
-pub(crate) use self::watch::Changes;
+pub(crate) use self::watch::{Changes, Gone};
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
@@ -48,8 +49,10 @@ pub struct Sockets {
     interfaces: Vec<(Interface, Option<Resolved>)>,
     /// At a source: why it does not have the port of its target.
     refused: Option<NetError>,
-    /// Time since which nothing has left this host, because of its own interfaces and addresses.
-    down_since: Option<Time>,
+    /// Time since which nothing has left this host, and the last error.
+    down_since: Option<(Time, Option<Errno>)>,
+    /// Interface that routes choose for the group where none is named.
+    routed: Option<u32>,
     /// Since when no single host could be sent anything, and whether that was told.
     unreachable: (Option<Time>, bool),
     watch: Option<AddressWatch>,
@@ -315,6 +318,7 @@ impl Sockets {
             interfaces,
             refused: None,
             down_since: None,
+            routed: None,
             unreachable: (None, false),
             watch: AddressWatch::open(),
         })

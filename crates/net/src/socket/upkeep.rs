@@ -11,28 +11,37 @@ use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
 
 use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
-use super::watch::AddressWatch;
+use super::watch::{AddressWatch, Gone};
 use super::{
     Changes, Group, Health, Sockets, Way, aim, beside, bind, bind_beside, open, route_to, zoned,
 };
-use crate::NetError;
-use crate::address::{Resolved, has_address, is_link_local};
+use crate::address::{Resolved, has_address, interface_of, is_link_local};
+use crate::{Interface, NetError};
 
 impl Sockets {
-    /// Finds the interfaces again. Joins again where an interface came back or an address was `lost`, moves a
+    /// Finds the interfaces again. Joins again where an interface came back, is `gone` or lost an address, moves a
     /// source's sockets from addresses that are gone, and tries failed interfaces again. To be called periodically,
     /// and when addresses have changed.
-    pub(crate) fn maintain(&mut self, now: Time, lost: bool) {
+    pub(crate) fn maintain(&mut self, now: Time, gone: &Gone) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
+        let routed = self.routed;
+        if self.interfaces.iter().any(|(interface, _)| *interface == Interface::Any) {
+            self.routed = route_to(multicast.group).ok().and_then(interface_of);
+        }
+        // Where routes choose, the interface that they chose last counts.
+        let is_lost = |at: Resolved| match at.index {
+            0 => !gone.is_empty() && routed.is_none_or(|index| gone.has(index, ip)),
+            index => gone.has(index, ip),
+        };
         let mut any_moved = false;
         for index in 0..self.interfaces.len() {
             let (interface, before) = &self.interfaces[index];
             let (found, before) = (interface.resolve(ip).ok(), *before);
             let moved = found.map(|at| at.index) != before.map(|at| at.index);
             any_moved |= moved && found.is_some();
-            if (moved || lost)
-                && let Some(old) = before
+            if let Some(old) = before
+                && (moved || is_lost(old))
             {
                 // The kernel remembers memberships of interfaces that are gone, and allows few. Nor does it restore
                 // those of an interface that lost its last address.
@@ -90,10 +99,20 @@ impl Sockets {
             && self.move_way(index, address, at).is_ok()
         {
             let interface = &self.interfaces[index].0;
+            if address == local {
+                tracing::warn!(
+                    "the interface {interface} is back: packets leave from {address} again"
+                );
+                return;
+            }
+            let cause = match has_address(at.index, local) {
+                false => "this host has lost the address",
+                true => "the route to the group does not leave any more from the address",
+            };
             tracing::warn!(
-                "this host has lost the address {local}: packets leave from {address} now (interface {interface}), and \
-                 receivers follow within some seconds; a receiver that names the old address (recv --from {local}) \
-                 must be started again with --from {address}"
+                "{cause} {local}: packets leave from {address} now (interface {interface}), and receivers follow within \
+                 some seconds; a receiver that names the old address (recv --from {local}) must be started again with \
+                 --from {address}"
             );
             return;
         }
@@ -106,7 +125,7 @@ impl Sockets {
             );
         }
         if self.ways[..self.interfaces.len()].iter().all(|way| way.homeless) {
-            self.down_since.get_or_insert(now);
+            self.down_since.get_or_insert((now, None));
         }
     }
 
@@ -139,13 +158,15 @@ impl Sockets {
         passes(error) || error == Errno::EINVAL && gone()
     }
 
-    /// Notes whether something has left by a way, or why not.
+    /// Notes whether something has left by a way, or why not: at a source something for the group or the list, since a
+    /// single host that asks may be anywhere.
     pub(crate) fn note_sent(&mut self, now: Time, way: usize, error: Option<Errno>) {
         match error {
             None if self.ways[way].homeless => {}
             None => self.down_since = None,
             Some(error) if self.passes(way, error) => {
-                self.down_since.get_or_insert(now);
+                let error = Some(error).filter(|_| !self.ways[way].homeless);
+                self.down_since.get_or_insert((now, error)).1 = error;
             }
             Some(_) => {}
         }
@@ -168,7 +189,11 @@ impl Sockets {
         let since = *since.get_or_insert(now);
         let is_homeless = self.ways.get(way).is_some_and(|way| way.homeless);
         let is_long = |at: Time| now.since(at) >= UNREACHABLE_AFTER;
-        if !*told && !is_homeless && is_long(since) && !self.down_since.is_some_and(is_long) {
+        if !*told
+            && !is_homeless
+            && is_long(since)
+            && !self.down_since.is_some_and(|(at, _)| is_long(at))
+        {
             *told = true;
             tracing::warn!(
                 "nothing can be sent to {to}: {error}; packets to the group leave, but repairs and answers do not: \
@@ -177,8 +202,9 @@ impl Sockets {
         }
     }
 
-    /// Time since which nothing has left this host, because of its own interfaces and addresses.
-    pub(crate) const fn down_since(&self) -> Option<Time> {
+    /// Time since which nothing has left this host, and the last error; without one its interface is down or has no
+    /// address.
+    pub(crate) const fn down_since(&self) -> Option<(Time, Option<Errno>)> {
         self.down_since
     }
 

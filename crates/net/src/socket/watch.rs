@@ -1,10 +1,13 @@
 //! Watch over the addresses of this host: the kernel's notices of addresses and interfaces that change.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::libc::{
-    RTM_DELADDR, RTM_DELLINK, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE,
-    RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE, RTMGRP_LINK,
+    AF_INET, AF_INET6, AF_UNSPEC, IFA_F_SECONDARY, RTM_DELADDR, RTM_DELLINK, RTM_DELROUTE,
+    RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE,
+    RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE, RTMGRP_LINK,
 };
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
@@ -17,13 +20,46 @@ pub(crate) struct AddressWatch {
 }
 
 /// Changes since the last look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// True if an address, an interface or a route came, changed or went.
     pub(crate) any: bool,
-    /// True if one went: the kernel forgets memberships of interfaces that lose their last address.
-    pub(crate) gone: bool,
+    pub(crate) gone: Gone,
 }
+
+/// Interfaces that went or lost an address, by their numbers. The kernel forgets memberships of an interface that
+/// loses its last address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// True if notices were lost, so that any interface may have gone.
+    all: bool,
+    v4: BTreeSet<u32>,
+    v6: BTreeSet<u32>,
+}
+
+impl Gone {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.all && self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    /// True if memberships of groups like `group` on the interface may be lost.
+    pub(crate) fn has(&self, index: u32, group: IpAddr) -> bool {
+        let gone = if group.is_ipv4() { &self.v4 } else { &self.v6 };
+        self.all || gone.contains(&index)
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.all |= other.all;
+        self.v4.extend(other.v4);
+        self.v6.extend(other.v6);
+        if self.v4.len().max(self.v6.len()) > GONE_MAX {
+            *self = Self { all: true, ..Self::default() };
+        }
+    }
+}
+
+/// Most interfaces that are noted one by one.
+const GONE_MAX: usize = 256;
 
 impl AddressWatch {
     /// Subscribes in the namespace of the calling thread; `None` where the system refuses.
@@ -46,9 +82,10 @@ impl AddressWatch {
         let (mut changes, mut bytes) = (Changes::default(), [0; 8192]);
         for _ in 0..READS_MAX {
             match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
-                Ok(len) => changes = changes.and(read(&bytes[..len])),
-                // Notices were lost: anything may have changed.
-                Err(nix::Error::ENOBUFS) => changes = Changes { any: true, gone: true },
+                Ok(len) => changes.add(read(&bytes[..len])),
+                Err(nix::Error::ENOBUFS) => {
+                    changes.add(Changes { any: true, gone: Gone { all: true, ..Gone::default() } });
+                }
                 Err(_) => break,
             }
         }
@@ -57,8 +94,9 @@ impl AddressWatch {
 }
 
 impl Changes {
-    const fn and(self, other: Self) -> Self {
-        Self { any: self.any || other.any, gone: self.gone || other.gone }
+    fn add(&mut self, other: Self) {
+        self.any |= other.any;
+        self.gone.add(other.gone);
     }
 }
 
@@ -69,14 +107,40 @@ fn read(mut bytes: &[u8]) -> Changes {
         (bytes.first_chunk(), bytes.get(4..).and_then(<[u8]>::first_chunk))
     {
         let (len, kind) = (u32::from_ne_bytes(len) as usize, u16::from_ne_bytes(kind));
-        let gone = kind == RTM_DELADDR || kind == RTM_DELLINK;
-        let any = gone || [RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTM_DELROUTE].contains(&kind);
-        changes = changes.and(Changes { any, gone });
+        let any = [RTM_DELADDR, RTM_DELLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTM_DELROUTE];
+        changes.add(Changes {
+            any: any.contains(&kind),
+            gone: gone(kind, &bytes[HEADER_BYTES.min(bytes.len())..]),
+        });
         // Messages begin at multiples of four bytes.
         let Some(rest) = bytes.get(len.next_multiple_of(4).max(HEADER_BYTES)..) else { break };
         bytes = rest;
     }
     changes
+}
+
+/// Interfaces that a notice says to have gone or lost an address.
+fn gone(kind: u16, body: &[u8]) -> Gone {
+    let mut gone = Gone::default();
+    // `struct ifaddrmsg` and `struct ifinfomsg` both begin with the family and have the number of the interface at 4.
+    let (Some(&[family, _, flags, _]), Some(index)) =
+        (body.first_chunk(), body.get(4..).and_then(<[u8]>::first_chunk))
+    else {
+        gone.all = [RTM_DELADDR, RTM_DELLINK].contains(&kind);
+        return gone;
+    };
+    let (family, index) = (i32::from(family), u32::from_ne_bytes(*index));
+    // A bridge says of a port that leaves it that a link has gone, which stays an interface.
+    let is_link = kind == RTM_DELLINK && family == AF_UNSPEC;
+    // A secondary or temporary address is never the last one.
+    let is_address = kind == RTM_DELADDR && u32::from(flags) & IFA_F_SECONDARY == 0;
+    if is_link || is_address && family == AF_INET {
+        gone.v4.insert(index);
+    }
+    if is_link || is_address && family == AF_INET6 {
+        gone.v6.insert(index);
+    }
+    gone
 }
 
 /// Bytes of `struct nlmsghdr`.
@@ -95,27 +159,90 @@ mod tests {
         bytes
     }
 
+    /// A notice of an address or an interface.
+    fn notice(kind: u16, (family, flags): (i32, u32), index: u32) -> Vec<u8> {
+        let mut bytes = message(kind, 32);
+        (bytes[16], bytes[18]) = (family as u8, flags as u8);
+        bytes[20..24].copy_from_slice(&index.to_ne_bytes());
+        bytes
+    }
+
+    fn gone(v4: &[u32], v6: &[u32]) -> Changes {
+        let [v4, v6] = [v4, v6].map(|all| all.iter().copied().collect());
+        Changes { any: true, gone: Gone { all: false, v4, v6 } }
+    }
+
     #[test]
     fn notices_are_read_one_after_the_other() {
         let none = Changes::default();
-        let came = Changes { any: true, gone: false };
-        let went = Changes { any: true, gone: true };
+        let came = gone(&[], &[]);
+        let unknown = Changes { any: true, gone: Gone { all: true, ..Gone::default() } };
+        let address = |family, flags, index| notice(RTM_DELADDR, (family, flags), index);
         for (bytes, want) in [
-            (Vec::new(), none),
-            (message(RTM_NEWADDR, 29), came),
-            ([message(99, 20), message(RTM_DELADDR, 29)].concat(), went),
-            ([message(RTM_NEWLINK, 16), message(RTM_DELLINK, 16)].concat(), went),
-            (message(24, 60), Changes { any: true, gone: false }),
-            (message(99, 60), none),
+            (Vec::new(), none.clone()),
+            (message(RTM_NEWADDR, 29), came.clone()),
+            ([message(99, 20), address(AF_INET, 0, 7)].concat(), gone(&[7], &[])),
+            ([address(AF_INET6, 0, 7), address(AF_INET, 0, 3)].concat(), gone(&[3], &[7])),
+            // A temporary address, and a port that leaves its bridge.
+            (address(AF_INET6, IFA_F_SECONDARY, 7), came.clone()),
+            (notice(RTM_DELLINK, (7, 0), 5), came.clone()),
+            ([message(RTM_NEWLINK, 16), notice(RTM_DELLINK, (0, 0), 5)].concat(), gone(&[5], &[5])),
+            (message(RTM_NEWROUTE, 60), came),
+            (message(99, 60), none.clone()),
             // Lengths that lie.
-            (message(99, 0), none),
+            (message(99, 0), none.clone()),
+            (message(RTM_DELLINK, 16), unknown),
             (
                 [u32::MAX.to_ne_bytes().to_vec(), vec![99; 12], message(RTM_DELADDR, 16)].concat(),
-                none,
+                none.clone(),
             ),
             (vec![1; 5], none),
         ] {
             assert_eq!(read(&bytes), want, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn more_interfaces_than_are_noted_count_as_all() {
+        let mut all = Gone::default();
+        for index in 0..=GONE_MAX as u32 {
+            assert!(!all.has(1000, IpAddr::from([224, 0, 0, 1])), "{index}");
+            all.add(gone(&[index], &[]).gone);
+        }
+        assert!(all.has(1000, IpAddr::from([224, 0, 0, 1])));
+    }
+
+    #[test]
+    fn the_kernel_says_which_interface_has_gone() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("passed over: not root");
+            return;
+        }
+        let alone = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            let run = |words: &str| {
+                let done = std::process::Command::new("ip").args(words.split(' ')).status();
+                assert!(done.unwrap().success(), "{words}");
+            };
+            let index = |name| nix::net::if_::if_nametoindex(name).unwrap();
+            run("link add e0 type veth peer name e1");
+            run("addr add 10.9.0.1/16 dev e0");
+            run("addr add 10.9.0.2/16 dev e0");
+            run("link set e0 up");
+            run("link add other type veth peer name far");
+            run("addr add 10.8.0.1/16 dev other");
+            let (e0, other) = (index("e0"), index("other"));
+            let watch = AddressWatch::open().unwrap();
+            let [v4, v6] = ["224.1.1.1", "ff15::1"].map(|text| text.parse().unwrap());
+            run("addr del 10.9.0.2/16 dev e0");
+            assert!(watch.take().gone.is_empty(), "a secondary address");
+            run("link del other");
+            let gone = watch.take().gone;
+            assert!(gone.has(other, v4) && gone.has(other, v6) && !gone.has(e0, v4), "{gone:?}");
+            run("addr del 10.9.0.1/16 dev e0");
+            let gone = watch.take().gone;
+            assert!(gone.has(e0, v4) && !gone.has(e0, v6), "{gone:?}");
+        });
+        alone.join().unwrap();
     }
 }

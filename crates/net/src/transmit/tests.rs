@@ -140,6 +140,17 @@ fn answers_to_hosts_that_are_not_there_hold_up_no_data() {
         }
         assert!(sent.unsent >= 100 && sent.datagrams >= 2000, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, 4000, "{sent:?}");
+        // A single host without a route says nothing of this host; the group does.
+        let to = SocketAddr::from(([10, 10, 0, 1], 7500));
+        outbox.push(Route::Address(0, to), 1, |out| out.extend_from_slice(&[1; 60]));
+        outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+        assert_eq!(sockets.down_since(), None);
+        let down = ["link", "set", "e0", "down"];
+        assert!(std::process::Command::new("ip").args(down).status().unwrap().success());
+        outbox.push(Route::Group(0), 1, |out| out.extend_from_slice(&[2; 100]));
+        outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+        let (_, error) = sockets.down_since().unwrap();
+        assert!(matches!(error, Some(Errno::ENETUNREACH | Errno::ENETDOWN)), "{error:?}");
     });
     alone.join().unwrap();
 }

@@ -165,6 +165,20 @@ fn instructions_that_call_the_runtime_leave_a_sixteenth_of_all() {
 }
 
 #[test]
+fn a_start_function_has_no_more_instructions_than_a_question() {
+    for (work, fits) in [
+        ("(drop (i32.add (i32.const 0) (i32.const 0)))", true),
+        ("(drop (memory.grow (i32.const 0)))", false),
+    ] {
+        let body = format!(
+            "(func $start (local i32) (loop $again {work} (br_if $again (i32.lt_u (local.tee 0 (i32.add (local.get 0) (i32.const 1))) (i32.const 300))))) (start $start)"
+        );
+        let checked = host().check(&with_more(&[], &body));
+        assert_eq!(checked.is_ok(), fits, "{work}: {checked:?}");
+    }
+}
+
+#[test]
 fn a_start_function_without_end_fails() {
     let code = with_more(&[], "(func $start (loop $again br $again)) (start $start)");
     let error = host().check(&code).unwrap_err().to_string();

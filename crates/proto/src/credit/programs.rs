@@ -34,7 +34,8 @@ const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
 /// Loads that begin in a second; further programs wait.
 const LOADS_PER_S: u32 = 8;
 /// Interval at which a load is asked for its result, and questions before it is given up: 2 s. The limit counts questions,
-/// so that a relay that was stopped for a while gives up nothing.
+/// so that a relay that was stopped for a while gives up nothing. One load runs at a time, as in the compiler's thread, so
+/// that the wait for other programs does not count.
 const LOAD_ASKED: Duration = Duration::from_millis(10);
 const LOAD_QUESTIONS_MAX: u32 = 200;
 /// Requests for programs that are answered in a second; others are discarded.
@@ -56,6 +57,7 @@ pub(super) enum Found {
 struct Kept {
     code: Vec<u8>,
     program: Option<Arc<dyn SessionProgram>>,
+    /// Time of the last use, or of the refusal.
     used_at: Time,
 }
 
@@ -87,10 +89,18 @@ struct Fetch {
 /// A program that has arrived and is not loaded yet.
 struct Load {
     code: Vec<u8>,
+    arrived_at: Time,
     /// `None` before it begins.
     pending: Option<PendingLoad>,
     ask_at: Time,
     questions: u32,
+}
+
+impl Load {
+    /// Order in which loads are asked for: first the one that runs.
+    fn order(&self) -> (bool, Time) {
+        (self.pending.is_none(), self.arrived_at)
+    }
 }
 
 /// How many things have happened in this second.
@@ -146,8 +156,8 @@ impl Programs {
     /// The program that a capsule names, started for its session where it is here.
     pub(super) fn start(&mut self, now: Time, capsule: &Capsule) -> Found {
         let Some(kept) = self.kept.get_mut(&capsule.policy) else { return Found::Later };
-        kept.used_at = now;
         let Some(program) = &kept.program else { return Found::Never };
+        kept.used_at = now;
         let started = ProgramPolicy::start(program, capsule.parameter);
         started.map_or(Found::Never, |policy| Found::Here(AnyPolicy::Program(policy)))
     }
@@ -158,9 +168,14 @@ impl Programs {
         now: Time,
         capsule: &Capsule,
         (flow, port): (FlowId, PortId),
+        limits: KeepLimits,
     ) -> Found {
         if !self.has_host() {
             return Found::Never;
+        }
+        let is_over = |kept: &Kept| kept.program.is_none() && now.since(kept.used_at) >= limits.age;
+        if self.kept.get(&capsule.policy).is_some_and(is_over) {
+            self.kept.remove(&capsule.policy);
         }
         if self.kept.contains_key(&capsule.policy) {
             return self.start(now, capsule);
@@ -219,33 +234,36 @@ impl Programs {
         if PolicyId::of(&code) != policy {
             return Ok(Vec::from([policy]));
         }
-        self.loading.insert(policy, Load { code, pending: None, ask_at: now, questions: 0 });
+        let load = Load { code, arrived_at: now, pending: None, ask_at: now, questions: 0 };
+        self.loading.insert(policy, load);
         Ok(self.load(now, limits))
     }
 
-    /// Begins the loads that may begin, and asks the others. Returns the names of the programs that are loaded or refused.
+    /// Asks the load that runs, and begins the next one, which arrived first, once it may. Returns the names of the programs
+    /// that are loaded or refused.
     fn load(&mut self, now: Time, limits: KeepLimits) -> Vec<PolicyId> {
-        let Self { host: Some(host), loading, loads, .. } = self else { return Vec::new() };
-        let mut done = Vec::new();
-        for (policy, load) in loading.iter_mut().filter(|(_, load)| load.ask_at <= now) {
+        let mut over = Vec::new();
+        let Some(host) = self.host.clone() else { return over };
+        while let Some((policy, load)) =
+            next_load(&mut self.loading).filter(|it| it.1.ask_at <= now)
+        {
             load.ask_at = now + LOAD_ASKED;
-            if load.pending.is_none() && !loads.allows(now, LOADS_PER_S) {
-                continue;
+            if load.pending.is_none() && !self.loads.allows(now, LOADS_PER_S) {
+                break;
             }
             let pending = load.pending.get_or_insert_with(|| host.load(&load.code));
             load.questions += 1;
-            if let Some(loaded) = pending(now) {
-                done.push((*policy, loaded.ok()));
-            } else if load.questions >= LOAD_QUESTIONS_MAX {
-                done.push((*policy, None));
-            }
-        }
-        let take = |(policy, program)| {
-            let Load { code, .. } = self.loading.remove(&policy)?;
+            let program = match pending(now) {
+                Some(loaded) => loaded.ok(),
+                None if load.questions >= LOAD_QUESTIONS_MAX => None,
+                None => break,
+            };
+            let policy = *policy;
+            let Some(Load { code, .. }) = self.loading.remove(&policy) else { break };
             self.keep(now, policy, code, program, limits);
-            Some(policy)
-        };
-        done.into_iter().filter_map(take).collect()
+            over.push(policy);
+        }
+        over
     }
 
     /// Keeps a program, or with `None` that it was refused.
@@ -313,9 +331,15 @@ impl Programs {
         let end = |fetch: &Fetch| {
             fetch.ask_at.min(fetch.heard_at + SILENCE).min(fetch.began_at + FETCH_TIME_MAX)
         };
-        let loads = self.loading.values().map(|load| load.ask_at);
-        self.fetches.values().map(end).chain(loads).min()
+        let next = self.loading.values().min_by_key(|load| load.order());
+        let load = next.map(|load| load.ask_at);
+        self.fetches.values().map(end).chain(load).min()
     }
+}
+
+/// The load that runs, and else the one that arrived first.
+fn next_load(loading: &mut BTreeMap<PolicyId, Load>) -> Option<(&PolicyId, &mut Load)> {
+    loading.iter_mut().min_by_key(|(_, load)| load.order())
 }
 
 /// The parts of a program that answer one request.

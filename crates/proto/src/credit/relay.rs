@@ -156,7 +156,12 @@ impl CreditRelay {
             let policy = match AnyPolicy::of(&capsule) {
                 Some(policy) => Found::Here(policy),
                 None if self.runs_all() => Found::Never,
-                None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
+                None => self.programs.find(
+                    now,
+                    &capsule,
+                    (packet.flow, packet.port),
+                    self.keep_limits(),
+                ),
             };
             match policy {
                 Found::Here(policy) => {

@@ -107,22 +107,11 @@ fn intro(suite: &Suite) -> String {
             Class::NotReproduced if rows > 0 => Some("bad"),
             _ => None,
         };
-        let [term, small] = explain(class);
-        (term.to_string(), tone, rows.to_string(), small.to_string())
+        let (first, rest) = class.meaning().split_at(1);
+        let term = first.to_uppercase() + rest;
+        (term, tone, rows.to_string(), class.detail().to_string())
     });
     heading(title(suite), &format!("Suite {}", escape(&suite.name))) + &facts(&facts_of)
-}
-
-/// Name of a class in the overview, and its meaning.
-fn explain(class: Class) -> [&'static str; 2] {
-    match class {
-        Class::Holds => ["Judged and hold", "within their tolerance"],
-        Class::Explained => ["Miss, explained", "another row of this run proves the mechanism"],
-        Class::NotReproduced => ["Not reproduced", "the cause is unknown"],
-        Class::Fitted => ["Fitted", "a setting was chosen by the figure"],
-        Class::Baseline => ["Baseline", "tests the network and its TCP, not the scheme"],
-        Class::Measured => ["Measured only", "nothing is expected"],
-    }
 }
 
 fn verdict(row: &Row) -> &'static str {

@@ -7,7 +7,7 @@ use rustix::fs::XattrFlags;
 
 use super::*;
 use crate::supply::ScanOptions;
-use crate::testing::chmod;
+use crate::testing::{as_user, chmod};
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -170,4 +170,65 @@ fn extended_attributes_arrive_where_both_sides_want_them() {
             assert_eq!(got, want, "sent {sent}, wanted {wanted}");
         }
     }
+}
+
+#[test]
+fn a_default_access_control_list_of_a_directory_arrives() {
+    const DEFAULT: &str = "system.posix_acl_default";
+    let options = ScanOptions { xattrs: true, ..ScanOptions::default() };
+    let mut case = case(&options);
+    if !set(&case.from.join("d"), DEFAULT, &acl()) {
+        println!("passed over: the file system has no access control lists");
+        return;
+    }
+    case.object = Object::with(&case.from, &options);
+    let options = StoreOptions { xattrs: true, ..case.options() };
+    assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+    assert_eq!(get(&case.target("d"), DEFAULT), Some(acl()));
+}
+
+#[test]
+fn attributes_of_files_that_are_there_are_changed_where_that_is_allowed_and_else_refused_at_once() {
+    let options = ScanOptions { xattrs: true, ..ScanOptions::default() };
+    let mut case = Case::new(&[("a", 10)]);
+    if !is_root() || !set(&case.from.join("a"), "user.x", b"1") {
+        println!("passed over: without root or extended attributes");
+        return;
+    }
+    chmod(case.from.parent().unwrap(), 0o777);
+    // A file of another user that anybody may write to, and one that nobody may.
+    for (mode, had, fits) in [(0o666, "", true), (0o644, "2", false), (0o644, "1", true)] {
+        chmod(&case.from.join("a"), mode);
+        case.object = Object::with(&case.from, &options);
+        put(&case.target("a"), &noise(0, 10));
+        chmod(&case.target("a"), mode);
+        if !had.is_empty() {
+            assert!(set(&case.target("a"), "user.x", had.as_bytes()));
+        }
+        chmod(&case.to, 0o777);
+        chmod(&case.to.join("from"), 0o777);
+        let options = StoreOptions { xattrs: true, ..case.options() };
+        let opened = as_user(|| {
+            let opened = case.object.open(&mut FilesStore::new(options.clone()));
+            if opened.is_ok() {
+                assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+            }
+            opened
+        });
+        assert_eq!(opened.is_ok(), fits, "{mode:o} {had} {opened:?}");
+        let now = if fits { b"1" } else { b"2" };
+        assert_eq!(get(&case.target("a"), "user.x"), Some(now.to_vec()), "{mode:o} {had}");
+        fs::remove_dir_all(&case.to).unwrap();
+    }
+    // A read-only file of this user gets another value, and stays read-only.
+    chmod(&case.from.join("a"), 0o400);
+    for value in [b"1", b"2"] {
+        assert!(set(&case.from.join("a"), "user.x", value));
+        case.object = Object::with(&case.from, &options);
+        let options = StoreOptions { xattrs: true, ..case.options() };
+        let received = as_user(|| case.object.receive(&mut FilesStore::new(options)));
+        assert_eq!(received, Ok(0));
+        assert_eq!(get(&case.target("a"), "user.x"), Some(value.to_vec()));
+    }
+    assert_eq!(fs::metadata(case.target("a")).unwrap().mode() & 0o777, 0o400);
 }

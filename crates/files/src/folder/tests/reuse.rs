@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::task::Poll;
 
 use faircast_proto::object::Store as _;
 
+use super::super::state::StateFolder;
 use super::*;
+use crate::dir::Root;
 use crate::store::Journal;
 use crate::testing::touch;
 
@@ -81,9 +84,10 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
         let file = fs::File::open(state(&case.to, &old).join("journal")).unwrap();
         Journal::read(file, &old.announcement.object, 5).unwrap().count_ones(..)
     };
-    while written() < 3 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    crate::testing::wait(|| {
+        Ok::<_, ()>(if written() < 3 { Poll::Pending } else { Poll::Ready(()) })
+    })
+    .unwrap();
     grow(&case, "other", 5);
     case.object = Object::of(&case.from);
     let mut store = case.store();
@@ -123,4 +127,37 @@ fn of_a_file_that_is_replaced_by_a_longer_one_the_beginning_stays() {
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
     assert_eq!(case.object.verify(&mut store), Ok(0));
     case.assert_same();
+}
+
+#[test]
+fn an_object_can_be_received_while_another_one_looks_through_its_leftovers() {
+    let case = Case::new(&[("big", 2 * MIB), ("other", 5)]);
+    cut_off(&case, 1);
+    let root = Root::open(&case.to).unwrap();
+    let other = StateFolder::open(&root, &[7; 32]).unwrap();
+    let neighbour = other.neighbours().next().unwrap();
+    let (_, complete) = neighbour.content().unwrap();
+    assert!(complete.count_ones(..) > 0);
+    let taken = StateFolder::open(&root, &case.object.announcement.object);
+    assert!(taken.is_ok());
+    // Nothing of what somebody receives is moved or removed.
+    assert!(neighbour.lock().is_none());
+    neighbour.remove();
+    assert!(case.state().join("journal").exists());
+    drop(taken);
+    assert!(neighbour.lock().is_some());
+}
+
+#[test]
+fn of_a_file_that_grows_past_the_wanted_one_no_group_of_another_file_is_taken() {
+    let mib = MIB as u64;
+    for (there, wanted, want) in [
+        (3 * mib + 7, 4 * mib, 3 * mib),
+        (9 * mib, 4 * mib + 5, 4 * mib),
+        (4 * mib, 4 * mib, 4 * mib),
+        (u64::MAX, mib - 1, 0),
+        (0, mib, 0),
+    ] {
+        assert_eq!(super::super::reuse::beginning(there, wanted), want, "{there} {wanted}");
+    }
 }

@@ -10,13 +10,10 @@ use std::process::Command;
 use super::super::calls::Calls;
 use super::*;
 use crate::store::StoreHandle;
-use crate::testing::{chmod, touch, tree};
+use crate::testing::{as_user, chmod, touch, tree};
 
 fn on_fat(case: &Case) -> FilesStore {
-    FilesStore::new(StoreOptions {
-        calls: Calls { fat: true, ..Calls::default() },
-        ..case.options()
-    })
+    FilesStore::new(StoreOptions { calls: Calls { fat: true }, ..case.options() })
 }
 
 fn left_out(handle: &StoreHandle) -> String {
@@ -107,40 +104,156 @@ fn hard_links_replace_equal_copies_and_nothing_else() {
     assert_eq!(fs::read(case.target("b")).unwrap(), noise(9, 10));
 }
 
-#[test]
-fn a_read_only_directory_of_this_user_is_updated_and_stays_read_only() {
+/// A tree with two read-only directories that was received as it is.
+fn read_only() -> Case {
     let mut case = Case::new(&[("d/e/a", 10), ("d/b", 10)]);
+    fs::hard_link(case.from.join("d/b"), case.from.join("d/e/c")).unwrap();
     for directory in ["d/e", "d"] {
         chmod(&case.from.join(directory), 0o555);
     }
     case.object = Object::of(&case.from);
     assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    case
+}
+
+/// Changes and new files of the tree.
+fn change(case: &mut Case) {
     for directory in ["d", "d/e"] {
         chmod(&case.from.join(directory), 0o755);
     }
     put(&case.from.join("d/e/a"), &noise(7, 11));
     put(&case.from.join("d/new"), &noise(8, 12));
+    for directory in ["d/e", "d"] {
+        chmod(&case.from.join(directory), 0o555);
+    }
     case.object = Object::of(&case.from);
-    let calls = Calls { unprivileged: true, ..Calls::default() };
-    let options = StoreOptions { overwrite: true, calls, ..case.options() };
-    // Cut off in between, with the modes still wide.
-    let mut store = FilesStore::new(options.clone());
-    case.object.fill(&mut store).unwrap();
-    chmod(&case.target("d"), 0o755);
-    fs::remove_file(case.target("d/b")).unwrap();
-    fs::create_dir(case.target("d/b")).unwrap();
-    chmod(&case.target("d"), 0o555);
-    assert!(case.object.verify(&mut store).is_err());
-    chmod(&case.target("d"), 0o755);
-    fs::remove_dir(case.target("d/b")).unwrap();
-    drop(store);
-    assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
-    assert_eq!(fs::read(case.target("d/e/a")).unwrap(), noise(7, 11));
-    assert_eq!(fs::read(case.target("d/new")).unwrap(), noise(8, 12));
+}
+
+fn open_up(case: &Case) {
     for directory in ["d", "d/e"] {
         assert_eq!(fs::metadata(case.target(directory)).unwrap().mode() & 0o7777, 0o555);
-        chmod(&case.target(directory), 0o755);
+        for root in [&case.to.join("from"), &case.from] {
+            chmod(&root.join(directory), 0o755);
+        }
     }
+}
+
+/// Leaves the state of a run that was cut off in its last step, with a directory still wide.
+fn cut_off_wide(case: &Case, options: StoreOptions) {
+    let mut store = FilesStore::new(options);
+    case.object.fill(&mut store).unwrap();
+    drop(store);
+    let modes = [&[0o555u16.to_be_bytes(), 6u16.to_be_bytes()].concat()[..], b"from/d"].concat();
+    fs::write(case.state().join("modes"), modes).unwrap();
+    chmod(&case.target("d"), 0o755);
+}
+
+#[test]
+fn a_read_only_directory_of_this_user_is_updated_and_stays_read_only() {
+    as_user(|| {
+        let mut case = read_only();
+        change(&mut case);
+        let options = StoreOptions { overwrite: true, ..case.options() };
+        cut_off_wide(&case, options.clone());
+        // A failure of the last step leaves no directory wide either.
+        chmod(&case.target("d/e"), 0o755);
+        fs::remove_file(case.target("d/e/a")).unwrap();
+        fs::create_dir(case.target("d/e/a")).unwrap();
+        fs::write(case.target("d/e/a/in the way"), b"").unwrap();
+        chmod(&case.target("d/e"), 0o555);
+        let mut store = FilesStore::new(options.clone());
+        assert!(case.object.receive(&mut store).is_err());
+        drop(store);
+        assert_eq!(fs::metadata(case.target("d")).unwrap().mode() & 0o7777, 0o555);
+        chmod(&case.target("d/e"), 0o755);
+        fs::remove_dir_all(case.target("d/e/a")).unwrap();
+        chmod(&case.target("d/e"), 0o555);
+        assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+        assert_eq!(fs::read(case.target("d/e/a")).unwrap(), noise(7, 11));
+        assert_eq!(fs::read(case.target("d/new")).unwrap(), noise(8, 12));
+        open_up(&case);
+    });
+}
+
+#[test]
+fn a_damaged_file_in_a_read_only_directory_is_repaired_under_all_its_names() {
+    as_user(|| {
+        let case = read_only();
+        for (damaged, named) in [("d/e/a", "d/e/a"), ("d/b", "d/e/c")] {
+            crate::testing::tamper(&case.target(damaged), b"damage", 2);
+            assert_eq!(case.object.receive(&mut case.store()), Ok(1), "{damaged}");
+            assert_eq!(
+                fs::read(case.target(named)).unwrap(),
+                fs::read(case.from.join(named)).unwrap()
+            );
+        }
+        open_up(&case);
+    });
+}
+
+#[test]
+fn modes_of_a_cut_run_are_restored_by_a_newer_version_and_by_clean() {
+    as_user(|| {
+        for newer in [true, false] {
+            let mut case = read_only();
+            change(&mut case);
+            let options = StoreOptions { overwrite: true, ..case.options() };
+            cut_off_wide(&case, options.clone());
+            if newer {
+                chmod(&case.from.join("d"), 0o755);
+                put(&case.from.join("d/newer"), &noise(9, 13));
+                chmod(&case.from.join("d"), 0o555);
+                case.object = Object::of(&case.from);
+                assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+                assert_eq!(fs::read(case.target("d/newer")).unwrap(), noise(9, 13));
+            } else {
+                super::super::clean(&case.to, std::time::Duration::ZERO, &mut Vec::new()).unwrap();
+            }
+            assert!(!case.to.join(".faircast").exists());
+            open_up(&case);
+        }
+    });
+}
+
+#[test]
+fn a_file_of_other_content_with_a_rounded_time_is_not_replaced() {
+    let case = Case::new(&[("a", 10), ("b", 10)]);
+    let round = |path: &str, bytes: &[u8]| {
+        put(&case.target(path), bytes);
+        let time =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_010);
+        fs::File::open(case.target(path)).unwrap().set_modified(time).unwrap();
+    };
+    round("a", &noise(9, 10));
+    round("b", &noise(1, 10));
+    let error = case.object.receive(&mut case.store()).unwrap_err().reason;
+    assert!(error.contains("/a: is there already and differs"), "{error}");
+    assert_eq!(fs::read(case.target("a")).unwrap(), noise(9, 10));
+    // The same content is taken for the same.
+    round("a", &noise(0, 10));
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    round("a", &noise(9, 10));
+    let options = StoreOptions { overwrite: true, ..case.options() };
+    assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(1));
+    assert_eq!(fs::read(case.target("a")).unwrap(), noise(0, 10));
+}
+
+#[test]
+fn a_further_name_of_a_file_that_cannot_be_read_is_made() {
+    if !rustix::process::geteuid().is_root() {
+        println!("passed over: no other user can read the file");
+        return;
+    }
+    let mut case = Case::new(&[("a", 10)]);
+    fs::hard_link(case.from.join("a"), case.from.join("b")).unwrap();
+    chmod(&case.from.join("a"), 0o200);
+    case.object = Object::of(&case.from);
+    chmod(case.from.parent().unwrap(), 0o777);
+    as_user(|| assert_eq!(case.object.receive(&mut case.store()), Ok(0)));
+    case.assert_same();
+    let stat = |name: &str| fs::metadata(case.target(name)).unwrap();
+    assert_eq!(stat("a").ino(), stat("b").ino());
+    assert_eq!(stat("a").uid(), 65_534);
 }
 
 /// Runs a command; false where there is none, or it fails.

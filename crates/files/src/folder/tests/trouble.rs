@@ -9,7 +9,6 @@ use std::time::Duration;
 use faircast_proto::object::{Part, Store as _};
 
 use super::*;
-use crate::clean;
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::testing::{SYMBOL, entry, tree, wait};
 
@@ -370,6 +369,10 @@ fn a_disk_that_gets_full_stops_it_and_room_lets_it_go_on() {
 
 #[test]
 fn what_is_left_over_is_cleaned_unless_it_is_in_use_or_young() {
+    let clean = |dir: &Path, age| {
+        let mut removed = Vec::new();
+        crate::clean(dir, age, &mut removed).map(|()| removed)
+    };
     let case = Case::new(&[("a", 2 * MIB)]);
     interrupt(&case, 60);
     let month = Duration::from_secs(30 * 86_400);
@@ -414,4 +417,20 @@ fn a_folder_keeps_the_identity_of_its_receiver_until_the_object_is_done_or_disca
     assert_eq!(case.object.verify(&mut store), Ok(0));
     assert!(!case.to.join(".faircast").exists(), "done");
     case.assert_same();
+}
+
+#[test]
+fn what_was_cleaned_before_an_error_is_reported() {
+    let case = Case::new(&[("a", MIB)]);
+    let mut store = case.store();
+    case.object.fill(&mut store).unwrap();
+    drop(store);
+    // An older state, which comes first or second, with a directory that nothing removes.
+    for name in ["0000000000000000", "ffffffffffffffff"] {
+        fs::create_dir_all(case.to.join(".faircast").join(name).join("in the way")).unwrap();
+    }
+    let mut removed = Vec::new();
+    let error = crate::clean(&case.to, Duration::ZERO, &mut removed).unwrap_err().to_string();
+    assert!(error.contains("cannot be removed"), "{error}");
+    assert_eq!(removed, [case.state()]);
 }

@@ -103,7 +103,7 @@ fn programs() -> Programs {
 }
 
 fn find(programs: &mut Programs, now: Time, code: &[u8]) -> Found {
-    programs.find(now, &capsule(code), (FlowId(0), PortId(0)))
+    programs.find(now, &capsule(code), (FlowId(0), PortId(0)), LIMITS)
 }
 
 /// Asks until nothing is asked for, of a node that has this in the place of the program.
@@ -244,10 +244,32 @@ fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
     assert!(programs.on_timeout(at(10_000), LIMITS).is_empty());
     assert_eq!(wait(&mut programs, at(20_000)), [(at(10_000 + 198 * 10), name)]);
     assert_eq!(host.given_up.load(Ordering::Relaxed), 1);
-    for second in 20..400 {
-        assert!(matches!(find(&mut programs, at(second * 1000), &code), Found::Never));
+    for second in 20..611 {
+        let found = find(&mut programs, at(second * 1000), &code);
+        assert!(matches!(found, Found::Never), "{second} s");
     }
     assert_eq!(host.begun.load(Ordering::Relaxed), 1);
+    // Refusals last for ten minutes.
+    assert!(matches!(find(&mut programs, at(612_000), &code), Found::Later));
+}
+
+#[test]
+fn programs_that_wait_for_the_compiler_are_not_refused_for_it() {
+    let host = Slow::new(Duration::from_millis(1500));
+    let mut programs = Programs::new(Some(host.clone()));
+    let all: Vec<_> = (0..8).map(|number| code(3000, number)).collect();
+    for (place, code) in (0..).zip(&all) {
+        find(&mut programs, at(place), code);
+        fetch(&mut programs, at(place), code);
+        assert_eq!(host.begun.load(Ordering::Relaxed), 1, "one at a time");
+    }
+    let done = wait(&mut programs, at(60_000));
+    // In the order in which they came, whatever their names are.
+    let names: Vec<PolicyId> = all.iter().map(|code| PolicyId::of(code)).collect();
+    assert_eq!(done.iter().map(|(_, name)| *name).collect::<Vec<_>>(), names);
+    assert_eq!((host.given_up.load(Ordering::Relaxed), host.begun.load(Ordering::Relaxed)), (0, 8));
+    let (last, _) = done[7];
+    assert!(matches!(find(&mut programs, last, &all[7]), Found::Here(_)));
 }
 
 #[test]
