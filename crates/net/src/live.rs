@@ -255,10 +255,10 @@ impl<M: Machine, D: Demux> Live<M, D> {
         listed
     }
 
-    /// Hands packets to the kernel one by one from now on: what joins several is lost on the way. Returns whether
-    /// they were joined before.
-    pub fn send_singly(&mut self) -> bool {
-        self.outbox.send_singly()
+    /// Hands packets to the kernel one by one from now on if `singly`, since joined packets are lost on the way; else
+    /// packets are joined again. Returns whether that changes anything.
+    pub fn send_singly(&mut self, singly: bool) -> bool {
+        self.outbox.send_singly(singly)
     }
 
     /// Time for which nothing has left this host, with the reason; `None` if it can send.

@@ -55,6 +55,8 @@ pub(crate) struct Outbox {
     /// Longest packet that may leave within a larger one; 0 where the kernel or the network card
     /// refuses all.
     segment_max: usize,
+    /// True if no packets are joined, for what a receiver says of its path.
+    singly: bool,
     /// Since when the system has refused what is first.
     refused: Option<Time>,
     /// By which way, and where, packets to each group go.
@@ -83,6 +85,7 @@ impl Outbox {
             run: 0,
             message: 0,
             segment_max: if sockets.settings.offload { usize::MAX } else { 0 },
+            singly: false,
             refused: None,
             groups: sockets
                 .groups
@@ -130,6 +133,7 @@ impl Outbox {
             && len <= run.segment
             && len > 0
             && run.segment <= self.segment_max
+            && !self.singly
             && run.packets < SEGMENTS_MAX
             && run.len + len <= SUPER_PACKET_MAX
         {
@@ -224,9 +228,9 @@ impl Outbox {
         true
     }
 
-    /// Joins no packets any more. Returns whether it did before.
-    pub(crate) fn send_singly(&mut self) -> bool {
-        std::mem::take(&mut self.segment_max) > 0
+    /// Joins no packets from now on if `singly`. Returns whether that changes anything.
+    pub(crate) fn send_singly(&mut self, singly: bool) -> bool {
+        std::mem::replace(&mut self.singly, singly) != singly && self.segment_max > 0
     }
 
     /// Tries large packets again: what the system refused may have had another reason than the path, such

@@ -17,7 +17,7 @@ const FIELDS_END: usize = 96;
 /// Options of PGM are below this number.
 const OPTIONS: u8 = 0x40;
 
-/// Values of options: the first that the format of an option permits is its. The last two end with an address of IPv4.
+/// Values tried for an option: the first that decodes is used. The last two end with an IPv4 address.
 const OPTION_VALUES: [&[u8]; 6] = [
     &[],
     &[0; 4],

@@ -30,6 +30,8 @@ struct Recent {
     words: [u64; BLOCKS],
     /// The newest block.
     newest: u64,
+    /// Numbers before this one are not known, though there is room for them.
+    known_from: u64,
 }
 
 impl LossRecord {
@@ -99,15 +101,21 @@ impl LossRecord {
     }
 
     /// Packets from `end` on are none of the source.
+    ///
+    /// Of old packets nobody knows which were lost. As many count as withdrawn as there can be: mostly all of them,
+    /// since a forged packet from far ahead made losses of packets that the source had not sent.
     pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
+        let start = end.max(self.from);
         self.from = self.from.min(end);
         if end >= self.newest {
             return;
         }
-        let recent = self.recent.as_mut();
-        let count = recent.map_or(0, |recent| recent.clear_from(end..self.newest));
+        let Some(recent) = &mut self.recent else { return };
+        let old = self.lost - recent.count();
+        let old = recent.first().saturating_sub(start).min(old);
+        let count = old + recent.rewind(end);
         if count > 0 {
-            self.lost = self.lost.saturating_sub(count);
+            self.lost -= count;
             emit(Event::LossWithdrawn { seq: end, count });
         }
         self.newest = end;
@@ -125,7 +133,7 @@ fn tell(emit: &mut impl FnMut(Event), run: Range<u64>) -> u64 {
 
 impl Default for Recent {
     fn default() -> Self {
-        Self { words: [0; BLOCKS], newest: 0 }
+        Self { words: [0; BLOCKS], newest: 0, known_from: 0 }
     }
 }
 
@@ -145,7 +153,12 @@ impl Recent {
 
     /// The first number that is known.
     fn first(&self) -> u64 {
-        (self.newest + 1).saturating_sub(BLOCKS as u64) * 64
+        ((self.newest + 1).saturating_sub(BLOCKS as u64) * 64).max(self.known_from)
+    }
+
+    /// Lost packets among the known numbers.
+    fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     fn get(&self, seq: u64) -> bool {
@@ -175,10 +188,13 @@ impl Recent {
         was_set
     }
 
-    /// Clears the bits of a range, and returns how many were set.
-    fn clear_from(&mut self, range: Range<u64>) -> u64 {
-        let range = range.start.max(self.first())..range.end.min((self.newest + 1) * 64);
-        range.filter(|seq| self.clear(*seq)).count() as u64
+    /// Forgets all numbers from `end` on. Returns how many of them were lost.
+    fn rewind(&mut self, end: u64) -> u64 {
+        let (first, past) = (self.first(), (self.newest + 1) * 64);
+        let count = (end.max(first)..past).filter(|seq| self.clear(*seq)).count() as u64;
+        self.known_from = first.min(end);
+        self.newest = self.newest.min(end / 64);
+        count
     }
 }
 
@@ -221,27 +237,71 @@ mod tests {
         assert_eq!(record.lost(), long);
     }
 
+    #[test]
+    fn losses_before_a_packet_that_was_forged_are_withdrawn_however_far_ahead_it_was() {
+        for jump in [100, 4000, 8000, 1 << 31] {
+            let mut record = LossRecord::starting_at(1);
+            assert_eq!(losses(&mut record, 900..910), [(900, 10)]);
+            losses(&mut record, 1000..1000 + jump);
+            let mut withdrawn = 0;
+            record.rewind(1000, |event| match event {
+                Event::LossWithdrawn { seq: 1000, count } => withdrawn += count,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!((record.lost(), withdrawn), (10, jump), "{jump}");
+            // The record knows the packets that come now.
+            assert_eq!(losses(&mut record, 1005..1008), [(1005, 3)]);
+            assert!(record.arrived(1006, |_| ()), "{jump}");
+            assert_eq!(record.lost(), 12);
+            // The same packets, given up, count once, whether the record still knows them or not.
+            assert_eq!(losses(&mut record, 900..910), [], "{jump}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
-        fn it_is_the_set_of_packets_that_are_lost(steps in proptest::collection::vec((0u64..3000, 0u64..90, 0u8..2), 0..60)) {
+        fn it_is_the_set_of_packets_that_are_lost(steps in proptest::collection::vec((0u64..5000, 0u64..90, 0u8..5), 0..200)) {
             let (mut record, mut lost) = (LossRecord::starting_at(100), BTreeSet::new());
-            let mut told = 0i64;
-            for (start, len, step) in steps {
+            let (mut told, mut next, mut from) = (0i64, 0u64, 100u64);
+            for (back, len, step) in steps {
                 let mut tell = |event| match event {
                     Event::LossDetected { count, .. } => told += count as i64,
                     Event::LossWithdrawn { count, .. } => told -= count as i64,
                     other => panic!("{other:?}"),
                 };
+                let known = record.recent.as_ref().map_or(0, |recent| recent.first());
+                let start = next.saturating_sub(back);
                 match step {
-                    0 => {
+                    0 | 1 => {
+                        // Packets that were passed before count already, or arrived.
+                        let (start, len) = if step == 0 { (next, 16 * len) } else { (start.max(known), len) };
                         record.missing(start..start + len, &mut tell);
-                        lost.extend((start..start + len).filter(|seq| *seq >= 100));
+                        lost.extend((start..start + len).filter(|seq| *seq >= from));
+                        next = next.max(start + len);
                     }
-                    _ => assert_eq!(record.arrived(start, &mut tell), lost.remove(&start)),
+                    2 => {
+                        let want = start >= known && lost.contains(&start);
+                        assert_eq!(record.arrived(start, &mut tell), want);
+                        if want {
+                            lost.remove(&start);
+                        }
+                    }
+                    3 => {
+                        // A forged packet from far ahead, and the source goes on.
+                        record.missing(next..next + 64 * len + back, &mut tell);
+                        record.rewind(next, &mut tell);
+                        from = from.min(next);
+                    }
+                    _ => {
+                        let end = start.max(known);
+                        record.rewind(end, &mut tell);
+                        lost.split_off(&end);
+                        (next, from) = (next.min(end), from.min(end));
+                    }
                 }
-                assert_eq!(record.lost(), lost.len() as u64);
+                proptest::prop_assert_eq!(record.lost(), lost.len() as u64);
             }
-            assert_eq!(told, lost.len() as i64);
+            proptest::prop_assert_eq!(told, lost.len() as i64);
         }
     }
 }

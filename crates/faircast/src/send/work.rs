@@ -97,10 +97,10 @@ impl Work {
         }
     }
 
-    /// Sends to receivers of the list where they are now.
+    /// Sends to receivers of the list where they are now: a host that repeats the message of a receiver is none.
     fn follow_receivers(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         for member in &status.members {
-            let Some(address) = live.address(member.node) else { continue };
+            let Some(address) = live.address(member.home) else { continue };
             if let Some(old) = self.addresses.insert(member.id, address)
                 && old != address
             {
@@ -320,11 +320,16 @@ impl App<Sending> for Work {
         self.watch_host(live);
         let Some(mut status) = self.status(live) else { return };
         self.follow_receivers(live, &status);
-        if status.whole_lost && live.send_singly() {
-            tracing::warn!(
+        match (live.send_singly(status.whole_lost), status.whole_lost) {
+            (false, _) => {}
+            (true, true) => tracing::warn!(
                 "a receiver gets single packets of full length, and no data: packets are handed to the kernel one \
                  by one from now on (without UDP segmentation offload)"
-            );
+            ),
+            (true, false) => tracing::info!(
+                "the receiver that got no data from UDP segmentation offload is served no more: packets are handed \
+                 to the kernel together again"
+            ),
         }
         self.look_at = live.now() + look_interval(status.members.len());
         self.note(live, &status);

@@ -123,7 +123,7 @@ impl Arrivals {
             if ahead > 0 {
                 self.gap_at.get_or_insert(now + GIVE_UP);
             } else if let Some(gap_at) = &mut self.gap_at {
-                // What comes in order shows that nothing was given up: a forged frame from far ahead is no gap.
+                // A frame in order shows that nothing was given up: a forged frame from far ahead is no gap.
                 *gap_at = now + GIVE_UP;
             }
         }

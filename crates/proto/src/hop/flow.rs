@@ -10,9 +10,10 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 use super::frame::{Frame, FrameKind};
 use super::guard::Guard;
 use super::link::{HopLink, HopPacket};
-use super::window::{Ack, TIMEOUT_MAX};
+use super::window::{Ack, TIMEOUT_MAX, WINDOW_MAX};
 use crate::congestion::{Floor, Guarantees};
 use crate::content::Content;
+use crate::pgm::session::dissent::Dissent;
 use crate::transport::{EndSetup, PacketFacts, Role};
 use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
 
@@ -65,6 +66,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
             packets: 0,
             bytes: 0,
             next_counter: 1,
+            ahead: Dissent::default(),
             losses: LossRecord::starting_at(1),
             events: VecDeque::new(),
         }),
@@ -182,12 +184,15 @@ struct HopReceiver {
     bytes: u64,
     /// Counter of the next frame of the source.
     next_counter: u64,
+    /// Frames from further ahead than is believed: the counter of the last.
+    ahead: Dissent<u64>,
     losses: LossRecord,
     events: VecDeque<AppEvent>,
 }
 
-/// Greatest gap between the counters of two frames that is believed.
-const COUNTER_JUMP_MAX: u64 = 1 << 16;
+/// Greatest gap between the counters of two frames that is believed at once. The window is smaller, and the record of
+/// losses knows each packet of such a gap: frames that come after a forged one withdraw its losses.
+const COUNTER_JUMP_MAX: u64 = 2 * WINDOW_MAX as u64 - 64;
 
 impl Machine for HopReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
@@ -236,9 +241,17 @@ impl HopReceiver {
     fn record_losses(&mut self, cx: &mut Cx<'_>, counter: u64) -> bool {
         match counter.checked_sub(self.next_counter) {
             None => return self.losses.arrived(counter, |event| cx.emit(event)),
-            // No source has more frames on their way.
-            Some(jump) if jump > COUNTER_JUMP_MAX => return false,
-            Some(_) => {}
+            Some(jump) if jump > COUNTER_JUMP_MAX => {
+                // Many timeouts of a source that was not heard. Frames before this one do not count.
+                let agrees =
+                    |before: &u64| (*before..*before + COUNTER_JUMP_MAX).contains(&counter);
+                if self.ahead.claim(cx.now, counter, Duration::ZERO, agrees) {
+                    self.next_counter = counter + 1;
+                    self.losses.count_from(self.next_counter);
+                }
+                return false;
+            }
+            Some(_) => self.ahead.contradict(),
         }
         self.losses.missing(self.next_counter..counter, |event| cx.emit(event));
         self.next_counter = counter + 1;
@@ -258,6 +271,50 @@ impl HopReceiver {
                 cx.emit(Event::Completed { bytes: self.bytes });
                 self.events.push_back(AppEvent::Completed);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::at;
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    #[test]
+    fn a_forged_counter_leaves_no_losses_behind() {
+        let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        for jump in [100, COUNTER_JUMP_MAX, COUNTER_JUMP_MAX + 1, 1 << 16, u64::MAX - 10] {
+            let mut receiver = HopReceiver {
+                link: HopLink::new(LINK),
+                guard: Guard::new(NodeId(4), None),
+                flow: 0,
+                source: NodeId(1),
+                packets: 0,
+                bytes: 0,
+                next_counter: 1,
+                ahead: Dissent::default(),
+                losses: LossRecord::starting_at(1),
+                events: VecDeque::new(),
+            };
+            let mut take = |counter| {
+                receiver.record_losses(&mut cx, counter);
+                receiver.losses.lost()
+            };
+            (1..10).for_each(|counter| _ = take(counter));
+            take(10 + jump);
+            for counter in 10..10 + 2 * COUNTER_JUMP_MAX {
+                take(counter);
+            }
+            assert_eq!(receiver.losses.lost(), 0, "{jump}");
+            // A source that really is that far ahead is followed.
+            let far = 10 + 9 * COUNTER_JUMP_MAX;
+            for counter in far..far + 20 {
+                receiver.record_losses(&mut cx, counter);
+            }
+            assert_eq!((receiver.next_counter, receiver.losses.lost()), (far + 20, 0), "{jump}");
         }
     }
 }

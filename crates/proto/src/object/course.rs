@@ -296,7 +296,7 @@ impl Course {
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
             members: self.statuses(),
             reason: self.reason.clone(),
-            whole_lost: self.members.whole_lost,
+            whole_lost: self.members.is_whole_lost(),
             ..ObjectStatus::default()
         }
     }

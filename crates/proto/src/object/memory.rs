@@ -53,7 +53,7 @@ impl Supply for ContentSupply {
 
 /// Content in memory that goes to the application in order, each byte once. What was delivered is
 /// forgotten, except the last of it: blocks of which a part was delivered may still need it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InOrder {
     len: u64,
     /// All before this has been delivered.
@@ -64,7 +64,7 @@ pub struct InOrder {
     /// an entry for each symbol would exceed any cache.
     zeros: RangeSet,
     delivered: VecDeque<(Vec<u8>, u32)>,
-    /// Bytes of a symbol.
+    /// Bytes of a symbol; 1 before they are announced.
     symbol: u64,
     /// How much of what was delivered is kept.
     kept: u64,
@@ -73,7 +73,15 @@ pub struct InOrder {
 impl InOrder {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            len: 0,
+            next: 0,
+            held: BTreeMap::new(),
+            zeros: RangeSet::default(),
+            delivered: VecDeque::new(),
+            symbol: 1,
+            kept: 0,
+        }
     }
 
     /// Delivers all that is next, symbol by symbol.
@@ -102,6 +110,12 @@ impl InOrder {
         {
             self.held.pop_first();
         }
+    }
+}
+
+impl Default for InOrder {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -196,6 +210,14 @@ mod tests {
         assert_eq!(all[0], ([1, 2, 0, 0].to_vec(), 0));
         assert_eq!((all[1].1, all[2].0.len()), (4, 4));
         assert!(store.read(Part::Content, 12, 1, &mut back).is_err());
+    }
+
+    #[test]
+    fn zeros_before_the_announcement_are_taken() {
+        let mut store = InOrder::new();
+        store.write(Part::Content, 0, &[], 2).unwrap();
+        let all: Vec<_> = core::iter::from_fn(|| store.poll_delivered()).collect();
+        assert_eq!(all, [(Vec::new(), 1), (Vec::new(), 1)]);
     }
 
     #[test]

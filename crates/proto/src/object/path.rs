@@ -7,6 +7,8 @@ use alloc::string::String;
 
 use faircast_base::{Duration, Time};
 
+use super::wire::Probe;
+
 /// The longest packets that arrive, and the longest that are sent. Both count what drivers add to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLimit {
@@ -84,16 +86,23 @@ impl PathMeter {
         }
     }
 
-    /// A probe of `size` bytes has come; the source's data packets have `sent` bytes.
-    pub(super) fn on_probe(&mut self, size: u32, sent: u32) {
-        let Some(round) = &mut self.round else { return };
+    /// A probe has come. Probes of other ranges, for other members, tell nothing of lengths that were not sent.
+    pub(super) fn on_probe(&mut self, now: Time, probe: Probe) {
+        let Probe { size, sent, range } = probe;
+        let Some(round) = self.round.as_mut().filter(|round| (round.low, round.high) == range)
+        else {
+            return;
+        };
         self.arrived = self.arrived.max(size);
-        round.is_valid |= size <= round.low.max(PROBE_MIN);
         round.sent = sent;
+        if size <= round.low.max(PROBE_MIN) && !round.is_valid {
+            round.is_valid = true;
+            // The set may have begun late: another member has asked for it too.
+            round.ends_at = round.ends_at.max(now + ROUND);
+        }
     }
 
-    /// Probes that are to be asked for now: those longer than the first, up to the second, which is 0 where it is not
-    /// known.
+    /// Lengths of probes to ask for now: from the first, which is among them, to the second, or as long as data for 0.
     pub(super) fn on_timeout(&mut self, now: Time) -> Option<(u32, u32)> {
         if let Some(round) = self.round.filter(|round| round.ends_at <= now) {
             self.judge(now, round);
@@ -156,26 +165,39 @@ fn rungs(low: u32, high: u32) -> impl Iterator<Item = u32> {
         .map(move |at| at.min(high))
 }
 
-/// Probes that a source has still to send, the same ones to all.
+/// Probes of a source: one set of lengths at a time, to all members.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
+    /// Lengths that are still to be sent.
     sizes: VecDeque<u32>,
+    /// Range of the present set, as it was asked for.
+    range: (u32, u32),
     next_at: Time,
+    /// Time up to which the share of the rate has been spent.
+    spent_until: Time,
 }
 
 impl Probes {
-    /// A member asks for probes; the source's data packets have `sent` bytes.
-    pub(super) fn ask(&mut self, low: u32, high: u32, sent: u32) {
+    /// A member asks for probes from `low` to `high`. The source's data packets have `sent` bytes, and its rate is
+    /// `bits_per_s`, if it knows one. Members that are not served now ask again.
+    pub(super) fn ask(&mut self, now: Time, range: (u32, u32), sent: u32, bits_per_s: Option<f64>) {
+        let (low, high) = range;
         let most = sent.min(PROBE_MAX);
         let high = if high == 0 { most } else { high.min(most) };
-        // Members that ask meanwhile share these probes.
-        if self.sizes.len() >= WAITING_MAX || self.sizes.contains(&high) || low > high {
+        if !self.sizes.is_empty() || self.spent_until > now + CREDIT || low > high {
             return;
         }
+        self.range = range;
         // Twice, since packets get lost for other reasons.
         for _ in 0..2 {
             self.sizes.extend(rungs(low, high));
         }
+        // Any host can ask: all sets together have a share of the rate.
+        let bits = self.sizes.iter().sum::<u32>() * 8;
+        let wait =
+            |rate: f64| Duration::from_secs_f64(f64::from(bits) / (rate * PROBE_SHARE).max(1.0));
+        self.spent_until =
+            self.spent_until.max(now) + bits_per_s.map_or(SET_TIME, wait).min(SET_TIME_MAX);
     }
 
     /// Time of the next probe.
@@ -183,14 +205,14 @@ impl Probes {
         (!self.sizes.is_empty()).then_some(self.next_at)
     }
 
-    /// Bytes of one that leaves now.
-    pub(super) fn poll(&mut self, now: Time) -> Option<u32> {
+    /// Returns a probe that is due. The source's data packets have `sent` bytes.
+    pub(super) fn poll(&mut self, now: Time, sent: u32) -> Option<Probe> {
         if self.next_at > now {
             return None;
         }
         let size = self.sizes.pop_front()?;
         self.next_at = now + SPACING;
-        Some(size)
+        Some(Probe { size, sent, range: self.range })
     }
 }
 
@@ -201,10 +223,10 @@ const SUSPECT_TOLD: u32 = 3;
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
 
 /// Wait for the probes of a round.
-const ROUND: Duration = Duration::from_millis(700);
+pub(super) const ROUND: Duration = Duration::from_millis(700);
 
-/// Rounds without an answer before it is left for some time.
-const TRIES_MAX: u32 = 5;
+/// Rounds without an answer before the receiver pauses. They take longer than the wait of a source for its next set.
+const TRIES_MAX: u32 = 10;
 
 /// Time after which is measured again.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -216,9 +238,17 @@ const PROBE_MAX: u32 = 3800;
 /// Steps between the shortest and the longest probe of a round.
 const RUNGS: u32 = 15;
 
-/// Most probes that wait at a source, and the time between two.
-const WAITING_MAX: usize = 64;
+/// Time between two probes of a set: a set takes half a round.
 const SPACING: Duration = Duration::from_millis(10);
+
+/// Share of a source's rate for probes, time of a set at a source that knows no rate, and longest such time. Chosen.
+const PROBE_SHARE: f64 = 0.25;
+const SET_TIME: Duration = Duration::from_secs(1);
+const SET_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Time of sets that may be sent in advance. A receiver that gets no data has brought the rate down: at the lowest rates
+/// that is enough for the sets of two such receivers.
+const CREDIT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]
 mod tests {
@@ -228,9 +258,9 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// Limit that a receiver measures where packets of up to `limit` bytes arrive, of `sent`, and the milliseconds
-    /// that it takes.
-    fn measured(limit: u32, sent: u32) -> (Option<PathLimit>, u64) {
+    /// Limit that a receiver measures where packets of up to `limit` bytes arrive, of `sent`, from a source with this
+    /// rate, and the milliseconds that it takes.
+    fn measured_at(limit: u32, sent: u32, rate: Option<f64>) -> (Option<PathLimit>, u64) {
         let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
         for ms in 0..20_000 {
             if ms % 1000 == 0 {
@@ -239,16 +269,68 @@ mod tests {
             if meter.next_timeout().is_some_and(|due| due <= at(ms))
                 && let Some((low, high)) = meter.on_timeout(at(ms))
             {
-                probes.ask(low, high, sent);
+                probes.ask(at(ms), (low, high), sent, rate);
             }
-            if let Some(size) = probes.poll(at(ms)).filter(|size| *size <= limit) {
-                meter.on_probe(size, sent);
+            if let Some(probe) = probes.poll(at(ms), sent).filter(|probe| probe.size <= limit) {
+                meter.on_probe(at(ms), probe);
             }
             if let Some(limit) = meter.limit() {
                 return (Some(limit), ms);
             }
         }
         (None, 20_000)
+    }
+
+    fn measured(limit: u32, sent: u32) -> (Option<PathLimit>, u64) {
+        measured_at(limit, sent, None)
+    }
+
+    #[test]
+    fn a_limit_is_measured_at_once_whatever_the_rate() {
+        for (rate, most_ms) in [(1e6, 7000), (10e3, 7000)] {
+            let (found, ms) = measured_at(1300, 1472, Some(rate));
+            assert_eq!(found, Some(PathLimit { arrives: 1300, sent: 1472 }), "{rate}");
+            assert!(ms < most_ms, "{rate}: {ms} ms");
+        }
+    }
+
+    #[test]
+    fn probes_have_a_share_of_the_rate_however_often_any_host_asks() {
+        for (rate, sent) in [(1e6, 1472), (400e3, 1472), (10e6, 8972)] {
+            let (mut probes, mut bytes) = (Probes::default(), 0u64);
+            for ms in 0..600_000u64 {
+                let range = [(0, 0), (700, 1400), (100, 120)][ms as usize % 3];
+                probes.ask(at(ms), range, sent, Some(rate));
+                bytes += probes.poll(at(ms), sent).map_or(0, |probe| u64::from(probe.size));
+            }
+            let share = bytes as f64 * 8.0 / 600.0 / rate;
+            assert!(share < 0.3, "{share} of {rate} bit/s");
+        }
+    }
+
+    #[test]
+    fn receivers_with_different_limits_measure_beside_each_other() {
+        let limits = [1300, 1310, 1400, 576, 1000];
+        let (mut meters, mut probes) = (limits.map(|_| PathMeter::default()), Probes::default());
+        for ms in 0..60_000 {
+            let probe = probes.poll(at(ms), 1472);
+            for (meter, limit) in meters.iter_mut().zip(limits) {
+                if let Some(probe) = probe.filter(|probe| probe.size <= limit) {
+                    meter.on_probe(at(ms), probe);
+                }
+                if ms % 1000 == 0 {
+                    meter.on_ahead(at(ms));
+                }
+                if meter.limit().is_none()
+                    && meter.next_timeout().is_some_and(|due| due <= at(ms))
+                    && let Some(range) = meter.on_timeout(at(ms))
+                {
+                    probes.ask(at(ms), range, 1472, Some(10e6));
+                }
+            }
+        }
+        let found = meters.map(|meter| meter.limit().map(|limit| limit.arrives));
+        assert_eq!(found, limits.map(Some));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use self::blocks::Blocks;
 pub(super) use self::input::continues;
 use self::requests::Requests;
 use super::source::write_entries;
-use super::wire::{PathWord, encode_limit, encode_load};
+use super::wire::{encode_limit, encode_load};
 use super::{HostLoad, ObjectReceiverSetup, ObjectStatus};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
@@ -44,8 +44,6 @@ pub struct ObjectReceiver {
     doubts: Doubts,
     /// The newest packet of full length that has come, or what was sent before any came.
     long: Option<Seq>,
-    /// Probes that are asked for with the next message.
-    probes: Option<(u32, u32)>,
 }
 
 /// Whether the source has ended.
@@ -99,7 +97,6 @@ impl ObjectReceiver {
             ending: Ending::Open,
             doubts: Doubts::default(),
             long: None,
-            probes: None,
             config,
         }
     }
@@ -165,9 +162,7 @@ impl ObjectReceiver {
         message.encode(&mut value);
         let load = self.assembly.load.load(cx.now, lost).map(|load| encode_load(&load));
         let limit = self.assembly.limit.map(encode_limit);
-        let found = self.assembly.path.limit().map(PathWord::Limit);
-        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
-        let path = [asked, found].into_iter().flatten().map(|word| word.encode());
+        let path = self.assembly.take_path_words();
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
@@ -176,9 +171,9 @@ impl ObjectReceiver {
             if let Some(limit) = limit {
                 encoder.raw_option(OptionType::LIMIT, 0, &limit);
             }
-            path.for_each(|word| {
-                encoder.raw_option(OptionType::PATH, 0, &word);
-            });
+            for word in path.into_iter().flatten() {
+                encoder.raw_option(OptionType::PATH, 0, &word.encode());
+            }
         })
     }
 
@@ -225,9 +220,7 @@ impl Machine for ObjectReceiver {
         {
             self.rest();
         }
-        if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.probes = self.assembly.look_at_path(cx);
-        }
+        self.assembly.look_at_path(cx);
         if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
             let can_ask = self.may_ask();
             self.requests.on_timeout(cx, &mut self.assembly.blocks, can_ask);

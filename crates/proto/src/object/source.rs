@@ -24,7 +24,7 @@ use self::slow::SlowMeter;
 use super::course::Course;
 use super::layout::Layout;
 use super::path::Probes;
-use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice, encode_probe};
+use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
@@ -166,19 +166,28 @@ impl ObjectSource {
         }))
     }
 
-    /// A packet that only its length is for.
+    /// Writes a packet that tests a length.
     fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let size = self.probes.poll(now);
+        let probe = self.probes.poll(now, self.longest);
         match self.probes.next_timeout() {
             Some(at) => self.timers.arm(Timer::Probe, at),
             None => self.timers.disarm(Timer::Probe),
         }
-        let (size, value) = (size?, encode_probe(size?, self.longest));
-        let transmit = self.session.write_notice(buf, |encoder| {
-            encoder.pad_options(OptionType::PROBE, &value, size as usize);
-        });
-        self.session.control_mut().on_overhead(now, buf.len() as u32);
-        Some(transmit)
+        let probe = probe?;
+        Some(self.session.write_notice(buf, |encoder| {
+            encoder.pad_options(OptionType::PROBE, &probe.encode(), probe.size as usize);
+        }))
+    }
+
+    /// A member asks for probes. A set is sent at once, since receivers wait for it, and what follows pays for it.
+    fn ask_probes(&mut self, now: Time, id: u64, range: (u32, u32)) {
+        let control = self.session.control();
+        if control.permit_overhead(now) != Permit::Now || !self.course.members.may_probe(now, id) {
+            return;
+        }
+        let rate = control.gauges().allowed_bits_per_s(self.packets.layout.symbol_bytes());
+        self.probes.ask(now, range, self.longest, rate);
+        self.timers.arm_by(Timer::Probe, now);
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -300,6 +309,7 @@ impl Machine for ObjectSource {
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.timers.disarm(Timer::Answers);
         if let Some(probe) = self.write_probe(cx.now, buf) {
+            self.session.control_mut().on_overhead(cx.now, buf.len() as u32);
             return Some(probe);
         }
         match self.session.control_mut().permit_overhead(cx.now) {

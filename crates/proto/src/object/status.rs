@@ -145,7 +145,24 @@ pub struct MemberLoad {
     pub lost: u32,
 }
 
+/// Share of a receiver's time on its disk from which on the disk is what the receiver waits for.
+const DISK_SHARE: f64 = 0.5;
+
+/// Reason for a receiver without progress, which has this load and is reached by packets of this length alone.
+pub(super) fn why_stalled(path: Option<PathLimit>, load: &MemberLoad) -> String {
+    match path {
+        Some(path) => path.advice(),
+        None if load.waits_for_disk() => "no progress: it waits for its disk".into(),
+        None => "no progress: what it asks for does not arrive".into(),
+    }
+}
+
 impl MemberLoad {
+    /// True if the receiver waits for its disk.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        self.disk_share() >= DISK_SHARE
+    }
+
     /// Its disk's share of its time, 0 to 1.
     pub fn disk_share(&self) -> f64 {
         share(self.disk, self.span)

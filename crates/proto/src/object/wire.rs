@@ -214,6 +214,10 @@ impl Claim {
     const ALL: [Self; 5] = [Self::Joined, Self::Receiving, Self::Done, Self::Failed, Self::Leaving];
 }
 
+/// Most messages by which a member can be ahead of the last one that its source has taken. Numbers that are further
+/// ahead are forged: a receiver counts one for each change of its state.
+pub(super) const LEAD_MAX: i32 = 1024;
+
 /// What a receiver says of itself: the option MEMBER upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberMessage {
@@ -226,7 +230,7 @@ pub(super) struct MemberMessage {
     pub(super) id: u64,
     /// Who it is in the scheme's reports.
     pub(super) reporter: NodeId,
-    /// Bytes of content that it has; of the manifest where it has joined and no more.
+    /// Bytes of the manifest with claim Joined, of content otherwise.
     pub(super) bytes: u64,
     pub(super) name: String,
     pub(super) reason: String,
@@ -285,7 +289,7 @@ pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
     PLAIN.into_iter().chain(words.flat_map(u32::to_be_bytes)).collect()
 }
 
-/// Reads it.
+/// Reads the option LOAD.
 pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
     let mut fields = Fields(bytes);
     let plain = fields.array()? == PLAIN;
@@ -300,7 +304,7 @@ pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
     [&PLAIN[..], &limit.bits_per_s().to_be_bytes()].concat()
 }
 
-/// Reads it.
+/// Reads the option LIMIT.
 pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     let mut fields = Fields(bytes);
     let (plain, rate) = (fields.array()? == PLAIN, fields.u64()?);
@@ -311,7 +315,7 @@ pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
 /// A receiver's message about the lengths of packets that reach it: the option PATH beside MEMBER upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathWord {
-    /// Request for probes longer than `low`, up to `high` or, for 0, as long as data.
+    /// Request for probes from `low` to `high` or, for 0, as long as data.
     Ask { low: u32, high: u32 },
     /// Long packets do not reach it.
     Limit(PathLimit),
@@ -344,17 +348,33 @@ impl PathWord {
 /// No packet is longer.
 const LENGTH_MAX: u32 = 1 << 16;
 
-/// A probe's own length and that of the source's packets of data: the option PROBE, of which the rest is padding.
-pub(super) fn encode_probe(size: u32, sent: u32) -> Vec<u8> {
-    [&PLAIN[..], &size.to_be_bytes(), &sent.to_be_bytes()].concat()
+/// A packet of a given length: the option PROBE, of which the rest is padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Probe {
+    /// Bytes of this packet.
+    pub(super) size: u32,
+    /// Bytes of the source's packets of data.
+    pub(super) sent: u32,
+    /// Range of lengths that was asked for, as in [`PathWord::Ask`].
+    pub(super) range: (u32, u32),
 }
 
-/// Reads them.
-pub(super) fn decode_probe(bytes: &[u8]) -> Option<(u32, u32)> {
-    let mut fields = Fields(bytes);
-    let plain = fields.array()? == PLAIN;
-    let (size, sent) = (fields.u32()?, fields.u32()?);
-    (plain && size <= LENGTH_MAX && sent <= LENGTH_MAX).then_some((size, sent))
+impl Probe {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Self { size, sent, range: (low, high) } = *self;
+        let lengths = [size, sent, low, high].into_iter().flat_map(u32::to_be_bytes);
+        PLAIN.into_iter().chain(lengths).collect()
+    }
+
+    /// Reads a probe from the front of its padding.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let plain = fields.array()? == PLAIN;
+        let lengths = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+        let [size, sent, low, high] = lengths;
+        let sound = plain && lengths.iter().all(|len| *len <= LENGTH_MAX);
+        sound.then_some(Self { size, sent, range: (low, high) })
+    }
 }
 
 /// The first `max` bytes of a text, or fewer, so that it stays one.

@@ -200,8 +200,11 @@ fn words_of_lengths_come_as_they_were_told_and_nothing_else_is_one() {
         }
         assert_eq!(PathWord::decode(&bytes[1..]), None);
     }
-    let mut probe = encode_probe(1280, 1472);
-    assert_eq!(decode_probe(&probe), Some((1280, 1472)));
-    probe[4] = 1;
-    assert_eq!(decode_probe(&probe), None, "longer than any packet");
+    let probe = Probe { size: 1280, sent: 1472, range: (576, 0) };
+    assert_eq!(Probe::decode(&probe.encode()), Some(probe));
+    for at in [4, 8, 12, 16] {
+        let mut bytes = probe.encode();
+        bytes[at] = 1;
+        assert_eq!(Probe::decode(&bytes), None, "longer than any packet: {at}");
+    }
 }

@@ -84,8 +84,8 @@ settings! {
     reorder_packets: u32 [1, 16] = 2;
     /// After how long a gap counts as missing though fewer later packets have come
     reorder_delay: Duration [0 s, 3600 s] = 20 ms;
-    /// Wait for the packets of a gap as long as late packets have shown: up to a round trip, or 50 ms
-    /// (ns2: false)
+    /// Wait for the packets of a gap as long as late packets have shown: up to a round trip, at least 50 ms and at
+    /// most 250 ms (ns2: false)
     reorder_learn: bool = true;
     /// After how long what only an SPM or a NAK told of counts as missing (ns2: 0 ms)
     tail_delay: Duration [0 s, 3600 s] = 20 ms;

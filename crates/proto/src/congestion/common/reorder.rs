@@ -15,6 +15,8 @@ pub(crate) struct Reorder<T> {
     early: VecDeque<(Seq, Time, T)>,
     /// The earliest of these moments: then the first gap was noticed.
     noticed: Time,
+    /// True if the packet of that moment has been taken since.
+    stale: bool,
 }
 
 /// Evidence by which a missing packet counts as lost.
@@ -56,7 +58,7 @@ pub(crate) enum Settled<T> {
 impl<T: Copy> Reorder<T> {
     /// Nothing has come yet.
     pub(crate) fn new() -> Self {
-        Self { next: None, early: VecDeque::new(), noticed: Time::MAX }
+        Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
     }
 
     /// The first number of unknown fate.
@@ -66,7 +68,13 @@ impl<T: Copy> Reorder<T> {
 
     /// The first number that is missing, where something has come beyond it, and when that was noticed.
     pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
-        Some((self.next.filter(|_| !self.early.is_empty())?, self.noticed))
+        let noticed = if self.stale { self.earliest() } else { self.noticed };
+        Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
+    }
+
+    /// The earliest moment of a packet that waits.
+    fn earliest(&self) -> Time {
+        self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }
 
     /// The first number beyond all that have come.
@@ -91,7 +99,8 @@ impl<T: Copy> Reorder<T> {
         let unknown = !seq.before(next) && self.early.get(place).is_none_or(|early| early.0 != seq);
         if unknown {
             self.early.insert(place, (seq, now, known));
-            self.noticed = self.noticed.min(now);
+            self.noticed = if self.early.len() == 1 { now } else { self.noticed.min(now) };
+            self.stale &= self.early.len() > 1;
         }
         unknown
     }
@@ -102,10 +111,12 @@ impl<T: Copy> Reorder<T> {
         if end == next {
             self.early.pop_front();
             self.next = Some(next.next());
-            if at == self.noticed {
-                self.noticed = self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
-            }
+            // The next gap looks for the moment once, not each packet before that gap.
+            self.stale |= at == self.noticed;
             return Some(Settled::Came(known));
+        }
+        if core::mem::take(&mut self.stale) {
+            self.noticed = self.earliest();
         }
         let lost = match evidence {
             Evidence::Later(packets) => self.early.len() >= packets,
@@ -122,7 +133,7 @@ impl<T: Copy> Reorder<T> {
     /// The fate of all before `next` is known otherwise; nothing is left of what had come.
     pub(crate) fn skip_to(&mut self, next: Seq) {
         self.early.clear();
-        (self.next, self.noticed) = (Some(next), Time::MAX);
+        (self.next, self.noticed, self.stale) = (Some(next), Time::MAX, false);
     }
 
     /// Nothing after `newest` was sent. Whether that unsettles something.
@@ -134,7 +145,7 @@ impl<T: Copy> Reorder<T> {
             self.skip_to(newest.next());
         } else {
             self.early.retain(|(seq, ..)| !seq.after(newest));
-            self.noticed = self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
+            (self.noticed, self.stale) = (self.earliest(), false);
         }
         back
     }

@@ -16,13 +16,14 @@ use super::member::Membership;
 use crate::AppEvent;
 use crate::object::layout::{BLOCK_SYMBOLS, Key, block_of, part_of};
 use crate::object::path::PathMeter;
-use crate::object::wire::{Claim, Notice, REASON_MAX, SymbolName, end_of};
+use crate::object::status::why_stalled;
+use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
 use crate::object::{
     Announcement, ObjectError, ObjectReceiverSetup, ObjectStatus, Part, PathLimit, Stage, Store,
     Verdict,
 };
 
-/// What a receiver has of an object, and how it stands with it.
+/// Object at a receiver: what is here of it, and the state of the receiver.
 pub(in crate::object) struct Assembly {
     pub(in crate::object) store: Box<dyn Store>,
     pub(in crate::object) phase: TransferPhase,
@@ -35,9 +36,11 @@ pub(in crate::object) struct Assembly {
     pub(in crate::object) load: LoadMeter,
     /// The rate that it asks for at most.
     pub(in crate::object) limit: Option<Bitrate>,
-    /// Which lengths of packets arrive, and the bytes that drivers add to each.
+    /// Lengths of packets that arrive, and the bytes that drivers add to each.
     pub(in crate::object) path: PathMeter,
     pub(in crate::object) headers: u32,
+    /// Range of probes that the next message asks for.
+    probes: Option<(u32, u32)>,
     pub(in crate::object) counts: Counts,
     /// When the store is asked again, and how long the wait after that is.
     poll_at: Option<Time>,
@@ -52,9 +55,6 @@ pub(in crate::object) struct Assembly {
     stalled: bool,
     pub(in crate::object) events: VecDeque<AppEvent>,
 }
-
-/// Share of its time from which on a receiver without progress waits for its disk.
-const DISK_SHARE: f64 = 0.5;
 
 /// Packets with symbols that came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +116,7 @@ impl Assembly {
             limit: None,
             path: PathMeter::default(),
             headers: 0,
+            probes: None,
             counts: Counts::default(),
             poll_at: None,
             poll_wait: POLL_MIN,
@@ -134,12 +135,15 @@ impl Assembly {
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
-    /// Continues to measure which lengths arrive. Returns the lengths of probes to ask for.
-    pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) -> Option<(u32, u32)> {
+    /// Continues to measure which lengths arrive, where it is time.
+    pub(in crate::object) fn look_at_path(&mut self, cx: &mut Cx<'_>) {
+        if self.path.next_timeout().is_none_or(|at| at > cx.now) {
+            return;
+        }
         let before = self.path.limit();
-        let probes = self.path.on_timeout(cx.now);
+        self.probes = self.path.on_timeout(cx.now);
         let after = self.path.limit();
-        if probes.is_some() || after != before {
+        if self.probes.is_some() || after != before {
             self.member.say();
         }
         if after != before
@@ -147,7 +151,12 @@ impl Assembly {
         {
             cx.emit(Event::PathLimit { arrives, sent });
         }
-        probes
+    }
+
+    /// Words on lengths of packets for the next message: probes to ask for, and the measured limit.
+    pub(in crate::object) fn take_path_words(&mut self) -> [Option<PathWord>; 2] {
+        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
+        [asked, self.path.limit().map(PathWord::Limit)]
     }
 
     /// True if packets are wanted.
@@ -155,15 +164,10 @@ impl Assembly {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
 
-    /// The source has given it up, since it gets no further: why, as far as is known here.
-    pub(in crate::object) fn why_stalled(&mut self, now: Time) -> String {
+    /// The source has given this receiver up for want of progress. Returns the reason, as far as it is known here.
+    pub(in crate::object) fn note_stalled(&mut self, now: Time) -> String {
         self.stalled = true;
-        let disk = self.load.load(now, 0).is_some_and(|load| load.disk_share() >= DISK_SHARE);
-        match self.path_limit() {
-            Some(limit) => limit.advice(),
-            None if disk => "no progress: it waits for its disk".to_string(),
-            None => "no progress: what it asks for does not arrive".to_string(),
-        }
+        why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
     }
 
     /// Bytes of content that are here.
@@ -215,8 +219,12 @@ impl Assembly {
     ) -> bool {
         let said = |at: Time| heard.is_none_or(|heard| heard <= at + GIVEN_UP_QUIET);
         let given_up = self.given_up.filter(|at| said(*at));
-        let reason = if given_up.is_some() { GIVEN_UP } else { reason };
-        let news = self.fail(cx, reason.to_string());
+        let reason = match given_up {
+            Some(_) => GIVEN_UP.to_string(),
+            None if self.member.told_stalled && !self.phase.is_over() => self.note_stalled(cx.now),
+            None => reason.to_string(),
+        };
+        let news = self.fail(cx, reason);
         self.given_up = given_up;
         news
     }
@@ -352,6 +360,9 @@ impl Assembly {
             self.counts.symbols += 1;
         }
         self.counts.useless += u64::from(taken == Taken::Useless);
+        if taken == Taken::Completed {
+            self.member.note_progress();
+        }
         let fresh = self.blocks.content_bytes - before;
         if fresh > 0 {
             let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);

@@ -9,7 +9,7 @@ use super::blocks::{Blocks, Taken};
 use super::member::News;
 use super::{END_QUIET, Ending, ObjectReceiver, Timer};
 use crate::object::layout::{Layout, part_of};
-use crate::object::wire::{Answer, Entry, Notice, SYMBOL_HEADER, SymbolName, decode_probe};
+use crate::object::wire::{Answer, Entry, Notice, Probe, SYMBOL_HEADER, SymbolName};
 use crate::object::{Announcement, Part};
 use crate::pgm::wire::{Body, OptionType, Packet, Received, Spm};
 
@@ -53,9 +53,8 @@ impl ObjectReceiver {
             Body::Spm(spm) => self.take_spm(cx, packet, spm),
             Body::Ncf(_) if packet.options.has(OptionType::PROBE) => {
                 let probe = packet.options.find(OptionType::PROBE);
-                let probe = probe.and_then(|option| decode_probe(option.value));
-                let (size, sent) = probe.ok_or(BadInput::Malformed)?;
-                self.assembly.path.on_probe(size, sent);
+                let probe = probe.and_then(|option| Probe::decode(option.value));
+                self.assembly.path.on_probe(cx.now, probe.ok_or(BadInput::Malformed)?);
                 Ok(())
             }
             Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
@@ -236,7 +235,7 @@ impl ObjectReceiver {
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
             News::GivenUp => self.assembly.note_given_up(cx.now),
             News::Stalled => {
-                let reason = self.assembly.why_stalled(cx.now);
+                let reason = self.assembly.note_stalled(cx.now);
                 self.fail(cx, reason);
             }
             News::Noted => self.rest(),

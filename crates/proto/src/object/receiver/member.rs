@@ -4,7 +4,8 @@ use alloc::string::String;
 
 use faircast_base::{Cx, Duration, NodeId, Time};
 
-use crate::object::wire::{Answer, Claim, MemberMessage, Status};
+use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
+use crate::pgm::session::dissent::Dissent;
 
 /// Time until a message is repeated for the first time, and at most.
 const REPEAT_MIN: Duration = Duration::from_millis(500);
@@ -16,8 +17,8 @@ const JOIN_SPREAD: Duration = Duration::from_millis(50);
 /// How often the last word of a receiver is said to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
 
-/// So many refusals are believed.
-const REFUSALS: u32 = 2;
+/// Answers that end a receiver are believed by their duration alone: any host can send many at once.
+const BY_DURATION: u32 = u32::MAX;
 
 /// Time between messages of a group of one.
 const STATUS_ALONE: Duration = Duration::from_secs(1);
@@ -43,8 +44,10 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) deferred: bool,
     /// How often the source has answered.
     pub(in crate::object) answers: u64,
-    /// How often it has refused.
-    refusals: u32,
+    /// True if the source has said that it has given this receiver up, and nothing has contradicted since.
+    pub(in crate::object) told_stalled: bool,
+    /// Answers that end this receiver.
+    refusals: Dissent<Status, BY_DURATION>,
     /// Identity of the receiver, once its store is open.
     pub(in crate::object) identity: Option<u64>,
 }
@@ -81,7 +84,8 @@ impl Membership {
             welcome: false,
             deferred: false,
             answers: 0,
-            refusals: 0,
+            told_stalled: false,
+            refusals: Dissent::default(),
             identity: None,
         }
     }
@@ -139,24 +143,28 @@ impl Membership {
 
     /// The source has answered.
     pub(in crate::object) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
-        if answer.id != self.id {
+        // Numbers wrap.
+        let ahead = answer.number.wrapping_sub(self.number).cast_signed();
+        // A greater lead is no message of this receiver: with such a number the receiver would be the one that is old.
+        let absurd = self.number > 0 && ahead > LEAD_MAX;
+        if answer.id != self.id || absurd {
             return News::Nothing;
         }
         self.answers += 1;
-        // Numbers wrap.
-        if self.number > 0 && answer.number.wrapping_sub(self.number).cast_signed() > 0 {
+        if self.number > 0 && ahead > 0 {
             // Another host has spoken in this receiver's name.
             self.number = answer.number;
             self.change(cx, self.claim, Duration::ZERO);
             return News::Nothing;
         }
         // What the source says by itself has number 0.
-        let current = answer.number == self.number;
+        let current = ahead == 0;
         match answer.status {
             Status::Welcome | Status::Deferred if !self.is_last_word() => {
                 let deferred = answer.status == Status::Deferred;
                 let recalled = self.deferred && !deferred;
                 (self.deferred, self.welcome) = (deferred, true);
+                self.note_progress();
                 if current && !self.answered {
                     self.answered = true;
                     self.plan_status(cx);
@@ -164,21 +172,41 @@ impl Membership {
                 if recalled { News::Recalled } else { News::Nothing }
             }
             Status::Refused if !self.is_last_word() && !self.welcome => {
-                self.refusals += 1;
-                // One of them may be nobody's word; who is not served asks again and is told again.
-                if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
+                self.doubt(cx, answer.status, current)
             }
             Status::GivenUp if self.claim != Claim::Done => News::GivenUp,
-            Status::Stalled if !self.is_last_word() => {
-                self.refusals += 1;
-                if self.refusals >= REFUSALS { News::Stalled } else { News::Nothing }
-            }
+            Status::Stalled if !self.is_last_word() => self.doubt(cx, answer.status, current),
             Status::Done if self.claim == Claim::Done && current => self.finish(),
             Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
                 self.finish()
             }
             _ => News::Nothing,
         }
+    }
+
+    /// Doubts an answer that ends this receiver: any host that has read the id can forge it. The receiver asks the
+    /// source, and believes it when the source answers nothing else for a second.
+    fn doubt(&mut self, cx: &mut Cx<'_>, status: Status, current: bool) -> News {
+        self.told_stalled |= status == Status::Stalled;
+        if self.answered {
+            self.change(cx, self.claim, Duration::ZERO);
+            // Forged answers cause no more than two messages in a second.
+            self.next_at = Some(cx.now + REPEAT_MIN);
+            return News::Nothing;
+        }
+        let counts = current && self.said > 0;
+        let agrees = |before: &Status| *before == status;
+        match counts && self.refusals.claim(cx.now, status, Duration::ZERO, agrees) {
+            false => News::Nothing,
+            true if status == Status::Stalled => News::Stalled,
+            true => News::Refused,
+        }
+    }
+
+    /// A welcome, or a block that came whole, contradicts answers that end this receiver.
+    pub(in crate::object) fn note_progress(&mut self) {
+        self.told_stalled = false;
+        self.refusals.contradict();
     }
 
     /// The last word has been heard. That is said once: a source to which all have said it knows that
@@ -296,17 +324,114 @@ mod tests {
 
     #[test]
     fn what_somebody_else_has_said_in_its_name_is_contradicted() {
+        for (ahead, want) in [
+            (38, 41),
+            (LEAD_MAX as u32, LEAD_MAX as u32 + 3),
+            (LEAD_MAX as u32 + 1, 2),
+            (i32::MAX as u32 - 2, 2),
+            (i32::MAX as u32, 2),
+            (1 << 31, 2),
+            (u32::MAX, 2),
+        ] {
+            let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+            let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+            let mut member = Membership::new(1, NodeId(4), String::new());
+            member.join(&mut cx);
+            member.claim(&mut cx, Claim::Receiving, String::new());
+            let number = 2u32.wrapping_add(ahead);
+            let forged = Answer { status: Status::Done, number, id: 1 };
+            assert_eq!(member.take(&mut cx, forged), News::Nothing);
+            cx.now = member.next_timeout().expect("it speaks again");
+            member.on_timeout(&mut cx);
+            let message = member.take_due(10, (0, 0)).expect("it is due");
+            assert_eq!((message.claim, message.number), (Claim::Receiving, want), "{ahead}");
+        }
+    }
+
+    /// Milliseconds after which a welcome receiver believes that the source has given it up, and its messages in a
+    /// minute. Each message that asks is answered with `status` after `delay_ms`, if it is not `lost`. Forged answers
+    /// come each 100 ms.
+    fn stalled_after(
+        status: Status,
+        delay_ms: u64,
+        forged: impl Fn(u64) -> bool,
+        lost: impl Fn(u64) -> bool,
+    ) -> (Option<u64>, usize) {
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
         let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
-        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
         let mut member = Membership::new(1, NodeId(4), String::new());
-        member.join(&mut cx);
-        member.claim(&mut cx, Claim::Receiving, String::new());
-        let forged = Answer { status: Status::Done, number: 40, id: 1 };
-        assert_eq!(member.take(&mut cx, forged), News::Nothing);
-        cx.now = member.next_timeout().expect("it speaks again");
-        member.on_timeout(&mut cx);
-        let message = member.take_due(10, (0, 0)).expect("it is due");
-        assert_eq!((message.claim, message.number), (Claim::Receiving, 41));
+        let (mut answers, mut messages) = (alloc::collections::BTreeMap::new(), 0);
+        for ms in 0..60_000 {
+            let mut cx = Cx { now: at(ms), rng: &mut rng, trace: &mut NullTrace };
+            if ms == 0 {
+                member.join(&mut cx);
+                member.take(&mut cx, Answer { status: Status::Welcome, number: 1, id: 1 });
+            }
+            if member.next_timeout().is_some_and(|due| due <= at(ms)) {
+                member.on_timeout(&mut cx);
+            }
+            let message = member.take_due(10, (0, 0));
+            messages += usize::from(message.is_some());
+            if let Some(message) = message.filter(|it| it.ask && !lost(ms)) {
+                answers.insert(ms + delay_ms, message.number);
+            }
+            let answer = answers.remove(&ms).map(|number| Answer { status, number, id: 1 });
+            let forged = [0, member.number].map(|number| (ms % 100 == 0 && forged(ms), number));
+            let forged = forged.into_iter().filter(|it| it.0);
+            let forged = forged.map(|it| Answer { status: Status::Stalled, number: it.1, id: 1 });
+            for answer in forged.chain(answer) {
+                if member.take(&mut cx, answer) == News::Stalled {
+                    return (Some(ms), messages);
+                }
+            }
+        }
+        (None, messages)
+    }
+
+    #[test]
+    fn it_believes_that_it_is_given_up_when_the_source_says_nothing_else_for_a_second() {
+        let forever = |_| true;
+        for delay_ms in [1, 50, 400] {
+            // Whatever others say, the source contradicts.
+            let (after, messages) = stalled_after(Status::Welcome, delay_ms, forever, |_| false);
+            assert_eq!(after, None, "{delay_ms} ms");
+            assert!(messages < 180, "{messages} in a minute");
+            // The source says so once by itself, and in answer to each message.
+            let (after, _) = stalled_after(Status::Stalled, delay_ms, |ms| ms == 5000, |_| false);
+            let after = after.expect("it is true") - 5000;
+            assert!((1000..5000).contains(&after), "{after} ms");
+        }
+        // One lost answer is no reason to end.
+        let lost = |ms| (5000..5600).contains(&ms);
+        assert_eq!(stalled_after(Status::Welcome, 50, |ms| ms >= 5000, lost).0, None);
+        // Where nobody contradicts for ever there is no source.
+        assert!(stalled_after(Status::Welcome, 50, forever, |_| true).0.is_some());
+    }
+
+    #[test]
+    fn a_refusal_is_believed_after_a_second_and_a_welcome_voids_it() {
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        for (welcome_ms, want) in [(None, Some(1600)), (Some(900), None)] {
+            let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+            let mut member = Membership::new(1, NodeId(4), String::new());
+            let mut ended = None;
+            for ms in (0..5000).step_by(100) {
+                let mut cx = Cx { now: at(ms), rng: &mut rng, trace: &mut NullTrace };
+                if ms == 0 {
+                    member.join(&mut cx);
+                }
+                if member.next_timeout().is_some_and(|due| due <= at(ms)) {
+                    member.on_timeout(&mut cx);
+                }
+                let status = if welcome_ms == Some(ms) { Status::Welcome } else { Status::Refused };
+                let answer = Answer { status, number: 1, id: 1 };
+                if member.take(&mut cx, answer) == News::Refused && ended.is_none() {
+                    ended = Some(ms);
+                }
+            }
+            assert_eq!(ended.is_some(), want.is_some(), "{ended:?}");
+            assert!(ended.is_none_or(|ms| (1000..1600).contains(&ms)), "{ended:?}");
+        }
     }
 
     #[test]

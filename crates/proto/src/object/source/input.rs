@@ -2,8 +2,8 @@
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
 
+use super::ObjectSource;
 use super::members::Standing;
-use super::{ObjectSource, Timer};
 use crate::object::layout::{Key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, PathWord, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
@@ -72,7 +72,7 @@ impl ObjectSource {
         let through_elements = matches!(packet.body, Body::Nak(_));
         match self.course.members.hear(cx.now, packet.from, reporter, through_elements) {
             Standing::Unknown => return Err(BadInput::Foreign),
-            // It knows: each of its messages is answered so.
+            // The member knows: each of its messages is answered so.
             Standing::Unserved => return Ok(()),
             Standing::Member => {}
         }
@@ -173,16 +173,12 @@ impl ObjectSource {
         let mut limit = None;
         for option in packet.options.iter().filter(|option| option.kind == OptionType::PATH) {
             match PathWord::decode(option.value).ok_or(BadInput::Malformed)? {
-                PathWord::Ask { low, high } if self.course.members.is_served(id) => {
-                    self.probes.ask(low, high, self.longest);
-                    self.timers.arm_by(Timer::Probe, cx.now);
-                }
-                PathWord::Ask { .. } => {}
+                PathWord::Ask { low, high } => self.ask_probes(cx.now, id, (low, high)),
                 PathWord::Limit(found) => limit = Some(found),
             }
         }
         // Packets that are lost for their length are no sign of congestion.
-        if let Some(reporter) = self.course.members.note_path(id, limit) {
+        if let Some(reporter) = self.course.members.note_path(cx.now, id, limit) {
             self.session.control_mut().on_leave(cx, reporter);
         }
         Ok(())

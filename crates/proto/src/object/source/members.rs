@@ -1,12 +1,15 @@
 //! The receivers that a source knows: states, progress, and the answers that they are owed.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
 
-use crate::object::wire::{Answer, Claim, MemberMessage, Status};
+use crate::object::path::ROUND;
+use crate::object::status::why_stalled;
+use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, PathLimit, TreePlace};
 
 /// Most members. Whoever comes after them is refused.
@@ -21,6 +24,8 @@ struct Member {
     status: MemberStatus,
     /// Of the last message that was taken.
     number: u32,
+    /// Time of that message.
+    taken_at: Time,
     /// It has said its last word, and heard that it was heard.
     settled: bool,
     /// Whether it was there when content began.
@@ -33,11 +38,22 @@ struct Member {
     stalled: Duration,
     /// True if the member was given up for want of progress.
     given_up: bool,
+    /// Messages in a row that packets of full length arrive one by one, and no data: time of the first, and number.
+    whole: Option<(Time, u32)>,
+    /// True if these messages are believed.
+    whole_lost: bool,
+    /// Time of the last request for probes that was accepted.
+    probed_at: Option<Time>,
 }
 
 impl Member {
     fn is(&self, states: &[MemberState]) -> bool {
         states.contains(&self.status.state)
+    }
+
+    /// True for a served member that long packets reach.
+    fn is_reached(&self) -> bool {
+        self.is(&SERVED) && self.status.path.is_none()
     }
 }
 
@@ -92,14 +108,14 @@ pub(in crate::object) struct Members {
     proven: bool,
     /// Time of the last progress of any member.
     progressed: Option<Time>,
-    /// True if a member gets packets of full length one by one, and no data.
-    pub(in crate::object) whole_lost: bool,
     /// Number of served members that long packets reach.
     reached: usize,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
     /// True if the object has been given up: every answer says so, except to members that have everything.
     given_up: bool,
+    /// Last member to which that was sent without a message of the member.
+    told_given_up: Option<u64>,
     /// Symbols that may be repaired now for those who have made none, and how many had been sent when
     /// that was so.
     spare: (f64, u64),
@@ -201,7 +217,9 @@ impl Members {
     ///
     /// A member is where it joined. A message in its name from elsewhere is [`Foreign`](BadInput::Foreign), unless
     /// the member has been silent so that its address may have changed. A message with a lower number than an earlier
-    /// one is old. An authenticated member is where its newest message comes from.
+    /// one is old, and so is a number further ahead than a member can be. The answer to an old message has the newest
+    /// number: if another host has spoken in the member's name, the member contradicts. An authenticated member is
+    /// where its newest message comes from.
     pub(in crate::object) fn take(
         &mut self,
         now: Time,
@@ -212,8 +230,7 @@ impl Members {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
             if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
-                // The last message may have been another host's: the answer lets the member contradict.
-                if reason == BadInput::Duplicate && member.is(&OVER) {
+                if reason == BadInput::Duplicate {
                     let (number, status) =
                         (member.number, answer_to(member.status.state, self.given_up));
                     self.answer(from, number, id, status);
@@ -242,7 +259,9 @@ impl Members {
         if from == status.home {
             status.home_heard = now;
         }
-        member.number = message.number;
+        // A receiver that has moved shows so with a new message, for which an answer to a later one asks.
+        let elsewhere = from != status.home;
+        (member.number, member.taken_at) = (message.number, now);
         if message.claim == Claim::Joined {
             if message.bytes > member.manifest {
                 member.stalled = Duration::ZERO;
@@ -289,7 +308,9 @@ impl Members {
         let last = matches!(message.claim, Claim::Done | Claim::Failed);
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
-        if message.ask || after == MemberState::Deferred {
+        if elsewhere {
+            self.answer(from, message.number.wrapping_add(1), id, answer_to(after, self.given_up));
+        } else if message.ask || after == MemberState::Deferred {
             self.answer(from, message.number, id, answer_to(after, self.given_up));
         }
         Ok((before != after).then_some(after))
@@ -306,23 +327,45 @@ impl Members {
     /// A member tells which lengths of packets reach it. Returns by what name it reports where that was unknown.
     pub(in crate::object) fn note_path(
         &mut self,
+        now: Time,
         id: u64,
         path: Option<PathLimit>,
     ) -> Option<NodeId> {
-        self.whole_lost |= path.is_some_and(|path| !path.is_short());
-        let path = path.filter(PathLimit::is_short);
+        let whole_for = self.status_interval(Duration::MAX) * 2;
         let member = self.members.get_mut(&id)?;
-        let before = core::mem::replace(&mut member.status.path, path);
-        let reporter = member.status.reporter;
-        if before.is_some() != path.is_some() {
-            self.count_reached();
+        if path.is_some_and(|path| !path.is_short()) {
+            let (since, messages) = member.whole.get_or_insert((now, 0));
+            *messages += 1;
+            member.whole_lost |= *messages >= WHOLE_MESSAGES && now.since(*since) >= whole_for;
+        } else {
+            member.whole = None;
         }
-        (before.is_none() && path.is_some()).then_some(reporter)
+        let path = path.filter(PathLimit::is_short);
+        let reached = member.is_reached();
+        let before = core::mem::replace(&mut member.status.path, path);
+        self.reached = self.reached + usize::from(member.is_reached()) - usize::from(reached);
+        (before.is_none() && path.is_some()).then_some(member.status.reporter)
     }
 
-    fn count_reached(&mut self) {
-        let reached = |member: &&Member| member.is(&SERVED) && member.status.path.is_none();
-        self.reached = self.members.values().filter(reached).count();
+    /// Returns whether a served member gets packets of full length one by one, and no data.
+    ///
+    /// One message may be forged: several in a row count, over a time in which the member itself has spoken. Once
+    /// packets leave one by one they arrive, and the member says nothing more of lengths: so this holds until the
+    /// member is served no more.
+    pub(in crate::object) fn is_whole_lost(&self) -> bool {
+        self.members.values().any(|member| member.whole_lost && member.is(&SERVED))
+    }
+
+    /// Returns whether a member may ask for probes now: while it is served, and once in half a round.
+    pub(in crate::object) fn may_probe(&mut self, now: Time, id: u64) -> bool {
+        let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
+            return false;
+        };
+        let may = member.probed_at.is_none_or(|at| now.since(at) >= ROUND / 2);
+        if may {
+            member.probed_at = Some(now);
+        }
+        may
     }
 
     /// Lets `span` go by, and gives up members without progress for more than `limit` that lack some of what was sent.
@@ -338,12 +381,11 @@ impl Members {
         sent: Sent,
         headers: u32,
     ) -> Vec<NodeId> {
-        self.count_reached();
         let moving = self.progressed.is_some_and(|at| now.since(at) < MOVING);
         let limit = limit.max(self.status_interval(Duration::MAX) * 3);
         let mut over = Vec::new();
         for (&id, member) in &mut self.members {
-            // Who has all is comparing, or looks for what it had before.
+            // A member that has everything compares, or looks for what it had before.
             let (lacks, comes) = match member.status.state {
                 MemberState::Joined => (member.manifest < sent.manifest, true),
                 MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
@@ -361,12 +403,8 @@ impl Members {
         for id in over {
             let Some(member) = self.members.get_mut(&id) else { continue };
             let status = &mut member.status;
-            let disk = status.load.disk_share() >= DISK_SHARE;
-            status.reason = match status.path {
-                Some(path) => path.with(headers).advice(),
-                None if disk => "no progress: it waits for its disk".to_string(),
-                None => "no progress: what it asks for does not arrive".to_string(),
-            };
+            let path = status.path.map(|path| path.with(headers));
+            status.reason = why_stalled(path, &status.load);
             let (node, reporter) = (status.node, status.reporter);
             (member.given_up, member.settled) = (true, true);
             self.set(id, MemberState::Failed);
@@ -411,7 +449,10 @@ impl Members {
         let ahead = number.wrapping_sub(member.number).cast_signed();
         let silent = self.is_silent(now, member);
         if member.status.node == from {
-            if ahead < 0 && !silent { Err(BadInput::Duplicate) } else { Ok(()) }
+            // Other packets of the member may come while none of its messages is taken.
+            let refused = now.since(member.taken_at) >= self.silence();
+            let follows = (0..=LEAD_MAX).contains(&ahead) || authenticated && ahead >= 0;
+            if follows || silent || refused { Ok(()) } else { Err(BadInput::Duplicate) }
         } else if (silent || authenticated) && ahead >= i32::from(member.is(&OVER)) {
             // Who has said its last word is silent anyhow: only a new one moves it.
             Ok(())
@@ -422,8 +463,12 @@ impl Members {
 
     /// Whether nothing has come from it though several messages should have.
     fn is_silent(&self, now: Time, member: &Member) -> bool {
-        let several = self.status_interval(Duration::MAX) * SILENT_MESSAGES;
-        member.is(&[MemberState::Lost]) || now.since(member.status.heard) >= several
+        member.is(&[MemberState::Lost]) || now.since(member.status.heard) >= self.silence()
+    }
+
+    /// Time in which several messages of a member should have come.
+    fn silence(&self) -> Duration {
+        self.status_interval(Duration::MAX) * SILENT_MESSAGES
     }
 
     /// Member `id` is `node`, and `reporter` in reports unless that is somebody else who is there.
@@ -452,14 +497,19 @@ impl Members {
         let member = Member {
             status,
             number: message.number,
+            taken_at: now,
             settled: false,
             awaited: false,
             manifest: 0,
             progressed: None,
             stalled: Duration::ZERO,
             given_up: false,
+            whole: None,
+            whole_lost: false,
+            probed_at: None,
         };
         self.counts[MemberState::Joined as usize] += 1;
+        self.reached += 1;
         self.members.insert(message.id, member);
     }
 
@@ -477,7 +527,9 @@ impl Members {
 
     /// Forgets a member. Returns by what name it reports, unless another one does.
     pub(in crate::object) fn remove(&mut self, id: u64) -> Option<NodeId> {
-        let MemberStatus { node, reporter, state, .. } = self.members.remove(&id)?.status;
+        let member = self.members.remove(&id)?;
+        self.reached -= usize::from(member.is_reached());
+        let MemberStatus { node, reporter, state, .. } = member.status;
         self.counts[state as usize] -= 1;
         if self.by_node.get(&node) == Some(&id) {
             self.by_node.remove(&node);
@@ -491,7 +543,9 @@ impl Members {
 
     fn set(&mut self, id: u64, state: MemberState) {
         let Some(member) = self.members.get_mut(&id) else { return };
+        let reached = member.is_reached();
         let before = core::mem::replace(&mut member.status.state, state);
+        self.reached = self.reached + usize::from(member.is_reached()) - usize::from(reached);
         self.counts[before as usize] -= 1;
         self.counts[state as usize] += 1;
         debug_assert_eq!(
@@ -507,19 +561,23 @@ impl Members {
         }
     }
 
-    /// The object is given up: tells each member that lacks something, once for each call, where no other answer
-    /// waits.
+    /// The object is given up: tells members that lack something, as many as there is room for answers, where no other
+    /// answer waits. The next call goes on after the last of them.
     pub(in crate::object) fn give_up(&mut self) {
         self.given_up = true;
         if self.owes_answers() {
             return;
         }
+        let after = self.told_given_up.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.members.range((after, Bound::Unbounded));
+        let told = self.told_given_up.into_iter().flat_map(|last| self.members.range(..=last));
         let lacking = |member: &&Member| !member.is(&[MemberState::Done, MemberState::Left]);
-        let members = self.members.values().filter(lacking).take(ANSWERS_MAX);
+        let members = rest.chain(told).map(|(_, member)| member).filter(lacking).take(ANSWERS_MAX);
         let answers = members.map(|Member { status, .. }| {
             (status.node, Answer { status: Status::GivenUp, number: 0, id: status.id })
         });
         self.answers = answers.collect();
+        self.told_given_up = self.answers.back().map(|(_, answer)| answer.id);
     }
 
     /// Whether answers are owed.
@@ -645,11 +703,11 @@ const SPARE_MAX: f64 = 1024.0;
 /// Time without progress of anybody after which nobody gets further.
 const MOVING: Duration = Duration::from_secs(10);
 
-/// Share of its time from which on a member without progress waits for its disk.
-const DISK_SHARE: f64 = 0.5;
-
-/// Messages in a row to a member that it is given up: it believes two.
+/// Messages in a row to a member that it is given up, since packets get lost.
 const STALLED_SAID: u32 = 2;
+
+/// Messages of a member in a row that are believed of packets that leave together.
+const WHOLE_MESSAGES: u32 = 3;
 
 /// A member is silent when so many messages in a row are missing.
 const SILENT_MESSAGES: u64 = 5;

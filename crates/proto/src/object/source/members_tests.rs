@@ -74,6 +74,13 @@ fn a_member_is_where_it_joined_until_it_is_silent() {
         let moved = case.ends_with("new");
         let heard = at(if want.is_ok() && (moved || from == home) { after_s } else { 0 });
         assert_eq!((lives_at, home_heard), (if moved { other } else { home }, heard), "{case}");
+        // A member that has moved shows so with its next message.
+        if case == "repeated by another" {
+            let answer = core::iter::from_fn(|| members.poll_answer()).last().unwrap();
+            assert_eq!((answer.0, answer.1.number), (other, 3));
+            members.take(at(after_s), other, false, numbered(Claim::Receiving, 4)).unwrap();
+            assert_eq!(members.statuses()[0].home, other);
+        }
     }
 }
 
@@ -270,7 +277,7 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         members.take(at(0), NodeId(1), false, first(bytes)).unwrap();
         members.take(at(0), NodeId(2), false, got(2, 0)).unwrap();
         members.note(1, load, None);
-        members.note_path(1, path);
+        members.note_path(at(0), 1, path);
         for s in 1..60 {
             if moving {
                 members.take(at(s), NodeId(2), false, got(2, s)).unwrap();
@@ -305,4 +312,126 @@ fn a_manifest_that_comes_slowly_is_waited_for() {
         assert_eq!(given_up, s == 130, "{s} s");
         assert_eq!(members.statuses()[0].bytes, 0, "no content");
     }
+}
+
+#[test]
+fn a_number_that_another_host_made_up_mutes_no_member() {
+    let home = NodeId(1);
+    let numbered = |number| MemberMessage { number, ..message(1, Claim::Receiving) };
+    for ahead in [LEAD_MAX as u32 + 1, 1 << 30, i32::MAX as u32, 1 << 31] {
+        let mut members = Members::default();
+        members.take(at(0), home, false, numbered(2)).unwrap();
+        let forged = members.take(at(1), home, false, numbered(2 + ahead));
+        assert_eq!(forged, Err(BadInput::Duplicate), "{ahead}");
+        assert!(members.take(at(1), home, false, numbered(3)).is_ok(), "{ahead}");
+    }
+    // A smaller lead counts, and the member is told of it in any state.
+    let mut members = Members::default();
+    members.take(at(0), home, false, numbered(2)).unwrap();
+    members.take(at(1), home, false, numbered(2 + LEAD_MAX as u32)).unwrap();
+    while members.poll_answer().is_some() {}
+    assert_eq!(members.take(at(1), home, false, numbered(3)), Err(BadInput::Duplicate));
+    assert_eq!(members.poll_answer().unwrap().1.number, 2 + LEAD_MAX as u32);
+    // And a member that does not know it is believed again, whatever else comes from there.
+    for s in 2..6 {
+        members.hear(at(s), home, None, false);
+        assert!(members.take(at(s), home, false, numbered(3)).is_err(), "{s} s");
+    }
+    members.hear(at(6), home, None, false);
+    assert!(members.take(at(6), home, false, numbered(3)).is_ok());
+}
+
+#[test]
+fn a_member_that_long_packets_do_not_reach_is_served_when_the_others_are_done() {
+    let short = Some(PathLimit { arrives: 1252, sent: 1472 });
+    for end in [Claim::Done, Claim::Leaving, Claim::Failed] {
+        let mut members = Members::default();
+        for id in [1, 2] {
+            members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
+        }
+        members.note_path(at(1), 1, short);
+        let standing = |members: &mut Members| members.hear(at(1), NodeId(1), None, false);
+        assert_eq!(standing(&mut members), Standing::Unserved);
+        members.take(at(1), NodeId(2), false, message(2, end)).unwrap();
+        assert_eq!(standing(&mut members), Standing::Member, "{end:?}");
+        // Another one comes, and goes.
+        members.take(at(1), NodeId(3), false, message(3, Claim::Joined)).unwrap();
+        assert_eq!(standing(&mut members), Standing::Unserved);
+        members.defer(NodeId(103));
+        assert_eq!(standing(&mut members), Standing::Member);
+        members.recall();
+        assert_eq!(standing(&mut members), Standing::Unserved);
+        members.remove(3);
+        assert_eq!(standing(&mut members), Standing::Member);
+        members.note_path(at(1), 1, None);
+        assert_eq!((standing(&mut members), members.reached), (Standing::Member, 1));
+    }
+}
+
+#[test]
+fn packets_that_leave_together_are_lost_where_a_member_says_so_for_some_time() {
+    let whole = Some(PathLimit { arrives: 1472, sent: 1472 });
+    let joined = || {
+        let mut members = Members::default();
+        members.take(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+        members
+    };
+    // Many messages of one moment are one host's.
+    let mut members = joined();
+    for _ in 0..100 {
+        members.note_path(at(1), 1, whole);
+    }
+    assert!(!members.is_whole_lost());
+    // The member itself contradicts.
+    let mut members = joined();
+    for s in 1..100 {
+        members.note_path(at(s), 1, whole);
+        members.note_path(at(s), 1, None);
+        assert!(!members.is_whole_lost(), "{s} s");
+    }
+    // What it says for two seconds holds, while it is served, since the remedy silences it.
+    for end in [Claim::Done, Claim::Leaving] {
+        let mut members = joined();
+        for s in 1..=3 {
+            assert!(!members.is_whole_lost(), "{s} s");
+            members.note_path(at(s), 1, whole);
+        }
+        members.note_path(at(4), 1, None);
+        assert!(members.is_whole_lost());
+        members.take(at(5), NodeId(1), false, message(1, end)).unwrap();
+        assert!(!members.is_whole_lost(), "{end:?}");
+    }
+}
+
+#[test]
+fn each_of_many_members_is_told_that_the_object_is_given_up() {
+    let mut members = Members::default();
+    let count = 2 * ANSWERS_MAX as u64 + 500;
+    for id in 0..count {
+        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Leaving)).unwrap();
+        members.take(at(0), NodeId(id as u32), false, message(id, Claim::Receiving)).unwrap();
+    }
+    while members.poll_answer().is_some() {}
+    let mut told = BTreeMap::new();
+    for _ in 0..6 {
+        members.give_up();
+        while let Some((_, answer)) = members.poll_answer() {
+            assert_eq!(answer.status, Status::GivenUp);
+            *told.entry(answer.id).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(told.len() as u64, count);
+    assert!(told.values().all(|times| [2, 3].contains(times)), "in turn");
+}
+
+#[test]
+fn a_member_asks_for_probes_once_in_half_a_round_while_it_is_served() {
+    let mut members = Members::default();
+    assert!(!members.may_probe(at(0), 1), "nobody knows it");
+    members.take(at(0), NodeId(1), false, message(1, Claim::Receiving)).unwrap();
+    let ms = |ms| at(0) + Duration::from_millis(ms);
+    let accepted = (0..7000).filter(|at| members.may_probe(ms(*at), 1)).count();
+    assert_eq!(accepted, 20);
+    members.take(at(8), NodeId(1), false, message(1, Claim::Done)).unwrap();
+    assert!(!members.may_probe(at(9), 1));
 }

@@ -11,9 +11,8 @@ use crate::object::{Cause, HostLoad, Limit, MemberLoad, MemberStatus};
 /// Most representatives whose times are kept apart; those of all others are one.
 const REPORTERS_MAX: usize = 64;
 
-/// From this share of a transfer's time on a disk, and from this one on a processor, is what it waited
-/// for: a processor has something to do in any case.
-const DISK_SHARE: f64 = 0.5;
+/// Share of a transfer's time from which on a processor is what the transfer waited for: a processor has something to
+/// do in any case.
 const PROCESSOR_SHARE: f64 = 0.9;
 
 /// What a source waits for at one moment.
@@ -75,7 +74,7 @@ impl Pauses {
         };
         add(host_cause(host), None, self.free);
         add(Cause::SenderDisk, None, self.content);
-        let slow_disk = members.iter().filter(|member| member.load.disk_share() >= DISK_SHARE);
+        let slow_disk = members.iter().filter(|member| member.load.waits_for_disk());
         let slow_disk = slow_disk.max_by(|a, b| a.load.disk.cmp(&b.load.disk));
         match slow_disk {
             Some(member) => add(Cause::ReceiverDisk, Some(member.id), self.asked),
@@ -122,7 +121,7 @@ fn host_cause(host: &HostLoad) -> Cause {
 /// reading, and that lets the buffer overflow: so the disk is asked first, and the buffer last.
 fn receiver_cause(load: &MemberLoad, host: &HostLoad, regime: Regime) -> Cause {
     let (there, here) = (load.processor_share(), host.processor_share());
-    if load.disk_share() >= DISK_SHARE {
+    if load.waits_for_disk() {
         Cause::ReceiverDisk
     } else if there >= PROCESSOR_SHARE && there >= here {
         Cause::ReceiverProcessor

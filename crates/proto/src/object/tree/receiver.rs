@@ -8,13 +8,13 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
-use super::words::{Lacks, RANGES_MAX, Reply, Word, read_probe};
+use super::words::{Lacks, RANGES_MAX, Reply, Word, decode_probe};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, part_of};
 use crate::object::receiver::assembly::{Assembly, TransferPhase, Want};
 use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
-use crate::object::wire::{Claim, Notice, PathWord, SymbolName};
+use crate::object::wire::{Claim, Notice, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
 use crate::pgm::session::dissent::Dissent;
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, Tree, name_number};
@@ -32,10 +32,9 @@ pub struct TramObjectReceiver {
     waits: bool,
     /// What it lacks is to be said at once.
     asks: bool,
-    /// Packets of no object, or of another one.
-    refused: Dissent<()>,
-    /// Probes that are asked for with the next word.
-    probes: Option<(u32, u32)>,
+    /// Packets of no object, or of another one: the number of the last. Any host can send many at once, so their
+    /// duration counts.
+    refused: Dissent<u64, { u32::MAX }>,
 }
 
 impl TramObjectReceiver {
@@ -55,21 +54,20 @@ impl TramObjectReceiver {
             waits: false,
             asks: false,
             refused: Dissent::default(),
-            probes: None,
         }
     }
 
     /// Takes what has come, as far as the store does.
     fn advance(&mut self, cx: &mut Cx<'_>) {
-        match self.step(cx).and_then(|()| self.take_packets(cx)) {
+        match self.step(cx).map_err(End::Failed).and_then(|()| self.take_packets(cx)) {
             Ok(()) => {}
-            Err(ObjectError { reason }) if reason == SILENT || reason == ENDED => {
+            Err(End::Source(reason)) => {
                 let heard = self.tram.heard_at();
-                if self.assembly.lose_source(cx, &reason, heard) {
+                if self.assembly.lose_source(cx, reason, heard) {
                     self.end(cx);
                 }
             }
-            Err(error) => self.fail(cx, error.reason),
+            Err(End::Failed(error)) => self.fail(cx, error.reason),
         }
         if self.assembly.phase.is_over() {
             // What comes is for others.
@@ -98,7 +96,7 @@ impl TramObjectReceiver {
         Ok(())
     }
 
-    fn take_packets(&mut self, cx: &mut Cx<'_>) -> ObjectResult<()> {
+    fn take_packets(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         let mut taken = false;
         while !self.assembly.phase.is_over() && self.assembly.phase != TransferPhase::Opening {
             if !core::mem::take(&mut self.waits) {
@@ -108,7 +106,7 @@ impl TramObjectReceiver {
             let packet = core::mem::take(&mut self.packet);
             let waits = self.take_packet(cx, &packet, self.zeros);
             self.packet = packet;
-            self.waits = waits?;
+            self.waits = waits.map_err(End::Failed)?;
             if self.waits {
                 break;
             }
@@ -126,13 +124,13 @@ impl TramObjectReceiver {
         // All is taken that came before these.
         while let Some(event) = self.tram.poll_event() {
             match event {
-                AppEvent::Lost { .. } => return Err(error(LOST)),
-                AppEvent::Gone if self.tram.is_pruned() => return Err(error(PRUNED)),
-                AppEvent::Gone => return Err(error(SILENT)),
+                AppEvent::Lost { .. } => return Err(End::Failed(error(LOST))),
+                AppEvent::Gone if self.tram.is_pruned() => return Err(End::Failed(error(PRUNED))),
+                AppEvent::Gone => return Err(End::Source(SILENT)),
                 _ => {}
             }
         }
-        if self.tram.has_delivered_all() { Err(error(ENDED)) } else { Ok(()) }
+        if self.tram.has_delivered_all() { Err(End::Source(ENDED)) } else { Ok(()) }
     }
 
     /// Takes a packet; returns whether it must wait until the store can take it.
@@ -178,11 +176,21 @@ impl TramObjectReceiver {
     /// are asked for again.
     fn refuse(&mut self, cx: &mut Cx<'_>) -> ObjectResult<bool> {
         cx.emit(Event::BadInput { reason: BadInput::Malformed });
-        let wrong = self.refused.claim(cx.now, (), Duration::ZERO, |()| true);
+        let number = self.tram.taken().saturating_sub(1);
+        let wrong = self.refused.claim(cx.now, number, Duration::ZERO, |_| true);
         match (wrong, &self.assembly.notice) {
             (false, _) => Ok(false),
             (true, None) => Err(error(WRONG)),
             (true, Some(_)) => Err(error(OTHER)),
+        }
+    }
+
+    /// A packet of the source that names an earlier packet as the latest shows that refused packets were forged.
+    fn check_refused(&mut self, datagram: &Datagram<'_>) {
+        if let Some(&refused) = self.refused.get()
+            && self.tram.latest_of(datagram).is_some_and(|latest| latest < refused)
+        {
+            self.refused.contradict();
         }
     }
 
@@ -259,8 +267,8 @@ impl TramObjectReceiver {
     }
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<(), BadInput> {
-        if let Some((size, sent)) = read_probe(bytes) {
-            self.assembly.path.on_probe(size, sent);
+        if let Some(probe) = decode_probe(bytes) {
+            self.assembly.path.on_probe(cx.now, probe);
             return Ok(());
         }
         let Reply { answer, useless } = Reply::decode(bytes).ok_or(BadInput::Malformed)?;
@@ -268,7 +276,7 @@ impl TramObjectReceiver {
         match news {
             News::GivenUp => self.assembly.note_given_up(cx.now),
             News::Stalled => {
-                let reason = self.assembly.why_stalled(cx.now);
+                let reason = self.assembly.note_stalled(cx.now);
                 self.fail(cx, reason);
             }
             _ => {}
@@ -285,10 +293,8 @@ impl TramObjectReceiver {
         let (bytes, (packets, lost)) = (self.assembly.told_bytes(), self.tram.extent());
         let message = self.assembly.member.take_due(bytes, (packets, lost))?;
         cx.emit(Event::SessionExtent { packets });
-        let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
-        let found = self.assembly.path.limit().map(PathWord::Limit);
         let word = Word {
-            path: asked.or(found),
+            path: self.assembly.take_path_words(),
             message,
             load: self.assembly.load.load(cx.now, lost),
             limit: self.assembly.limit,
@@ -297,6 +303,14 @@ impl TramObjectReceiver {
         };
         Some(self.tram.word(cx, &word.encode(), buf))
     }
+}
+
+/// End of a receiver that lacks something.
+enum End {
+    /// The source is gone, for this reason.
+    Source(&'static str),
+    /// The receiver cannot go on.
+    Failed(ObjectError),
 }
 
 /// Bytes from which on a packet is long, before those of symbols are known.
@@ -326,6 +340,7 @@ impl Machine for TramObjectReceiver {
                 cx.emit(Event::BadInput { reason });
             }
         } else {
+            self.check_refused(&datagram);
             self.tram.handle_datagram(cx, datagram);
             self.watch_scheme(cx);
             self.note_length(cx.now, len);
@@ -341,9 +356,7 @@ impl Machine for TramObjectReceiver {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.tram.handle_timeout(cx);
         self.assembly.take_due(cx.now);
-        if self.assembly.path.next_timeout().is_some_and(|at| at <= cx.now) {
-            self.probes = self.assembly.look_at_path(cx);
-        }
+        self.assembly.look_at_path(cx);
         self.advance(cx);
         let member = &mut self.assembly.member;
         if member.next_timeout().is_some_and(|at| at <= cx.now) {

@@ -9,7 +9,7 @@ use core::ops::Range;
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
-use super::words::{Reply, Word, probe};
+use super::words::{Reply, Word, encode_probe};
 use crate::object::course::Course;
 use crate::object::path::Probes;
 use crate::object::source::members::ANSWERS_MAX;
@@ -126,14 +126,19 @@ impl TramObjectSource {
         let members = &mut self.course.members;
         members.take(cx.now, from, authenticated, message)?;
         members.place(id, place);
-        match path {
-            Some(PathWord::Ask { low, high }) if members.is_served(id) => {
-                self.probes.ask(low, high, self.longest);
-                self.timers.arm_by(Timer::Probe, cx.now);
+        let mut found = None;
+        for word in path.into_iter().flatten() {
+            match word {
+                PathWord::Ask { low, high } if members.may_probe(cx.now, id) => {
+                    let rate = Some(self.tram.bits_per_s());
+                    self.probes.ask(cx.now, (low, high), self.longest, rate);
+                    self.timers.arm_by(Timer::Probe, cx.now);
+                }
+                PathWord::Ask { .. } => {}
+                PathWord::Limit(limit) => found = Some(limit),
             }
-            Some(PathWord::Limit(found)) => drop(members.note_path(id, Some(found))),
-            _ => drop(members.note_path(id, None)),
         }
+        members.note_path(cx.now, id, found);
         members.note(id, load.unwrap_or_default(), limit);
         if claim == Claim::Joined && lacks.is_none() && !self.tram.brings_all() {
             self.tram.packets_mut().announce_again(cx.now);
@@ -221,14 +226,14 @@ impl TramObjectSource {
         self.review(cx);
     }
 
-    /// A packet that only its length is for.
+    /// Writes a packet that tests a length.
     fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let size = self.probes.poll(cx.now);
+        let probe = self.probes.poll(cx.now, self.longest);
         match self.probes.next_timeout() {
             Some(at) => self.timers.arm(Timer::Probe, at),
             None => self.timers.disarm(Timer::Probe),
         }
-        let bytes = probe(size?, self.longest);
+        let bytes = encode_probe(&probe?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
     }
 

@@ -9,8 +9,7 @@ use faircast_base::Bitrate;
 use super::Place;
 use crate::fields::Fields;
 use crate::object::wire::{
-    Answer, MemberMessage, PathWord, decode_limit, decode_load, decode_probe, encode_limit,
-    encode_load, encode_probe,
+    Answer, MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };
 use crate::object::{MemberLoad, TreePlace};
 use crate::tram::PACKET_HEADER;
@@ -25,16 +24,16 @@ pub(super) struct Word {
     pub(super) load: Option<MemberLoad>,
     pub(super) limit: Option<Bitrate>,
     pub(super) lacks: Option<Lacks>,
-    /// Which lengths of packets reach it.
-    pub(super) path: Option<PathWord>,
-    /// Where it is in the tree; its own number is that of the packet.
+    /// Lengths of packets that reach the receiver: probes that it asks for, and its limit.
+    pub(super) path: [Option<PathWord>; 2],
+    /// Place in the tree; its own number is that of the packet.
     pub(super) place: TreePlace,
 }
 
 /// What a receiver still lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
-    /// The first packet that it has not taken yet: what it holds and later ones do comes to it anyway.
+    /// The first packet that the receiver has not taken yet. Symbols in that packet and later ones come anyway.
     pub(super) after: u64,
     /// One past the last symbol of content that it knows of.
     pub(super) known: Place,
@@ -42,11 +41,12 @@ pub(super) struct Lacks {
     pub(super) ranges: Vec<Range<Place>>,
 }
 
-/// The flags before a word: what follows it.
+/// Flags before a word: parts that follow.
 const LOAD: u8 = 1;
 const LIMIT: u8 = 2;
 const LACKS: u8 = 4;
-const PATH: u8 = 8;
+/// Two of them, since a message has at most one word of each kind.
+const PATH: [u8; 2] = [8, 16];
 
 const LOAD_BYTES: usize = 24;
 const LIMIT_BYTES: usize = 12;
@@ -58,7 +58,8 @@ impl Word {
         let flags = flag(self.load.is_some(), LOAD)
             | flag(self.limit.is_some(), LIMIT)
             | flag(self.lacks.is_some(), LACKS)
-            | flag(self.path.is_some(), PATH);
+            | flag(self.path[0].is_some(), PATH[0])
+            | flag(self.path[1].is_some(), PATH[1]);
         let TreePlace { head, level, members, repairs, .. } = self.place;
         let mut out = alloc::vec![flags, level, 0, 0];
         out.extend_from_slice(&head.to_be_bytes());
@@ -72,7 +73,7 @@ impl Word {
             out.push(lacks.ranges.len().min(RANGES_MAX) as u8);
             encode_ranges(&lacks.ranges, &mut out);
         }
-        out.extend(self.path.iter().flat_map(PathWord::encode));
+        out.extend(self.path.iter().flatten().flat_map(PathWord::encode));
         self.message.encode(&mut out);
         out
     }
@@ -99,12 +100,14 @@ impl Word {
                 Some(Lacks { after, known, ranges: decode_ranges(&mut fields, count)? })
             }
         };
-        let path = match flags & PATH {
-            0 => None,
-            _ => Some(PathWord::decode(fields.bytes(PATH_BYTES)?)?),
-        };
+        let mut path = [None; 2];
+        for (word, flag) in path.iter_mut().zip(PATH) {
+            if flags & flag != 0 {
+                *word = Some(PathWord::decode(fields.bytes(PATH_BYTES)?)?);
+            }
+        }
         let message = MemberMessage::decode(fields.0)?;
-        let sound = flags & !(LOAD | LIMIT | LACKS | PATH) == 0;
+        let sound = flags & !(LOAD | LIMIT | LACKS | PATH[0] | PATH[1]) == 0;
         sound.then_some(Self { message, load, limit, lacks, path, place })
     }
 }
@@ -132,7 +135,7 @@ fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>
     Some(ranges)
 }
 
-/// What the source answers to a word: beside what it says of the receiver, packets that hold nothing that this lacks.
+/// Answer of the source to a word, with packets that hold nothing that the receiver lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
@@ -142,19 +145,19 @@ pub(super) struct Reply {
 /// First byte of a probe, which is no version of an answer.
 const PROBE: u8 = 0xff;
 
-/// Bytes of a probe of `size` bytes with TRAM's header; the source's data packets have `sent` bytes.
-pub(super) fn probe(size: u32, sent: u32) -> Vec<u8> {
+/// Bytes of a probe below TRAM's header, which counts in its size.
+pub(super) fn encode_probe(probe: &Probe) -> Vec<u8> {
     let mut bytes = alloc::vec![PROBE];
-    bytes.extend(encode_probe(size, sent));
-    let len = (size as usize).saturating_sub(PACKET_HEADER);
+    bytes.extend(probe.encode());
+    let len = (probe.size as usize).saturating_sub(PACKET_HEADER);
     bytes.resize(len.max(bytes.len()), 0);
     bytes
 }
 
-/// Reads how long a probe is, and packets of data are; `None` of what is no probe.
-pub(super) fn read_probe(bytes: &[u8]) -> Option<(u32, u32)> {
+/// Reads a probe; `None` for any other answer.
+pub(super) fn decode_probe(bytes: &[u8]) -> Option<Probe> {
     let (first, rest) = bytes.split_first()?;
-    decode_probe(rest).filter(|_| *first == PROBE)
+    Probe::decode(rest).filter(|_| *first == PROBE)
 }
 
 const ANSWER_BYTES: usize = 16;
@@ -180,6 +183,7 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::PathLimit;
     use crate::object::wire::{Claim, Status};
     use alloc::string::String;
     use faircast_base::NodeId;
@@ -201,7 +205,8 @@ mod tests {
         let place = TreePlace { number: 5, head: 6, level: 3, members: 4, repairs: 1000 };
         let limit = Some(Bitrate::from_bits_per_s(1_000_000));
         let lacks = Some(Lacks { after: 12, known: 1 << 38, ranges });
-        let path = Some(PathWord::Ask { low: 600, high: 0 });
+        let limit_word = PathWord::Limit(PathLimit { arrives: 1252, sent: 1472 });
+        let path = [Some(PathWord::Ask { low: 600, high: 0 }), Some(limit_word)];
         Word { message, load: Some(MemberLoad::default()), limit, lacks, path, place }
     }
 
@@ -213,19 +218,24 @@ mod tests {
             assert_eq!(Word::decode(5, &word.encode()), Some(word));
             let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
             let reply = Reply { answer, useless: all };
-            assert_eq!(read_probe(&reply.encode()), None);
+            assert_eq!(decode_probe(&reply.encode()), None);
             assert_eq!(Reply::decode(&reply.encode()), Some(reply));
         }
-        let plain = Word { load: None, limit: None, lacks: None, path: None, ..word(ranges) };
-        assert_eq!(Word::decode(5, &plain.encode()), Some(plain));
+        let [asked, found] = word(Vec::new()).path;
+        for path in [[None, None], [asked, None], [None, found]] {
+            let ranges = ranges.clone();
+            let plain = Word { load: None, limit: None, lacks: None, path, ..word(ranges) };
+            assert_eq!(Word::decode(5, &plain.encode()), Some(plain));
+        }
     }
 
     #[test]
     fn probes_have_their_length() {
         for size in [100, 576, 1472] {
-            let bytes = probe(size, 1472);
+            let probe = Probe { size, sent: 1472, range: (576, 0) };
+            let bytes = encode_probe(&probe);
             assert_eq!(bytes.len() + PACKET_HEADER, size as usize);
-            assert_eq!(read_probe(&bytes), Some((size, 1472)));
+            assert_eq!(decode_probe(&bytes), Some(probe));
             assert_eq!(Reply::decode(&bytes), None);
         }
     }

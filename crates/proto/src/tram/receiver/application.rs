@@ -225,6 +225,15 @@ impl TramReceiver {
         Some(self.front.status_interval).filter(|interval| *interval > Duration::ZERO)
     }
 
+    /// The latest packet of the source, as a beacon or an original of this session names it.
+    pub(crate) fn latest_of(&self, datagram: &Datagram<'_>) -> Option<u64> {
+        match decode(datagram, self.identity.session()).ok()?.body {
+            Body::Beacon(front) => Some(front.sequence),
+            Body::Data(data) => Some(data.front.sequence).filter(|_| !data.front.repair),
+            _ => None,
+        }
+    }
+
     /// The source's answer to a word, where that is what a packet of this session has.
     pub(crate) fn answer_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
         if !is_word(datagram.bytes) {

@@ -24,7 +24,6 @@ pub(super) struct Late {
 struct Undo {
     window: Window,
     answered: Option<Seq>,
-    suspended: Option<Seq>,
     /// Packets before this one had been sent then.
     end: Seq,
     /// Earlier packets that were taken for lost and have not come.
@@ -61,10 +60,10 @@ impl PgmccSender {
 
     /// Halves the window for these losses, which may turn out to be none.
     pub(super) fn cut_for(&mut self, lost: u32) {
-        let (window, answered, suspended) = (self.window, self.answered, self.suspended);
+        let (window, answered) = (self.window, self.answered);
         self.cut();
         let end = self.ledger.next();
-        self.late.cut = Some(Undo { window, answered, suspended, end, lost })
+        self.late.cut = Some(Undo { window, answered, end, lost })
             .filter(|_| self.config.ack_lateness);
     }
 
@@ -85,7 +84,8 @@ impl PgmccSender {
             && let Some(undo) = self.late.cut.take()
         {
             self.window.take_back(&undo.window);
-            (self.answered, self.suspended) = (undo.answered, undo.suspended);
+            // No cut is made while another one suspends the window.
+            (self.answered, self.suspended) = (undo.answered, None);
         }
     }
 }

@@ -74,7 +74,7 @@ impl Reach {
         self.jump(now, newest);
     }
 
-    /// Judges original `index`. The source may be taken to be there, behind the newest packet, where that is `open`.
+    /// Judges original `index`. `open`: true if this number may prove that the source is behind the newest packet.
     pub(crate) fn take(&mut self, now: Time, index: u64, open: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
         if index > self.newest && self.can_be(now, index) {
