@@ -486,7 +486,7 @@ impl Show {
                 self.output.tell("gone", &text, json)
             }
             ReceiveOutcome::Superseded => {
-                let text = "another object of this name has come, and the sender is silent; nothing of it is kept";
+                let text = "a later object of this name has come from the same host; nothing of this one is kept";
                 json["kept"] = json!(false);
                 self.output.tell("gone", text, json)
             }

@@ -210,7 +210,8 @@ pub enum ReceiveOutcome {
     SenderGone,
     /// The sender has given the object up: content changed there, or was a pipe. A newer version takes over what is here.
     GivenUp,
-    /// Superseded: an object of the same name came whole, and the sender of this one is silent. The state is removed.
+    /// Superseded: a later object of the same name came whole from the same host, and the sender of this one is silent.
+    /// The state is removed.
     Superseded,
     /// It cannot be received, for this reason.
     Failed(String),
