@@ -11,9 +11,9 @@ use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
 use crate::object::layout::key;
 use crate::object::source::write_entries;
-use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
-use crate::object::{Part, Stage};
-use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType};
+use crate::object::wire::{Answer, Claim, ENTRIES_MAX, Entry, MemberMessage, Status};
+use crate::object::{MemberState, Part, Stage};
+use crate::pgm::wire::{Ack, Body, Data, NO_WINDOW_LEAD, Nak, Nla, OptionType, Spm};
 use crate::world::{forge, packet};
 
 pub(super) fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
@@ -160,6 +160,54 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
     assert!(members.iter().all(|member| member.node != outsider));
     let refused = world.source.log.refused(BadInput::Foreign);
     assert!(sent > 100 && refused >= sent, "{refused} of {sent}");
+}
+
+#[test]
+fn forged_answers_and_numbers_end_and_mute_nobody() {
+    type Heard = (Option<MemberMessage>, Option<Vec<u8>>);
+    let said = alloc::rc::Rc::new(core::cell::RefCell::new(Heard::default()));
+    let heard = said.clone();
+    let mut world = World::new(400_000, 2, &Choices::default(), 5).with_network(move |hop, _| {
+        if hop.from == NodeId(10) && hop.to == SOURCE && hop.has(OptionType::MEMBER) {
+            let option = hop.packet.options.find(OptionType::MEMBER).unwrap();
+            heard.borrow_mut().0 = MemberMessage::decode(option.value);
+        } else if let Some(object) = hop.packet.options.find(OptionType::OBJECT) {
+            heard.borrow_mut().1 = Some(object.value.to_vec());
+        }
+        Fate::pass()
+    });
+    world.spacing = ms(2);
+    let (sequence, path) = (Seq::new(900), Nla::V4([0; 4]));
+    let spm = Spm { sequence, trail: Seq::new(0), lead: NO_WINDOW_LEAD, path };
+    let (mut answers, mut messages) = (0, 0);
+    for step in 0..200u64 {
+        world.run_until(s(1) + ms(20 * step));
+        let (Some(message), Some(object)) = said.borrow().clone() else { continue };
+        if world.source.completed() {
+            break;
+        }
+        for number in [0, message.number, message.number.wrapping_add(i32::MAX as u32)] {
+            for status in [Status::Stalled, Status::Refused, Status::Done] {
+                let answer = Answer { status, number, id: message.id }.encode();
+                let options =
+                    [(OptionType::OBJECT, &object[..]), (OptionType::MEMBER, &answer[..])];
+                let forged = forge(&Body::Spm(spm), &options, &[]);
+                world.unicast(SOURCE, NodeId(10), &forged);
+                answers += 1;
+            }
+        }
+        // From the member's own address.
+        for ahead in [1 << 30, i32::MAX as u32] {
+            let number = message.number.wrapping_add(ahead);
+            let forged = MemberMessage { claim: Claim::Joined, number, ..message.clone() };
+            world.unicast(NodeId(10), SOURCE, &as_packet(&forged));
+            messages += 1;
+        }
+    }
+    assert!(answers > 100 && messages > 20, "{answers} {messages}");
+    world.complete_by(s(60));
+    let members = world.source.machine.status().members;
+    assert!(members.iter().all(|member| member.state == MemberState::Done), "{members:?}");
 }
 
 #[test]

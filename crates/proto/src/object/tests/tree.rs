@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::Mutex;
 
-use faircast_base::{Duration, Event, NodeId, Purpose, Rng, Time};
+use faircast_base::{Duration, Event, GroupId, NodeId, Purpose, Rng, Time};
 
 use super::given_up::{Content, breaking};
 use super::growing::{Flow, pipe_of};
@@ -458,6 +458,78 @@ fn forged_words_that_packets_are_of_no_use_damage_nothing() {
     assert!(forged > 0);
     tree.run_until(s(120));
     tree.assert_over();
+}
+
+#[test]
+fn packets_of_no_object_that_are_forged_in_a_pause_end_nobody() {
+    let (mut tree, flow) = piped(CONTENT, 1);
+    let last: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let heard = last.clone();
+    tree.loses = Box::new(move |from, _, bytes, _| {
+        // Data of the source.
+        if from == SOURCE && bytes.get(3) == Some(&2) {
+            *heard.lock().unwrap() = bytes.to_vec();
+        }
+        false
+    });
+    tree.add(Disk::default(), &[]);
+    for _ in 0..60 {
+        flow.write(1000);
+        tree.run_for(ms(50));
+    }
+    assert_eq!(tree.member("r0").state, MemberState::Receiving);
+    tree.run_for(Duration::from_secs(2));
+    let number = |bytes: &[u8]| u64::from_be_bytes(*bytes[24..].first_chunk().unwrap());
+    let sound = last.lock().unwrap().clone();
+    let mut forged = sound.clone();
+    for i in 0..100u64 {
+        forged[24..32].copy_from_slice(&(number(&sound) + 1 + i).to_be_bytes());
+        forged[crate::tram::DATA_HEADER..].fill(0xee);
+        forged[6..8].fill(0);
+        let sum = crate::pgm::wire::checksum(&forged);
+        forged[6..8].copy_from_slice(&sum.to_be_bytes());
+        let node = NodeId(FIRST_RECEIVER);
+        tree.inject(SOURCE, node, Destination::Group(GroupId::SESSION), (&forged, 0));
+        // Three within one beacon's time, and many more.
+        tree.run_for(ms(if i < 20 { 10 } else { 450 }));
+        let status = tree.receivers[0].machine.status();
+        assert_eq!(status.stage, Stage::Sending, "{i}: {status:?}");
+    }
+    while !flow.write(5000) {
+        tree.run_for(ms(50));
+    }
+    tree.run_for(Duration::from_secs(120));
+    tree.assert_complete([0]);
+}
+
+#[test]
+fn what_is_no_object_ends_a_receiver_that_hears_nothing_else() {
+    let mut tree = Tree::new(CONTENT, 1, &[("rate_max", "100 kbit/s")]);
+    tree.add(Disk::default(), &[]);
+    tree.run_until(s(3));
+    let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let heard = seen.clone();
+    // The source goes on with bytes that are no symbols.
+    tree.loses = Box::new(move |from, to, bytes, _| {
+        let data = from == SOURCE && to == NodeId(FIRST_RECEIVER) && bytes.get(3) == Some(&2);
+        if data {
+            heard.lock().unwrap().push(bytes.to_vec());
+        }
+        data
+    });
+    for _ in 0..100 {
+        tree.run_for(ms(50));
+        for mut bytes in core::mem::take(&mut *seen.lock().unwrap()) {
+            bytes[crate::tram::DATA_HEADER..].fill(0xee);
+            bytes[6..8].fill(0);
+            let sum = crate::pgm::wire::checksum(&bytes);
+            bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+            let node = NodeId(FIRST_RECEIVER);
+            tree.inject(SOURCE, node, Destination::Group(GroupId::SESSION), (&bytes, 0));
+        }
+    }
+    let status = tree.receivers[0].machine.status();
+    assert_eq!(status.reason.as_deref(), Some("the source now sends something else"));
 }
 
 #[test]

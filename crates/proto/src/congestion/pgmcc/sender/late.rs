@@ -63,8 +63,8 @@ impl PgmccSender {
         let (window, answered) = (self.window, self.answered);
         self.cut();
         let end = self.ledger.next();
-        self.late.cut = Some(Undo { window, answered, end, lost })
-            .filter(|_| self.config.ack_lateness);
+        self.late.cut =
+            Some(Undo { window, answered, end, lost }).filter(|_| self.config.ack_lateness);
     }
 
     /// A bitmap shows packet `seq`, which one of the same receiver lacked.
