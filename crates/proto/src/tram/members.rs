@@ -355,8 +355,8 @@ impl Members {
         let backlog = if child.spoke_once { Some(sent) } else { child.catches_up };
         let lacks_backlog =
             |until: &u64| child.first_missing < (*until).max(sent.saturating_sub(self.ahead_max));
-        let lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
-        child.catches_up = backlog.filter(|until| child.rescued || lags(until));
+        let still_lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
+        child.catches_up = backlog.filter(|until| child.rescued || still_lags(until));
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
         child.below = below;
         child.heads = ack.heads;
