@@ -55,6 +55,11 @@ impl LossRecord {
         self.lost
     }
 
+    /// One past the greatest number that counts as lost, or did.
+    pub fn end(&self) -> u64 {
+        self.newest
+    }
+
     /// Packets `range` have not arrived. Emits one event for each run that did not count as lost before.
     pub fn missing(&mut self, range: Range<u64>, mut emit: impl FnMut(Event)) {
         let range = range.start.max(self.from)..range.end;

@@ -127,12 +127,17 @@ struct Tail {
 }
 
 impl Tail {
-    fn on_sent(&mut self, now: Time, len: u32, most: f64) {
+    fn new((_, most): (f64, f64)) -> Self {
+        Self { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 }
+    }
+
+    /// A repair leaves. The rate stays within the bounds `least` and `most`.
+    fn on_sent(&mut self, now: Time, len: u32, (least, most): (f64, f64)) {
         self.pace.spend(now, len);
         self.sent += 1;
         if self.sent >= TAIL_LOOK {
             let factor = if 4 * self.repeated >= self.sent { 0.5 } else { 1.1 };
-            self.pace.set(now, (self.pace.bits_per_s() * factor).min(most));
+            self.pace.set(now, (self.pace.bits_per_s() * factor).clamp(least, most));
             (self.sent, self.repeated) = (0, 0);
         }
     }
@@ -151,13 +156,20 @@ pub(super) struct Steered {
     bits_per_s: f64,
     /// Average rate that the scheme allowed when new data left, in bits per second.
     allowed: f64,
+    /// Bounds that the operator set, in bits per second.
+    least: f64,
     limit: f64,
     repairs_in_row: u32,
     tail: Option<Tail>,
 }
 
 impl Steered {
-    pub(super) fn new(control: Box<dyn Control + Send>, settings: &TramSettings) -> Self {
+    /// A controller with this half of a scheme. Repairs keep the rate `least`.
+    pub(super) fn new(
+        control: Box<dyn Control + Send>,
+        settings: &TramSettings,
+        least: Option<Bitrate>,
+    ) -> Self {
         let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
         Self {
             control,
@@ -167,15 +179,20 @@ impl Steered {
             len: 0,
             bits_per_s: rate as f64,
             allowed: rate as f64,
+            least: least.map_or(0.0, |least| least.bits_per_s() as f64),
             limit: f64::INFINITY,
             repairs_in_row: 0,
             tail: None,
         }
     }
 
-    /// Greatest rate of repairs while no new data leaves, in bits per second.
-    fn tail_most(&self) -> f64 {
-        (self.allowed / 2.0).min(self.limit)
+    /// Least and greatest rate of repairs of `len` bytes while no new data leaves, in bits per second. The least is
+    /// what a closed window sends, so that a path with heavy loss, or a member that asks again for what came, delays
+    /// nobody for ever.
+    fn tail_bounds(&self, len: u32) -> (f64, f64) {
+        let closed = f64::from(len) * 8.0 / CLOSED_INTERVAL.as_secs_f64();
+        let least = self.least.max(closed).min(self.limit);
+        (least, (self.allowed / 2.0).min(self.limit).max(least))
     }
 
     /// Its state goes to the trace where it has changed.
@@ -190,9 +207,8 @@ impl Controller for Steered {
         let has_rate = self.control.gauges().allowed_bits_per_s(len).is_some();
         if repair && has_rate && self.repairs_in_row >= UNLEARNED_MIN {
             self.on_idle(cx);
-            let most = self.tail_most();
-            let fresh = || Tail { pace: Pace::new(most, Pace::BURST), sent: 0, repeated: 0 };
-            return self.tail.get_or_insert_with(fresh).pace.permit(cx.now);
+            let bounds = self.tail_bounds(len);
+            return self.tail.get_or_insert_with(|| Tail::new(bounds)).pace.permit(cx.now);
         }
         let own = self.control.permit(cx, len, repair);
         self.observe(cx);
@@ -213,9 +229,9 @@ impl Controller for Steered {
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8> {
         let Leaving { sequence, len, repair, .. } = packet;
         let seq = seq(sequence);
-        let most = self.tail_most();
+        let bounds = self.tail_bounds(len);
         if repair && let Some(tail) = &mut self.tail {
-            tail.on_sent(cx.now, len, most);
+            tail.on_sent(cx.now, len, bounds);
             return None;
         }
         let announces = if repair {
@@ -341,6 +357,86 @@ fn of_sent(telling: Telling, sequence: u64, last: u64) -> Option<(Telling, u64)>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
+    use crate::tram::TramSetup;
+    use crate::tram::steering::Steering;
+    use crate::world::{SOURCE, TSI, at};
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    /// Bytes of a repair.
+    const LEN: u32 = 1000;
+
+    /// A controller that has allowed 1.6 Mbit/s, and after whose repairs the scheme learns nothing.
+    fn steered(least: u64, limit: Option<u64>) -> Steered {
+        let options = Options::default();
+        let setup = TramSetup::of(TSI, SOURCE, at(0), &options);
+        let scheme = crate::catalog::scheme("tfmcc").expect("it is registered");
+        let control = Steering { scheme, node: SOURCE }.control(&options);
+        let least = Some(Bitrate::from_bits_per_s(least));
+        let mut steered = Steered::new(control, &setup.settings(), least);
+        steered.set_limit(at(0), limit.map(Bitrate::from_bits_per_s));
+        (steered.allowed, steered.repairs_in_row) = (1_600_000.0, UNLEARNED_MIN);
+        steered
+    }
+
+    fn with_cx<T>(act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
+        let (mut rng, mut trace) = (Rng::new(1, SOURCE, Purpose::Machine(0)), NullTrace);
+        act(&mut Cx { now: at(0), rng: &mut rng, trace: &mut trace })
+    }
+
+    /// Sends repairs up to the next look at their losses, of which `repeated` are asked for again. Returns the rate.
+    fn look(cx: &mut Cx<'_>, steered: &mut Steered, repeated: u32) -> u64 {
+        let repair = Leaving { sequence: 1, len: LEN, repair: true, window: 10 };
+        for packet in 0..TAIL_LOOK {
+            while let Permit::At(at) = steered.permit(cx, 10, LEN, true) {
+                cx.now = at;
+            }
+            assert_eq!(steered.on_sent(cx, repair, &mut Vec::new()), None);
+            if packet == 0 {
+                let (bytes, congested, allowed, flight) = (0, false, 0, 0);
+                steered.on_progress(cx, Progress { bytes, congested, allowed, flight, repeated });
+            }
+        }
+        steered.bits_per_s() as u64
+    }
+
+    #[test]
+    fn repairs_begin_at_half_the_rate_and_a_quarter_lost_halves_it() {
+        let rates = |limit, looks: &[u32]| -> Vec<u64> {
+            let steered = &mut steered(0, limit);
+            with_cx(|cx| looks.iter().map(|again| look(cx, steered, *again)).collect())
+        };
+        assert_eq!(rates(None, &[0, 8, 8, 7]), [800_000, 400_000, 200_000, 220_000]);
+        assert_eq!(rates(Some(500_000), &[0, 8, 0]), [500_000, 250_000, 275_000]);
+    }
+
+    #[test]
+    fn repairs_that_are_asked_for_again_for_ever_keep_the_least_rate() {
+        let closed = 8 * u64::from(LEN);
+        for (least, limit, want) in [
+            (0, None, closed),
+            (200_000, None, 200_000),
+            (200_000, Some(100_000), 100_000),
+            (9_000_000, None, 9_000_000),
+        ] {
+            let steered = &mut steered(least, limit);
+            let slowest = with_cx(|cx| (0..100).map(|_| look(cx, steered, TAIL_LOOK)).last());
+            assert_eq!(slowest, Some(want), "{least}, {limit:?}");
+        }
+    }
+
+    #[test]
+    fn new_data_gives_the_rate_back_to_the_scheme() {
+        let steered = &mut steered(0, None);
+        with_cx(|cx| {
+            (0..9).for_each(|_| _ = look(cx, steered, TAIL_LOOK));
+            assert!(steered.bits_per_s() < 20_000.0);
+            let data = Leaving { sequence: 2, len: LEN, repair: false, window: 9 };
+            assert!(steered.on_sent(cx, data, &mut Vec::new()).is_some(), "it is announced");
+            assert!(steered.tail.is_none());
+            assert!(steered.allowed > 1_500_000.0, "one packet moves the average little");
+        });
+    }
 
     #[test]
     fn of_packets_that_were_sent_the_word_of_one_that_was_deceived_holds() {

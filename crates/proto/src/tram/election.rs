@@ -49,8 +49,9 @@ pub(super) struct Election {
     best: Option<Other>,
     /// The nearest eager receiver, which takes all.
     eager: Option<Other>,
-    /// Advertisements of others come so often at least, and as the settings say.
+    /// Longest interval of other heads' advertisements.
     interval: Duration,
+    /// Interval of advertisements by the settings.
     least: Duration,
     /// Since when it stands for its LAN.
     since: Option<Time>,

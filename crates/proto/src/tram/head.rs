@@ -341,7 +341,8 @@ impl Head {
                     // The answer of a member that was asked whether it has left.
                     return Ok(Acknowledged { congested: false, left: false });
                 }
-            } else if !self.members.is_member(from) && !parted {
+            } else if !parted {
+                // Another member may have joined in the name of this node, which nobody else could tell the sender.
                 let pruned = self.pruned.iter().any(|pruned| *pruned == (from, id));
                 let reason = if pruned { RejectReason::Pruned } else { RejectReason::NoMember };
                 self.answer(from, Answer::Reject(reason));

@@ -27,10 +27,11 @@ const REFUSED_MAX: usize = 64;
 const STANDSTILLS_MAX: u64 = 10;
 
 /// Repairs without progress of a member, and time without progress, after which it counts as standing still early;
-/// chosen. A short outage of its path is no standstill.
+/// chosen. A short outage of its path is no standstill, and neither is a pause between acknowledgements or hellos.
 const FRUITLESS_MAX: u32 = 10;
 const FRUITLESS_FEW: u32 = 3;
 const FRUITLESS_FOR: Duration = Duration::from_secs(3);
+const FRUITLESS_INTERVALS: u64 = 3;
 
 /// Longest time from a member's place to its first acknowledgement, for which packets are kept for it.
 const MUTE_AFTER: Duration = Duration::from_secs(1);
@@ -121,6 +122,8 @@ pub(super) struct Members {
     /// Members that others may have taken leave for.
     parted: Parted,
     standstill: Duration,
+    /// Shortest standstill: of a member that was sent what it lacks in vain, or spoke once.
+    fruitless_for: Duration,
     pub(super) departures: Departures,
 }
 
@@ -174,6 +177,7 @@ impl Members {
             refused: Vec::new(),
             parted: Parted::default(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
+            fruitless_for: fruitless_for(settings),
             departures: Departures::new(),
         }
     }
@@ -351,8 +355,8 @@ impl Members {
         let backlog = if child.spoke_once { Some(sent) } else { child.catches_up };
         let lacks_backlog =
             |until: &u64| child.first_missing < (*until).max(sent.saturating_sub(self.ahead_max));
-        let lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
-        child.catches_up = backlog.filter(|until| child.rescued || lags(until));
+        let still_lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
+        child.catches_up = backlog.filter(|until| child.rescued || still_lags(until));
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
         child.below = below;
         child.heads = ack.heads;
@@ -499,7 +503,8 @@ impl Members {
             let lacks = child.first_missing < end && !child.rescued && child.confirmed;
             let fruitless =
                 child.fruitless >= FRUITLESS_MAX && child.catches_up.is_none() || child.spoke_once;
-            let most = if fruitless { self.standstill.min(FRUITLESS_FOR) } else { self.standstill };
+            let most =
+                if fruitless { self.standstill.min(self.fruitless_for) } else { self.standstill };
             let since =
                 if fruitless { child.advanced_at } else { child.advanced_at.max(child.waited_at) };
             lacks && hinders && now.since(since) >= most
@@ -629,6 +634,12 @@ impl Members {
         self.orphans.drain(..extra);
         (asked, gone)
     }
+}
+
+/// Returns the shortest standstill. A member may wait `ack_interval` with each acknowledgement, and answers hellos.
+fn fruitless_for(settings: &TramSettings) -> Duration {
+    let interval = settings.ack_interval.max(settings.hello_interval);
+    FRUITLESS_FOR.max(interval * FRUITLESS_INTERVALS)
 }
 
 /// How a member is that takes its leave without everything.

@@ -127,6 +127,8 @@ pub(super) struct Parent {
     /// Round trips to them, where it goes by these.
     round_trips: Option<RoundTrips>,
     backoff: Backoff,
+    /// When the last head was asked that did not answer: others that were heard since are there.
+    vain_since: Time,
     /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
@@ -166,6 +168,7 @@ impl Parent {
             round_trips: (settings.distance == Distance::RoundTrip)
                 .then(|| RoundTrips::new(settings.solicit_interval)),
             backoff: Backoff::new(settings),
+            vain_since: Time::ZERO,
             root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
@@ -305,7 +308,7 @@ impl Parent {
         self.bound.is_some_and(|bound| {
             it.node != bound.node
                 && it.distance < bound.distance
-                && !it.unanswered
+                && !it.distrusted
                 && !it.is_last
                 && it.low <= seeker.wants
                 && seeker.may_move(it.level, it.id)
@@ -316,7 +319,7 @@ impl Parent {
     /// The best candidate but the head that it has.
     fn best(&self, seeker: Seeker) -> Option<Candidate> {
         let own = self.bound.map(|bound| bound.node);
-        self.candidates.best(seeker, |it| {
+        self.candidates.best(self.vain_since, seeker, |it| {
             let other = seeker.is_below(it.level) && Some(it.node) != own;
             other && (!self.may_stay || self.is_better(it, seeker))
         })
@@ -328,7 +331,7 @@ impl Parent {
         let is_known = self.backoff.backs_off() && self.round_trips.is_none();
         let best = self.best(seeker).filter(|_| is_known);
         best.is_some_and(|it| {
-            it.distance <= self.nearest && it.is_eager && !it.unanswered && !it.lacks(seeker)
+            it.distance <= self.nearest && it.is_eager && !it.distrusted && !it.lacks(seeker)
         })
     }
 
@@ -414,7 +417,7 @@ impl Parent {
         };
         match asked {
             Some((head, since)) => {
-                self.refused_by = None;
+                (self.refused_by, self.vain_since) = (None, Time::ZERO);
                 let (distance, round_trip) = (head.distance, now.since(since));
                 let (heard_at, missed) = (now, 0);
                 let bound = Bound { node: from, distance, level, round_trip, heard_at, missed };
@@ -466,21 +469,21 @@ impl Parent {
         }
     }
 
-    /// Its head does not want to be one any more, or does not do what one does: another is looked for. `shun`
-    /// says that it is not to be asked again for a while.
-    pub(super) fn on_bad_head(&mut self, now: Time, seeker: Seeker, shun: bool) -> News {
+    /// Its head does not want to be one any more, or does not do what one does: another is looked for. With `fails` it
+    /// is left at once, and all others go before it for a while.
+    pub(super) fn on_bad_head(&mut self, now: Time, seeker: Seeker, fails: bool) -> News {
         let Some(bound) = self.bound else { return News::Nothing };
         (self.may_stay, self.given) = (false, None);
         self.candidates.forget(bound.node);
-        if shun {
-            self.candidates.shun(now, bound.node);
+        if fails {
+            self.candidates.distrust(now, bound.node);
             self.unbind();
             self.timers.disarm(Timer::Silence);
         }
         if self.search == Search::Idle {
             self.choose_or_seek(now, seeker);
         }
-        if shun { News::Lost } else { News::Nothing }
+        if fails { News::Lost } else { News::Nothing }
     }
 
     /// Anything came from a node; of a head perhaps at another level than before.
@@ -545,10 +548,11 @@ impl Parent {
                 }
             }
             Search::Binding { tries, .. } if *tries < self.bind_tries => self.bind(now),
-            Search::Binding { head, .. } => {
+            Search::Binding { head, since, .. } => {
                 let node = head.node;
+                self.vain_since = *since;
                 self.lose_given(node);
-                self.candidates.on_unanswered(now, node);
+                self.candidates.distrust(now, node);
                 self.choose_or_stay(now, seeker);
             }
             Search::Idle => {}

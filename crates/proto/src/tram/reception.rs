@@ -127,20 +127,12 @@ impl Reception {
         }
     }
 
-    /// The sender says that `last` was the last packet so far. Returns whether some are newly missing; not where
-    /// that cannot be believed.
-    pub(super) fn hear_of(
-        &mut self,
-        now: Time,
-        last: u64,
-        learns: (bool, Option<Duration>),
-    ) -> bool {
-        let hears = last >= self.end && last - self.end < JUMP_MAX;
-        if hears {
+    /// The sender says that `last` was the last packet so far: earlier ones are missing, unless `last` is incredible.
+    pub(super) fn hear_of(&mut self, now: Time, last: u64, learns: (bool, Option<Duration>)) {
+        if last >= self.end && last - self.end < JUMP_MAX {
             self.open_gap(now, last + 1, learns);
             self.end = last + 1;
         }
-        hears
     }
 
     /// Decides of the gaps which ones are losses by now. Returns the packets that have been decided of, where some
@@ -266,7 +258,7 @@ mod tests {
         assert_eq!(reception.next_loss(), Some(at(41)));
         assert_eq!((reception.find_lost(at(40)), reception.find_lost(at(41))), (None, Some(7..8)));
         assert_eq!(reception.lost_packets_from(0), 3);
-        assert!(reception.hear_of(at(42), 14, LEARNS));
+        reception.hear_of(at(42), 14, LEARNS);
         assert_eq!(reception.find_lost(at(100)), Some(8..15));
     }
 

@@ -137,7 +137,7 @@ settings! {
     window_decrease: f64 [0.1, 1.0] = 0.75;
     /// Share of an acknowledgement window that is lost in a congested one, L_th
     loss_threshold: f64 [0.0, 1.0] = 0.25;
-    /// Wait for the packets of a gap as long as late packets have shown: up to a round trip, or 50 ms
+    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip, within 50 to 250 ms
     /// (paper, jrms: false)
     reorder_learn: bool = true;
     /// When a window was congested (jrms: missing)

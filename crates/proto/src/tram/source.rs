@@ -15,7 +15,7 @@ use super::rate::RateControl;
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
 use super::wire::{Ack, Body, Data, Front, Hello, Words};
 use super::{HEADS, TramSetup};
-use crate::congestion::Permit;
+use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, ShortReceiver, Transmit};
@@ -128,7 +128,10 @@ impl<P: Packets> TramSource<P> {
     pub(super) fn new(setup: &TramSetup<'_>, packets: P) -> Self {
         let settings = setup.settings();
         let controller: Box<dyn Controller + Send> = match setup.steering {
-            Some(steering) => Box::new(Steered::new(steering.control(setup.options), &settings)),
+            Some(steering) => {
+                let least = Bounds::from_options(setup.options).min;
+                Box::new(Steered::new(steering.control(setup.options), &settings, least))
+            }
             None => Box::new(RateControl::new(&settings)),
         };
         let mut timers = Timers::new();

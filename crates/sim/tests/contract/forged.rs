@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
@@ -25,8 +26,26 @@ const RATE: &str = "2 Mbit/s";
 /// The rate of a session goes up and down; one that loses a packet elsewhere is another one.
 const CHANCE: f64 = 1.2;
 
-/// Runs of each scheme and kind of delivery, but one of a flood; `FAIRCAST_FORGED_SEEDS` has more.
+/// Runs of each scheme and kind of delivery, but one of a flood; `FAIRCAST_FORGED_SEEDS` has more, or names a range.
 const SEEDS: u64 = 6;
+
+/// Seeds to run: `default` of them, as many as `FAIRCAST_FORGED_SEEDS` says, or a range of it such as `100..300`.
+#[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
+fn seeds(default: u64) -> Range<u64> {
+    let Ok(asked) = std::env::var("FAIRCAST_FORGED_SEEDS") else { return 0..default };
+    let number = |text: &str| text.parse().expect("FAIRCAST_FORGED_SEEDS has numbers");
+    match asked.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => 0..number(&asked),
+    }
+}
+
+/// True if this case is to be run: if its name contains the text of `FAIRCAST_FORGED_CASE`.
+#[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
+fn is_asked_for(case: &Case<'_>) -> bool {
+    let asked = std::env::var("FAIRCAST_FORGED_CASE");
+    asked.map_or(true, |asked| case.to_string().contains(&asked))
+}
 
 /// The sender, the router and the receivers.
 const NODES: u32 = 5;
@@ -301,6 +320,9 @@ fn each(mut check: impl FnMut(Case<'_>, f64)) {
         for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
             for victims in [Victims::Receivers, Victims::Sender] {
                 let case = Case { protocol: &protocol, delivery, victims };
+                if !is_asked_for(&case) {
+                    continue;
+                }
                 let (quiet, none) = run(case, Attack::Nothing);
                 assert_eq!(none, 0);
                 check(case, quiet.expect("nothing is in its way"));
@@ -310,13 +332,11 @@ fn each(mut check: impl FnMut(Case<'_>, f64)) {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
 fn after_some_forged_packets_a_session_is_soon_what_it_was() {
-    let asked = std::env::var("FAIRCAST_FORGED_SEEDS").ok().and_then(|text| text.parse().ok());
     let (mut failed, mut worst) = (Vec::new(), 0.0f64);
     each(|case, quiet| {
-        for seed in 1..=asked.unwrap_or(SEEDS) {
-            let (done, forged) = run(case, Attack::Some(seed));
+        for seed in seeds(SEEDS) {
+            let (done, forged) = run(case, Attack::Some(seed + 1));
             assert!(forged >= 1, "{case}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet;
             worst = worst.max(lost);
@@ -330,14 +350,11 @@ fn after_some_forged_packets_a_session_is_soon_what_it_was() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
 fn a_flood_of_damaged_packets_ends_and_a_session_goes_on() {
     let span = Duration::from_secs(2);
-    let asked = std::env::var("FAIRCAST_FORGED_SEEDS").ok().and_then(|text| text.parse().ok());
-    let seeds = asked.unwrap_or(1);
     let mut failed = Vec::new();
     each(|case, quiet| {
-        for seed in 0..seeds {
+        for seed in seeds(1) {
             let (done, forged) = run(case, Attack::Flood(span, seed));
             assert!(forged > 5_000, "{case}: {forged}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet - span.as_secs_f64();

@@ -117,6 +117,20 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
 }
 
 #[test]
+fn a_member_in_whose_place_another_has_joined_is_told_that_it_is_none() {
+    let (mut head, _) = head(|_| ());
+    bind(&mut head, 1, 5).unwrap();
+    // Anybody can send a request in the name of its node.
+    let forged = Bind { role: HeadRole::Never, distance: 3, joins: 0, first_missing: 5 };
+    head.on_bind(at(0), NodeId(1), 77, forged, FIT).unwrap();
+    sent(&mut head, 0, FIT);
+    assert_eq!(acknowledges(&mut head, 1, &has(5)), Err(BadInput::Foreign));
+    assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
+    bind(&mut head, 1, 5).unwrap();
+    assert!(acknowledges(&mut head, 1, &has(5)).is_ok(), "it is one again");
+}
+
+#[test]
 fn answers_that_wait_are_bounded_and_each_is_given_once() {
     let (mut head, _) = head(|it| it.members_max = 4096);
     for node in (0..2 * ANSWERS_MAX as u32).flat_map(|node| [node, node]) {

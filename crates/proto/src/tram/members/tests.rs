@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use faircast_base::Shortfall;
+use faircast_base::{GroupId, Shortfall};
 use proptest::prelude::*;
 
 use super::*;
@@ -485,17 +485,46 @@ fn who_is_sent_what_it_lacks_again_and_again_and_gets_no_further_is_removed_soon
 }
 
 #[test]
-fn who_acknowledged_once_and_holds_others_up_is_removed_soon() {
-    let mut members = members();
+fn a_member_that_acknowledged_once_is_removed_after_three_intervals() {
+    let is_removed = |settings: &TramSettings, after: Duration, again: bool| {
+        let mut members = Members::new(settings);
+        admit(&mut members, 2, HeadRole::Reluctant, 90).unwrap();
+        let lacking = ack(95, 110);
+        members.acknowledge(at(0), NodeId(2), &lacking, (1, 100, 0)).unwrap();
+        if again {
+            members.acknowledge(at(0) + after, NodeId(2), &lacking, (1, 100, 0)).unwrap();
+        }
+        !members.remove_standing(at(0) + after, (95, 112), false, |_, _| false).is_empty()
+    };
+    let seconds = Duration::from_secs;
+    let (soon, rare) = (settings(), TramSettings { ack_interval: seconds(3), ..settings() });
+    let quiet = TramSettings { hello_interval: seconds(4), ..settings() };
+    let barely = Duration::from_millis(1);
+    for (settings, limit) in [(&soon, seconds(3)), (&rare, seconds(9)), (&quiet, seconds(12))] {
+        // Members are removed no later than any that stands still.
+        let settings = &TramSettings { ack_interval_max: seconds(60), ..settings.clone() };
+        assert!(!is_removed(settings, limit.saturating_sub(barely), false), "{limit:?}");
+        assert!(is_removed(settings, limit, false), "{limit:?}");
+        assert!(!is_removed(settings, limit, true), "it is there");
+    }
+}
+
+#[test]
+fn a_member_that_acknowledges_rarely_is_not_removed_for_repairs_that_others_asked_for() {
+    let settings = TramSettings {
+        ack_interval: Duration::from_secs(3),
+        ack_interval_max: Duration::from_secs(60),
+        ..settings()
+    };
+    let mut members = Members::new(&settings);
     admit(&mut members, 2, HeadRole::Reluctant, 90).unwrap();
-    members.acknowledge(at(0), NodeId(2), &ack(95, 110), (1, 100, 0)).unwrap();
-    let soon = at(0) + FRUITLESS_FOR;
-    assert!(
-        members
-            .remove_standing(soon - Duration::from_millis(1), (95, 112), false, |_, _| false)
-            .is_empty()
-    );
-    assert_eq!(members.remove_standing(soon, (95, 112), false, |_, _| false), [NodeId(2)]);
+    for _ in 0..2 {
+        members.acknowledge(at(0), NodeId(2), &ack(95, 110), (1, 100, 0)).unwrap();
+    }
+    (0..FRUITLESS_MAX).for_each(|_| members.on_repair(95, Destination::Group(GroupId(0))));
+    let mut removed = |second| members.remove_standing(s(second), (95, 112), false, |_, _| false);
+    assert!(removed(8).is_empty(), "its next acknowledgement is due after 3 s");
+    assert_eq!(removed(9), [NodeId(2)]);
 }
 
 /// What can be done to the table.

@@ -14,8 +14,8 @@ const CANDIDATES_MAX: usize = 10;
 /// A candidate that is silent for so long is forgotten before others.
 const CANDIDATE_SILENCE: Duration = Duration::from_secs(10);
 
-/// How long a head is shunned that did not do what it promised, and how long others go before one that did not
-/// answer; how many such are remembered.
+/// Time in which others go before a head that did not answer, or did not do what it promised, and how many such
+/// heads are remembered. It may have been cut off, or be the only one, so it stays a candidate.
 const DISTRUSTED_FOR: Duration = Duration::from_secs(60);
 const DISTRUSTED_MAX: usize = 16;
 
@@ -36,8 +36,8 @@ pub(super) struct Candidate {
     /// The first packet that it can repair.
     pub(super) low: u64,
     pub(super) heard_at: Time,
-    /// It was asked in vain not long ago, and advertises itself all the same.
-    pub(super) unanswered: bool,
+    /// True if it has failed this receiver not long ago, and advertises itself all the same.
+    pub(super) distrusted: bool,
     /// It takes who finds no other.
     pub(super) is_last: bool,
 }
@@ -59,18 +59,18 @@ impl Candidate {
             level: 1,
             low: 0,
             heard_at: now,
-            unanswered: false,
+            distrusted: false,
             is_last: false,
         }
     }
 
-    /// The best has the least: one that answers, then one that has all that is wanted, then one that does not leave it to
+    /// The best has the least: one that has not failed, then one that has all that is wanted, then one that does not leave it to
     /// others, then the nearest, and of these an eager one; but whoever has members goes by levels first, so that no two nodes can become each other's heads.
     fn rank(&self, seeker: Seeker) -> (bool, bool, bool, u8, bool, u8) {
-        let Self { distance, level, is_eager, unanswered, is_last, .. } = *self;
+        let Self { distance, level, is_eager, distrusted, is_last, .. } = *self;
         let (first, second) =
             if seeker.below.is_some() { (level, distance) } else { (distance, level) };
-        (unanswered, self.lacks(seeker), is_last, first, !is_eager, second)
+        (distrusted, self.lacks(seeker), is_last, first, !is_eager, second)
     }
 }
 
@@ -98,8 +98,7 @@ pub(super) struct Candidates {
     known: Vec<Candidate>,
     /// The source, full or not: it takes those who need what only it has.
     root: Option<Candidate>,
-    shunned: Distrusted,
-    unanswering: Distrusted,
+    distrusted: Distrusted,
 }
 
 impl Candidates {
@@ -130,13 +129,13 @@ impl Candidates {
             level,
             low,
             heard_at: now,
-            unanswered: self.unanswering.contains(now, node),
+            distrusted: self.distrusted.contains(now, node),
             is_last: advertisement.state == HeadState::AcceptingMembers,
         };
         if level == 1 {
             self.root = Some(fresh);
         }
-        if !takes || self.shunned.contains(now, node) || level == 0 || !seeker.is_below(level) {
+        if !takes || level == 0 || !seeker.is_below(level) {
             self.forget(node);
             return false;
         }
@@ -165,13 +164,15 @@ impl Candidates {
         }
     }
 
-    /// The best of those that suit.
+    /// The best of those that suit; those first that were heard since `since`.
     pub(super) fn best(
         &self,
+        since: Time,
         seeker: Seeker,
         suits: impl Fn(&Candidate) -> bool,
     ) -> Option<Candidate> {
-        self.known.iter().filter(|it| suits(it)).min_by_key(|it| it.rank(seeker)).copied()
+        let order = |it: &&Candidate| (it.heard_at < since, it.rank(seeker));
+        self.known.iter().filter(|it| suits(it)).min_by_key(order).copied()
     }
 
     /// Those to which the round trip is still to be asked for, as it is now.
@@ -186,16 +187,10 @@ impl Candidates {
         self.known.retain(|candidate| candidate.node != node);
     }
 
-    /// It is no candidate for a while, whatever it says.
-    pub(super) fn shun(&mut self, now: Time, node: NodeId) {
+    /// It has failed this receiver: it is no candidate before it is heard again, and all others go before it for a
+    /// while.
+    pub(super) fn distrust(&mut self, now: Time, node: NodeId) {
         self.forget(node);
-        self.shunned.add(now, node);
-    }
-
-    /// It was asked and did not answer: all others go before it for a while. It may have been cut off, so it
-    /// is not shunned.
-    pub(super) fn on_unanswered(&mut self, now: Time, node: NodeId) {
-        self.forget(node);
-        self.unanswering.add(now, node);
+        self.distrusted.add(now, node);
     }
 }

@@ -247,17 +247,42 @@ fn a_head_that_was_given_and_never_answers_is_left_for_others() {
 }
 
 #[test]
-fn a_head_that_serves_nothing_is_shunned() {
+fn a_head_that_served_nothing_comes_after_all_others_for_a_minute() {
     let mut parent = parent();
     parent.on_session(at(0), Duration::ZERO);
     heard(&mut parent, 1, 1, 1, 1);
     parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
     parent.on_accept(at(600), NodeId(1), 1);
     assert_eq!(parent.on_bad_head(at(9000), HEAD, true), News::Lost);
+    let best = |parent: &Parent| parent.best(HEAD).map(|best| best.node);
+    assert_eq!(best(&parent), None);
     heard(&mut parent, 9001, 1, 1, 1);
-    assert_eq!(parent.candidates.iter().count(), 0);
+    assert_eq!(best(&parent), Some(NodeId(1)), "it is the only one");
+    heard(&mut parent, 9002, 2, 4, 1);
+    assert_eq!(best(&parent), Some(NodeId(2)), "though it is further away");
     heard(&mut parent, 70_000, 1, 1, 1);
-    assert_eq!(parent.candidates.iter().count(), 1);
+    assert_eq!(best(&parent), Some(NodeId(1)));
+}
+
+#[test]
+fn after_a_head_that_does_not_answer_one_that_still_advertises_is_asked() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(500));
+    // Packets in the names of near heads that there are not, and one that goes on.
+    (10..18).for_each(|node| heard(&mut parent, 1, node, 1, 1));
+    let mut asked = vec![];
+    for round in 1..60 {
+        heard(&mut parent, 500 * round - 1, 1, 8, 1);
+        parent.on_timeout(at(500 * round), HEAD);
+        match parent.poll() {
+            Some(Step::Bind { to, .. }) if asked.last() != Some(&to) => asked.push(to),
+            _ => {}
+        }
+        if asked.last() == Some(&NodeId(1)) {
+            break;
+        }
+    }
+    assert_eq!(asked, [NodeId(10), NodeId(1)]);
 }
 
 #[test]

@@ -32,8 +32,8 @@ impl TramReceiver {
         Self { kept: Kept::Until, ..Self::following(setup, node, insists) }
     }
 
-    /// The source tells its settings: it keeps to them, so others than those that were agreed on are believed where it
-    /// goes on telling them.
+    /// Takes the settings of the source. A source keeps its settings, so settings that differ from the agreed ones are
+    /// believed only after several packets.
     pub(super) fn on_settings(
         &mut self,
         cx: &mut Cx<'_>,
@@ -44,13 +44,12 @@ impl TramReceiver {
             return Err(BadInput::Foreign);
         }
         let Some(own) = &self.follows else { return Ok(()) };
-        let (node, head) = (own.node, own.head);
-        let agreed = crate::tram::agreed(&own.options, own.insists, bytes);
         if self.told.agreed.as_deref() == Some(bytes) {
             (self.told.other, self.told.mismatch) = Default::default();
             return Ok(());
         }
-        match agreed {
+        let (node, head) = (own.node, own.head);
+        match crate::tram::agreed(&own.options, own.insists, bytes) {
             Err(Disagreement::Malformed) => Err(BadInput::Malformed),
             Err(Disagreement::Other(mismatch)) => {
                 if self.told.mismatch.claim(cx.now, (), Duration::ZERO, |()| true) {
@@ -93,6 +92,8 @@ impl TramReceiver {
             self.begin_at(cx, reached.deliver);
             if let Some(again) = &mut self.reached {
                 (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
+                // The record of losses goes on, so what it covers does too.
+                again.sent_since = reached.sent_since;
             }
         }
         self.losses = before.losses;
@@ -208,10 +209,10 @@ impl TramReceiver {
 
     /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
-        let known = self
-            .reached
-            .as_ref()
-            .map_or(0, |reached| reached.reception.end().saturating_sub(reached.sent_since));
+        let known = self.reached.as_ref().map_or(0, |reached| {
+            let end = reached.reception.end().max(self.losses.end());
+            end.saturating_sub(reached.sent_since)
+        });
         (known, self.losses.lost())
     }
 
@@ -254,5 +255,47 @@ impl TramReceiver {
     pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
         let to = Destination::Node(self.source);
         self.identity.control(cx, to, u8::MAX, Body::Member(word), buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    use super::*;
+    use crate::Machine;
+    use crate::options::Options;
+    use crate::tram::{OPTIONS, announced};
+    use crate::world::{SOURCE, TSI, at, options};
+
+    #[test]
+    fn losses_and_packets_are_of_one_span_after_the_source_has_changed_its_settings() {
+        let tree = crate::catalog::tree("tram").expect("it is registered");
+        let settings = |interval| {
+            let options = options(&[("repair_interval", interval)], OPTIONS);
+            announced(tree, &options).expect("short enough")
+        };
+        let own = Options::default();
+        let setup = TramSetup::of(TSI, SOURCE, at(0), &own);
+        let mut receiver = TramReceiver::following(&setup, NodeId(9), None);
+        let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        receiver.handle_timeout(&mut cx);
+        receiver.on_settings(&mut cx, SOURCE, &settings("100 ms")).unwrap();
+        receiver.handle_timeout(&mut cx);
+        receiver.begin_at(&mut cx, 1);
+        receiver.hear_of(&mut cx, 40, false);
+        assert_eq!(receiver.extent(), (40, 40));
+        let changed = settings("120 ms");
+        let believed = (1..100).find(|second| {
+            cx.now = at(1000 * second);
+            receiver.on_settings(&mut cx, SOURCE, &changed).is_ok()
+        });
+        assert!(believed.is_some_and(|second| second > 1), "{believed:?}");
+        receiver.handle_timeout(&mut cx);
+        assert_eq!(receiver.extent(), (40, 40));
+        receiver.hear_of(&mut cx, 60, false);
+        assert_eq!(receiver.extent(), (60, 60), "the first 40 are lost once");
     }
 }

@@ -57,7 +57,7 @@ impl TramReceiver {
             0 => reached.rewound_until,
             _ => reached.reception.first_missing(),
         };
-        // Of packets that do not count nobody knows whether they came.
+        // No record tells whether packets that do not count came.
         sequence < limit && (self.losses.counts(sequence) || sequence < self.losses.from())
     }
 
@@ -78,7 +78,7 @@ impl TramReceiver {
             reached.sent_since = reached.sent_since.min(last + 1);
             self.head.cache.rewind(last + 1);
             self.losses.rewind(last + 1, |event| cx.emit(event));
-            // What was delivered in place of these was none of the source.
+            // Forged packets were delivered in place of these.
             self.losses.missing(index..last + 1, |event| cx.emit(event));
             reached.rewound_until = last + 1;
         }

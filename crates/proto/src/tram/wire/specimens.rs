@@ -63,7 +63,7 @@ mod tests {
         let all = specimens(5, 6, 100);
         let kinds: BTreeSet<u8> = all.iter().map(|bytes| bytes[3]).collect();
         for bytes in &all {
-            let packet = Packet::decode(bytes).expect("it is what is sent");
+            let packet = Packet::decode(bytes).expect("specimens decode");
             assert_eq!((packet.session, packet.sender), (5, 6));
         }
         let decodes = |kind, len, byte| {

@@ -167,9 +167,13 @@ impl PgmccSender {
         report: &PgmccReport,
     ) -> Result<Option<RttSample>, ()> {
         let coarse = echoed_round_trip(now, report).ok_or(())?;
-        let Carrier::Ack(vector) = carrier else {
-            let packets = self.ledger.sent_after(now - coarse) + 1;
-            return Ok(Some(RttSample { time: coarse, packets }));
+        let vector = match carrier {
+            Carrier::Ack(vector) => vector,
+            Carrier::Nak { first: named } | Carrier::NullNak { latest: named } => {
+                let time = self.at_most_since(now, named, coarse);
+                let packets = self.ledger.sent_after(now - time) + 1;
+                return Ok(Some(RttSample { time, packets }));
+            }
         };
         // The acknowledged packet's own record is finer than milliseconds: what the echo exceeds
         // its timestamp by is the time for which the receiver held it.
@@ -182,6 +186,15 @@ impl PgmccSender {
         let time = now.since(sent.at).saturating_sub(held);
         let packets = self.ledger.next().distance(vector.highest).max(1) as u32;
         Ok(Some(RttSample { time, packets }))
+    }
+
+    /// Limits an echoed round trip to the time since packet `named` left: a receiver that has it, or misses it, has
+    /// heard of the packet since. A greater one echoes a timestamp that the receiver took from a forged packet.
+    fn at_most_since(&self, now: Time, named: Seq, echoed: Duration) -> Duration {
+        let Some(sent) = self.ledger.get(named) else { return echoed };
+        let longest = now.since(sent.at);
+        let tolerance = Duration::from_millis(CLOCK_TOLERANCE_MS as u64);
+        if echoed <= longest + tolerance { echoed } else { longest }
     }
 
     /// Whether a report speaks of packets that were never sent, or too long ago.

@@ -179,7 +179,8 @@ fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     bench.pump(u32::MAX);
     let lost = bench.next() - 1;
     // Far slower, but the acker may have lost the same packet.
-    bench.nak(2, lost, 0.05, ms(300));
+    bench.advance(ms(50));
+    bench.nak(2, lost, 0.3, ms(50));
     assert_eq!(bench.representative(), Some(1));
     // Its later reports show that it has not.
     for _ in 0..6 {
@@ -192,7 +193,8 @@ fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     let mut bench = with_acker(trusting);
     bench.pump(u32::MAX);
     let lost = bench.next() - 1;
-    bench.nak(2, lost, 0.05, ms(100));
+    bench.advance(ms(90));
+    bench.nak(2, lost, 0.05, ms(90));
     for _ in 0..6 {
         bench.round(1, 0.05);
     }

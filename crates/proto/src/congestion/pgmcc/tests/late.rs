@@ -75,7 +75,10 @@ fn published_profiles_take_nothing_back() {
 fn another_acker_that_has_what_the_last_one_lost_shows_no_late_packet() {
     let mut bench = Bench::running(plain(), 20, 0.0);
     let (late, window) = overtaken(&mut bench);
-    bench.nak(2, late, 0.08, ms(400));
+    // A packet that left so long ago.
+    let left = |at| bench.now.since(at) >= ms(400);
+    let lost = bench.sent.iter().rposition(|sent| left(sent.0)).expect("twenty round trips");
+    bench.nak(2, lost as u32, 0.08, ms(400));
     assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
     bench.ack(2, late + 4, u32::MAX, 0.08);
     assert!(bench.window() < window, "{} of {window}", bench.window());

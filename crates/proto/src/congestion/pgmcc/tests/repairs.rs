@@ -1,5 +1,7 @@
 //! Repairs and the window.
 
+use faircast_base::Event;
+
 use super::harness::{Bench, LEN, ms, plain};
 use crate::congestion::pgmcc::PgmccConfig;
 use crate::congestion::{Permit, SenderControl};
@@ -31,6 +33,22 @@ fn a_repair_takes_the_room_of_one_packet_for_one_round_trip() {
     assert!(bench.due() <= ms(101), "{}", bench.due());
     bench.advance(ms(101));
     assert_eq!(bench.pump(u32::MAX), 2);
+}
+
+#[test]
+fn no_round_trip_is_longer_than_the_time_since_the_packet_that_a_report_names() {
+    let mut bench = running(plain());
+    let first = bench.next();
+    bench.pump(8);
+    bench.advance(ms(50));
+    // An honest one, and one that echoes the timestamp of a forged packet, for which repairs would take room.
+    for (echoed, want) in [(40, 40), (51, 51), (1500, 50)] {
+        bench.nak(2, first, 0.5, ms(echoed));
+        let taken = ms(want).as_nanos();
+        let is_it =
+            |event: &Event| matches!(event, Event::RttSample { rtt_ns, .. } if *rtt_ns == taken);
+        assert_eq!(bench.count(is_it), 1, "{echoed} ms");
+    }
 }
 
 #[test]
