@@ -502,7 +502,7 @@ fn a_member_that_acknowledged_once_is_removed_after_three_intervals() {
     let barely = Duration::from_millis(1);
     for (settings, limit) in [(&soon, seconds(3)), (&rare, seconds(9)), (&quiet, seconds(12))] {
         // Members are removed no later than any that stands still.
-        let settings = &TramSettings { ack_interval_max: seconds(60), ..settings.clone() };
+        let settings = &TramSettings { ack_interval_max: seconds(60), ..*settings };
         assert!(!is_removed(settings, limit.saturating_sub(barely), false), "{limit:?}");
         assert!(is_removed(settings, limit, false), "{limit:?}");
         assert!(!is_removed(settings, limit, true), "it is there");
