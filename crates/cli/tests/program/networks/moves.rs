@@ -118,10 +118,10 @@ fn a_receiver_that_has_everything_and_no_address_tells_its_sender_later() {
     let site = with_a_tree(3_000_000);
     let group = "--group 239.192.7.39:7500 --interface e0";
     let [receiver, other] = [1, 2].map(|host| recv(&site, &lan, host, &format!("r{host}"), group));
-    let rest = "--wait-for 2 --rate-max 8Mbit/s --give-up 60s";
+    let rest = "--wait-for 2 --rate-max 8Mbit/s --fec 10% --give-up 60s";
     let sender = on(&site, &lan, 0, &format!("send tree {group} {rest}"));
     receiver.until_has(1);
-    // Multicast comes all the same, and the other one's reports keep the sender going.
+    // Multicast comes all the same, the other one's reports keep the sender going, and parity repairs what the change loses.
     lan::run(lan.host(1), "addr del 10.77.0.2/24 dev e0");
     receiver.until("complete", |_| true);
     // Longer than a receiver waits that was told to end.
