@@ -42,9 +42,12 @@ const RISE_MAX: f64 = 14.0;
 /// Longest stall under credits and of a hop, in seconds: both wait 3 and 4 s for a node that is not there.
 const SILENCE_MAX: f64 = 5.0;
 
-/// Longest stall and most seconds lost over a tree with pgmcc. A report that names an absent receiver makes this receiver
-/// the acker until two timeouts, and a run has two such reports.
+/// Longest stall and most seconds lost over a tree with pgmcc for forged reports. A report that names an absent receiver
+/// makes this receiver the acker until two timeouts, and a run has two such reports.
 const ABSENT_MAX: f64 = 10.0;
+
+/// Number of a report among the specimens of TRAM.
+const REPORT: usize = 11;
 
 /// Age of a packet that is still like those of now.
 const FRESH: Duration = Duration::from_millis(1500);
@@ -455,7 +458,7 @@ struct Outcome {
 impl Outcome {
     /// What is wrong with it, where an undisturbed session takes `quiet` seconds, and forgeries may cost so much time and
     /// stall it for so long.
-    fn fault(&self, (quiet, lost_max, stall_max): (f64, f64, f64)) -> Option<String> {
+    fn fault(&self, quiet: f64, (lost_max, stall_max): (f64, f64)) -> Option<String> {
         let Self { done, stall, intact, named, .. } = *self;
         let slow = done > SHARE * quiet + lost_max || stall > stall_max;
         (slow || !intact || named).then(|| {
@@ -548,16 +551,37 @@ impl Case<'_> {
     fn least(
         self,
         mut forgeries: Vec<(usize, Forgery)>,
-        usual: (f64, f64, f64),
+        quiet: f64,
     ) -> (Vec<(usize, Forgery)>, String) {
         for place in (0..forgeries.len()).rev() {
             let removed = forgeries.remove(place);
-            if self.run(&forgeries).fault(usual).is_none() {
+            if self.fault(&forgeries, quiet).is_none() {
                 forgeries.insert(place, removed);
             }
         }
-        let fault = self.run(&forgeries).fault(usual).unwrap_or_default();
+        let fault = self.fault(&forgeries, quiet).unwrap_or_default();
         (forgeries, fault)
+    }
+
+    /// Forges packets in a session that takes `quiet` seconds without them.
+    fn fault(self, forgeries: &[(usize, Forgery)], quiet: f64) -> Option<String> {
+        self.run(forgeries).fault(quiet, self.limits(forgeries))
+    }
+
+    /// Most seconds that these forged packets may cost beyond [`SHARE`], and longest stall.
+    fn limits(self, forgeries: &[(usize, Forgery)]) -> (f64, f64) {
+        let name = self.protocol.name;
+        match name {
+            "tram-pgmcc" if forgeries.iter().any(|(_, it)| it.specimen == REPORT) => {
+                (LOST_MAX + ABSENT_MAX, ABSENT_MAX)
+            }
+            "hop" => (LOST_MAX, SILENCE_MAX),
+            _ if has_credits(name) => {
+                (if name.ends_with("tfmcc") { RISE_MAX } else { LOST_MAX }, SILENCE_MAX)
+            }
+            _ if name.ends_with("tfmcc") => (RISE_MAX, STALL_MAX),
+            _ => (LOST_MAX, STALL_MAX),
+        }
     }
 
     /// Everything that can be forged, as a quiet session shows it.
@@ -630,19 +654,6 @@ fn no_forged_packet_ends_or_stalls_a_session() {
         for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
             let case = Case { protocol, delivery };
             let quiet = case.run(&[]);
-            let rises = protocol.name.ends_with("tfmcc");
-            let silences = protocol.name == "hop" || has_credits(protocol.name);
-            let stall_max = match protocol.name {
-                "tram-pgmcc" => ABSENT_MAX,
-                _ if silences => SILENCE_MAX,
-                _ => STALL_MAX,
-            };
-            let lost_max = match protocol.name {
-                "tram-pgmcc" => LOST_MAX + ABSENT_MAX,
-                _ if rises => RISE_MAX,
-                _ => LOST_MAX,
-            };
-            let usual = (quiet.done, lost_max, stall_max);
             assert!(quiet.done.is_finite() && quiet.intact, "{case}: {}", quiet.done);
             let all = case.forgeries(&quiet);
             // Neighbours are of one kind: each run has some of all.
@@ -656,17 +667,17 @@ fn no_forged_packet_ends_or_stalls_a_session() {
                 let forgeries: Vec<_> = of_run(run).collect();
                 let outcome = case.run(&forgeries);
                 taken += outcome.taken;
-                if outcome.fault(usual).is_none() {
+                if outcome.fault(quiet.done, case.limits(&forgeries)).is_none() {
                     continue;
                 }
                 let before = faults.len();
                 for forgery in &forgeries {
-                    if let Some(fault) = case.run(&[*forgery]).fault(usual) {
+                    if let Some(fault) = case.fault(&[*forgery], quiet.done) {
                         faults.insert(format!("{case}: {forgery:?}: {fault}"));
                     }
                 }
                 if faults.len() == before {
-                    let (least, fault) = case.least(forgeries, usual);
+                    let (least, fault) = case.least(forgeries, quiet.done);
                     faults.insert(format!("{case}: together {least:?}: {fault}"));
                 }
             }
