@@ -107,8 +107,8 @@ impl LossRecord {
 
     /// Packets from `end` on are none of the source.
     ///
-    /// Of old packets nobody knows which were lost. As many count as withdrawn as there can be: mostly all of them,
-    /// since a forged packet from far ahead made losses of packets that the source had not sent.
+    /// The record does not know which packets before its newest 4096 were lost. The greatest possible number of them counts as
+    /// withdrawn: a forged packet from far ahead made losses of packets that the source had not sent.
     pub fn rewind(&mut self, end: u64, mut emit: impl FnMut(Event)) {
         let start = end.max(self.from);
         self.from = self.from.min(end);

@@ -79,7 +79,7 @@ pub(super) fn of_replaced(
 /// True if a directory is read-only and belongs to this user, who can widen its mode.
 ///
 /// # Errors
-/// Nothing can be made in the directory for another reason.
+/// The system's error, if it refuses new files in the directory for another reason.
 pub(super) fn is_locked(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     match rustix::fs::accessat(directory, ".", access, AtFlags::EACCESS) {

@@ -58,18 +58,9 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
             completed: false,
             events: VecDeque::new(),
         }),
-        Role::Receiver => Box::new(HopReceiver {
-            link,
-            guard,
-            flow: u64::from(setup.flow.0),
-            source: setup.source(),
-            packets: 0,
-            bytes: 0,
-            next_counter: 1,
-            ahead: Dissent::default(),
-            losses: LossRecord::starting_at(1),
-            events: VecDeque::new(),
-        }),
+        Role::Receiver => {
+            Box::new(HopReceiver::new(link, guard, setup.flow.0.into(), setup.source()))
+        }
         Role::Both(_) => unreachable!("a hop has one sending end here"),
     }
 }
@@ -237,6 +228,21 @@ impl Machine for HopReceiver {
 }
 
 impl HopReceiver {
+    fn new(link: HopLink, guard: Guard, flow: u64, source: NodeId) -> Self {
+        Self {
+            link,
+            guard,
+            flow,
+            source,
+            packets: 0,
+            bytes: 0,
+            next_counter: 1,
+            ahead: Dissent::default(),
+            losses: LossRecord::starting_at(1),
+            events: VecDeque::new(),
+        }
+    }
+
     /// The frame with this counter has come. Returns whether it had counted as lost.
     fn record_losses(&mut self, cx: &mut Cx<'_>, counter: u64) -> bool {
         match counter.checked_sub(self.next_counter) {
@@ -287,18 +293,8 @@ mod tests {
         let mut trace = NullTrace;
         let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
         for jump in [100, COUNTER_JUMP_MAX, COUNTER_JUMP_MAX + 1, 1 << 16, u64::MAX - 10] {
-            let mut receiver = HopReceiver {
-                link: HopLink::new(LINK),
-                guard: Guard::new(NodeId(4), None),
-                flow: 0,
-                source: NodeId(1),
-                packets: 0,
-                bytes: 0,
-                next_counter: 1,
-                ahead: Dissent::default(),
-                losses: LossRecord::starting_at(1),
-                events: VecDeque::new(),
-            };
+            let guard = Guard::new(NodeId(4), None);
+            let mut receiver = HopReceiver::new(HopLink::new(LINK), guard, 0, NodeId(1));
             let mut take = |counter| {
                 receiver.record_losses(&mut cx, counter);
                 receiver.losses.lost()

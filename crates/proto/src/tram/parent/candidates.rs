@@ -187,8 +187,8 @@ impl Candidates {
         self.known.retain(|candidate| candidate.node != node);
     }
 
-    /// It has failed this receiver: it is no candidate before it is heard again, and all others go before it for a
-    /// while.
+    /// Takes head `node` from the candidates until it is heard again, and ranks all others before it for
+    /// [`DISTRUSTED_FOR`]: it has failed this receiver.
     pub(super) fn distrust(&mut self, now: Time, node: NodeId) {
         self.forget(node);
         self.distrusted.add(now, node);

@@ -226,7 +226,7 @@ impl TramReceiver {
         Some(self.front.status_interval).filter(|interval| *interval > Duration::ZERO)
     }
 
-    /// The latest packet of the source, as a beacon or an original of this session names it.
+    /// The latest packet of the source that a beacon or an original names.
     pub(crate) fn latest_of(&self, datagram: &Datagram<'_>) -> Option<u64> {
         match decode(datagram, self.identity.session()).ok()?.body {
             Body::Beacon(front) => Some(front.sequence),
