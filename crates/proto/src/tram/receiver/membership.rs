@@ -47,6 +47,10 @@ impl TramReceiver {
         }
         let joined = self.parent.on_accept(cx.now, from, accept.level);
         let News::Joined { before } = joined else { return Ok(()) };
+        if before.is_none() {
+            // The session did not wait for this receiver: what it lost says nothing of the present rate.
+            self.congested = false;
+        }
         self.head_number = number;
         self.come_back(cx);
         let Accept { start, .. } = accept;
