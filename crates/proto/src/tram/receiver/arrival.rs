@@ -444,10 +444,15 @@ impl TramReceiver {
         let first = reached.reception.first_missing();
         let end = reached.reception.end().max(self.front.sequence + 1);
         let is_long = end > first + self.settings.cache_floor() as u64;
-        let is_alone = self.parent.bound().is_none() && !self.has_members();
-        if self.kept == Kept::Until && is_long && is_alone {
+        if self.can_ask_otherwise() && self.parent.bound().is_none() && is_long {
             self.give_up_before(cx, end);
         }
+    }
+
+    /// Whether packets that are given up cost little: the application asks for what it lacks in another way, and no
+    /// member needs the packets.
+    pub(super) fn can_ask_otherwise(&self) -> bool {
+        self.kept == Kept::Until && !self.has_members()
     }
 
     /// More is here, or members have more: the window may open, room may be made, and the end may have come.

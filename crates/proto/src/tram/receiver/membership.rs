@@ -54,6 +54,10 @@ impl TramReceiver {
         self.head_number = number;
         self.come_back(cx);
         let Accept { start, .. } = accept;
+        if self.can_ask_otherwise() && start <= self.front.sequence + 1 {
+            // Neither the old head nor a confirmation of the new one need be waited for.
+            self.give_up_before(cx, start);
+        }
         match &mut self.reached {
             None => self.begin_at(cx, start),
             Some(reached) => {
