@@ -8,6 +8,8 @@ use core::cell::OnceCell;
 
 use faircast_base::{Cx, GroupId, NodeId, Shortfall, Time};
 
+use crate::BlackHole;
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -145,6 +147,14 @@ pub enum AppEvent {
         sender: String,
         /// The name of the receiver's.
         receiver: String,
+    },
+    /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once until data arrives,
+    /// and a sender once for each node: any host can say this in a receiver's name.
+    BlackHole {
+        /// The other end.
+        node: NodeId,
+        /// Lengths of packets.
+        hole: BlackHole,
     },
 }
 

@@ -25,7 +25,7 @@ pub const ANNOUNCED_BYTES_MAX: usize = 251;
 pub struct SchemeAnnouncement {
     /// Its name.
     pub scheme: String,
-    /// The settings that are not left as they are; empty where a receiver speaks.
+    /// Settings that are not left as they are. A receiver names none but the length of packets that arrive.
     pub settings: Vec<(String, OptionValue)>,
 }
 
@@ -89,6 +89,20 @@ impl SchemeAnnouncement {
         let sound = version == VERSION && !scheme.is_empty() && scheme.len() <= SCHEME_NAME_MAX;
         sound.then(|| Self { scheme: scheme.to_string(), settings })
     }
+}
+
+/// Announced bytes of the longest data packet of a stream.
+pub(crate) const PACKET_BYTES: &str = "packet_bytes";
+
+/// Bytes of the longest packet that arrives at a receiver of a stream that gets no data: upstream alone.
+pub(crate) const ARRIVES: &str = "arrives";
+
+/// Value of a setting that is a number of bytes.
+pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<u32> {
+    settings.iter().find(|(name, _)| name == key).and_then(|(_, value)| match value {
+        OptionValue::Integer(bytes) => u32::try_from(*bytes).ok().filter(|bytes| *bytes <= 0xffff),
+        _ => None,
+    })
 }
 
 /// What the option SCHEME on an SPM says.
@@ -228,6 +242,16 @@ impl Negotiation {
     /// settings.
     pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make) -> Self {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
+    }
+
+    /// The scheme's name.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// Announced bytes of the longest data packet.
+    pub(crate) fn packet_bytes(&self) -> Option<u32> {
+        bytes_of(&self.settings, PACKET_BYTES)
     }
 
     /// Its half of the scheme, under the settings that were announced last.

@@ -30,7 +30,7 @@ use crate::congestion::common::lateness::Disorder;
 use crate::congestion::{Feedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
-use crate::pgm::wire::{Spm, Tsi};
+use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::timers::{Reason, Timers};
 
 /// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
@@ -262,6 +262,24 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn highest(&self) -> Option<Seq> {
         // Truncation is the wrap of sequence numbers.
         self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
+    }
+
+    /// True if `packet` is of the session that this receiver has joined.
+    pub(crate) fn is_of(&self, packet: &Packet<'_>) -> bool {
+        self.source.is_some_and(|source| source.tsi == packet.tsi())
+    }
+
+    /// Packets that were sent after the latest that came; `None` if no sent packet is missing.
+    pub(crate) fn behind(&self) -> Option<u64> {
+        let window = self.window.as_ref()?;
+        let ahead = window.known
+            - window.highest.map_or(self.begin, |highest| highest + 1).min(window.known);
+        (ahead > 0 || window.next < window.known).then_some(ahead)
+    }
+
+    /// Its side of the negotiation, where it speaks one scheme.
+    pub(crate) fn negotiation(&self) -> Option<&Negotiation> {
+        self.negotiation.as_deref()
     }
 
     /// Whether it still hears the source: after its start, and before an end.

@@ -19,7 +19,7 @@ use crate::AppEvent;
 use crate::congestion::{Control, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
-use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, Nla, Packet};
 use crate::timers::{Reason, Timers};
 
@@ -52,8 +52,12 @@ pub(crate) struct SourceSession {
     scheme: &'static str,
     /// What SPMs say of the scheme: the option's value.
     announced: Option<Vec<u8>>,
+    /// Bytes of the longest data packet, as SPMs say.
+    packet_bytes: Option<u32>,
     /// Who has said that it speaks another scheme: the first [`MISMATCHED_MAX`].
     mismatched: Vec<NodeId>,
+    /// Receivers that have said that no data arrives: the first [`MISMATCHED_MAX`].
+    starved: Vec<NodeId>,
     events: VecDeque<AppEvent>,
 }
 
@@ -149,7 +153,9 @@ impl SourceSession {
             gauges: GaugeTrace::default(),
             scheme: "",
             announced: None,
+            packet_bytes: None,
             mismatched: Vec::new(),
+            starved: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -157,6 +163,8 @@ impl SourceSession {
     /// It speaks `scheme`; its SPMs say what is `announced`.
     pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
         self.scheme = scheme;
+        self.packet_bytes =
+            announced.as_ref().and_then(|announced| bytes_of(&announced.settings, PACKET_BYTES));
         self.announced = announced.and_then(|announced| announced.encode());
     }
 
@@ -311,7 +319,7 @@ impl SourceSession {
     }
 }
 
-/// Receivers of other schemes that are told to the application; of more it is not.
+/// Receivers of other schemes, and starved receivers, of which the application is told.
 const MISMATCHED_MAX: usize = 64;
 
 /// How many times as long a source lingers where NAKs have come since the end of data.
