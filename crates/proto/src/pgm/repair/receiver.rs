@@ -23,7 +23,8 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// and sends the reports that its side of the scheme wants to send.
 pub struct PgmReceiver {
     session: ReceiverSession<NakRepair>,
-    refusal: Refusal,
+    /// Message to the source, while it is repeated.
+    refusal: Option<Box<Refusal>>,
     /// Watch for a black hole, while packets that were sent are not here.
     watch: Option<Box<Watch>>,
 }
@@ -80,7 +81,7 @@ impl PgmReceiver {
     pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
         let repair = NakRepair::new(&config);
         let session = ReceiverSession::new(config, feedback, repair);
-        Self { session, refusal: Refusal::default(), watch: None }
+        Self { session, refusal: None, watch: None }
     }
 
     /// A receiver that speaks one scheme: it follows the settings that the source announces, and
@@ -88,7 +89,7 @@ impl PgmReceiver {
     pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let repair = NakRepair::new(&config);
         let session = ReceiverSession::speaking(config, negotiation, repair);
-        Self { session, refusal: Refusal::default(), watch: None }
+        Self { session, refusal: None, watch: None }
     }
 
     /// Its side of the scheme.
@@ -123,7 +124,7 @@ impl PgmReceiver {
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
-            refusal.begin(cx, session.config().spm_request_backoff);
+            *refusal = Some(Refusal::begin(cx, session.config().spm_request_backoff));
             session.repair.events.push(AppEvent::OtherScheme { node, sender, receiver });
         }
     }
@@ -149,8 +150,7 @@ impl PgmReceiver {
     /// Data has come.
     #[cold]
     fn end_watch(&mut self) {
-        self.watch = None;
-        self.refusal = Refusal::default();
+        (self.watch, self.refusal) = (None, None);
     }
 
     /// A packet of `bytes` without data has come.
@@ -168,13 +168,13 @@ impl PgmReceiver {
         let sent = self.session.negotiation().and_then(Negotiation::packet_bytes);
         let hole = BlackHole { arrives, sent };
         self.session.repair.events.push(AppEvent::BlackHole { node, hole });
-        self.refusal.begin(cx, HOLE_SPREAD);
+        self.refusal = Some(Refusal::begin(cx, HOLE_SPREAD));
     }
 
     /// Tells the source that another scheme is spoken here, or that no data arrives.
     #[cold]
     fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.refusal.due = false;
+        self.refusal.as_mut()?.due = false;
         let (scheme, settings) = match (self.session.mismatch(), &self.watch) {
             (Some(mismatch), _) => (mismatch.receiver.to_string(), Vec::new()),
             (None, Some(watch)) => {
@@ -214,7 +214,9 @@ impl Machine for PgmReceiver {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.refusal.on_timeout(cx);
+        if let Some(refusal) = &mut self.refusal {
+            refusal.on_timeout(cx);
+        }
         let joined = self.session.is_joined();
         self.session.on_timeout(cx);
         if joined && !self.session.is_joined() {
@@ -228,7 +230,7 @@ impl Machine for PgmReceiver {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if self.refusal.due
+        if self.refusal.as_ref().is_some_and(|refusal| refusal.due)
             && let Some(refusal) = self.write_refusal(buf)
         {
             return Some(refusal);
@@ -241,11 +243,12 @@ impl Machine for PgmReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
+        let refusal = self.refusal.as_ref().and_then(|refusal| refusal.next_timeout());
         match self.session.phase() {
-            ReceiverPhase::Ended => self.refusal.next_timeout(),
-            _ => match (self.session.next_timeout(), self.refusal.next_timeout()) {
-                (next, None) => next,
-                (next, own) => next.into_iter().chain(own).min(),
+            ReceiverPhase::Ended => refusal,
+            _ => match self.session.next_timeout() {
+                Some(at) => Some(refusal.map_or(at, |refusal| refusal.min(at))),
+                None => refusal,
             },
         }
     }
@@ -301,7 +304,7 @@ impl RepairLayer for NakRepair {
 
 /// Message to the source that another scheme is spoken here, or that no data arrives. The source does not answer, so
 /// the message is repeated.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Refusal {
     said: u32,
     next_at: Option<Time>,
@@ -309,9 +312,10 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Many may find it out at one moment: each waits for up to `spread`.
-    fn begin(&mut self, cx: &mut Cx<'_>, spread: Duration) {
-        *self = Self { next_at: Some(cx.now + cx.rng.up_to(spread)), ..Self::default() };
+    /// A message that begins within `spread`, since many receivers may have reason for it at one moment.
+    fn begin(cx: &mut Cx<'_>, spread: Duration) -> Box<Self> {
+        let next_at = Some(cx.now + cx.rng.up_to(spread));
+        Box::new(Self { next_at, said: 0, due: false })
     }
 
     fn on_timeout(&mut self, cx: &Cx<'_>) {
