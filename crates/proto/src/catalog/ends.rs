@@ -103,7 +103,7 @@ impl SchemeEntry {
         (self.control)(options, data_overhead(self.announce_bytes_max))
     }
 
-    /// What a receiver of the scheme speaks: its own settings go before those that are announced.
+    /// Negotiation of a receiver of the scheme: its own settings go before those that are announced.
     fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
         let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
         let header = data_overhead(self.announce_bytes_max);
@@ -179,7 +179,7 @@ pub(super) fn under_credits(
 ) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
-    // What goes to a group is under credits, though there be one receiver.
+    // Packets for a group are under credits, even with one receiver.
     let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
     match role {
         Role::Source(_) => credit::source(inner(role, setup), session, (node, start), options),
@@ -216,7 +216,7 @@ fn headers_below(setup: &EndSetup<'_>) -> u32 {
     if setup.header.is_none() { 28 } else { 0 }
 }
 
-/// What the source of a flow's object is made from.
+/// Setup of the source of a flow's object.
 fn object_source_setup<'a>(
     content: Box<dyn Content>,
     setup: &EndSetup<'a>,
@@ -232,7 +232,7 @@ fn object_source_setup<'a>(
     ObjectSourceSetup { start, give_up, wait_for, ..object }
 }
 
-/// What a receiver of it is made from.
+/// Setup of a receiver of a flow's object.
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
     let (group, tsi, store) =

@@ -49,22 +49,22 @@ const EARLY_MAX: usize = 4096;
 /// The least evidence: one later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
-/// What has become of some packets.
+/// Fate of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
     /// This one has come.
     Came(T),
-    /// Those from `first` to before `end` are lost, which came instead.
+    /// Packets from `first` to before `end` are lost; `end` came instead.
     Lost {
         first: Seq,
         end: Seq,
-        /// What is known of `end`.
+        /// Value of `end`.
         instead: T,
     },
 }
 
 impl<T: Copy> Reorder<T> {
-    /// Nothing has come yet.
+    /// Order of no packets yet.
     pub(crate) fn new() -> Self {
         Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
     }
@@ -159,7 +159,7 @@ impl<T: Copy> Reorder<T> {
         (self.next, self.noticed, self.stale) = (Some(next), Time::MAX, false);
     }
 
-    /// Nothing after `newest` was sent. Whether that unsettles something.
+    /// Forgets packets after `newest`, which were never sent. Returns whether that unsettles something.
     pub(crate) fn rewind(&mut self, newest: Seq) -> bool {
         let Some(next) = self.next else { return false };
         let back = next.after(newest.next());
@@ -173,7 +173,7 @@ impl<T: Copy> Reorder<T> {
         back
     }
 
-    /// How many wait.
+    /// Packets that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.early.len()

@@ -34,7 +34,7 @@ pub(in crate::object) struct Membership {
     number: u32,
     /// Whether the source has answered the present number.
     answered: bool,
-    /// How often it has been said.
+    /// Times that the message was sent.
     said: u32,
     next_at: Option<Time>,
     due: bool,
@@ -42,7 +42,7 @@ pub(in crate::object) struct Membership {
     /// Whether the source has ever welcomed it, and whether it is deferred now.
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
-    /// How often the source has answered.
+    /// Answers of the source.
     pub(in crate::object) answers: u64,
     /// True if the source has said that it has given this receiver up, and nothing has contradicted since.
     pub(in crate::object) told_stalled: bool,
@@ -52,11 +52,11 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) identity: Option<u64>,
 }
 
-/// What an answer means to the receiver.
+/// Meaning of an answer to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum News {
     Nothing,
-    /// It is served again after a time in which it was not.
+    /// Served again after a time in which it was not.
     Recalled,
     Refused,
     /// The source has given it up, since it gets no further.
@@ -157,7 +157,7 @@ impl Membership {
             self.change(cx, self.claim, Duration::ZERO);
             return News::Nothing;
         }
-        // What the source says by itself has number 0.
+        // Messages that answer nothing have number 0.
         let current = ahead == 0;
         match answer.status {
             Status::Welcome | Status::Deferred if !self.is_last_word() => {
