@@ -20,7 +20,7 @@ pub const SCHEME_NAME_MAX: usize = 32;
 /// Most bytes of the option's value: an option has 255 with its header.
 pub const ANNOUNCED_BYTES_MAX: usize = 251;
 
-/// What an end says of its scheme: the value of the option SCHEME.
+/// Announcement of a scheme: the value of the option SCHEME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemeAnnouncement {
     /// Its name.
@@ -105,7 +105,7 @@ pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<
     })
 }
 
-/// What the option SCHEME on an SPM says.
+/// Content of the option SCHEME on an SPM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Announced {
     /// The scheme, with its settings.
@@ -124,7 +124,7 @@ impl Announced {
     }
 }
 
-/// Of the option.
+/// Version of the option.
 const VERSION: u8 = 1;
 
 /// Kinds of values beside `false` (0) and `true` (1).
@@ -165,11 +165,11 @@ pub(crate) fn scheme_on(known: &[KnownScheme], packet: &Packet<'_>) -> Option<&'
 /// Two ends that do not speak the same scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemeMismatch {
-    /// What the sender speaks; empty where it says so in a way that is newer than this build.
+    /// Scheme of the sender; empty if its announcement is newer than this build.
     pub sender: String,
-    /// What the receiver speaks.
+    /// Scheme of the receiver.
     pub receiver: String,
-    /// What this build knows.
+    /// Schemes of this build.
     pub known: &'static [KnownScheme],
 }
 
@@ -184,7 +184,7 @@ impl SchemeMismatch {
         self.known.iter().any(|scheme| scheme.name == self.sender)
     }
 
-    /// What the receiver tells the sender of itself.
+    /// Message of the receiver to the sender.
     pub(crate) fn reason(&self) -> String {
         let Self { sender, receiver, .. } = self;
         if self.is_newer() {
@@ -231,7 +231,7 @@ pub struct Negotiation {
     scheme: &'static str,
     known: &'static [KnownScheme],
     make: Make,
-    /// What the source announced last.
+    /// Settings that the source announced last.
     settings: Vec<(String, OptionValue)>,
     /// Whether it has announced anything.
     heard: bool,

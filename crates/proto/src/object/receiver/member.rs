@@ -266,7 +266,7 @@ impl Membership {
         self.due |= self.welcome && !self.is_last_word();
     }
 
-    /// It goes; nobody waits for an answer.
+    /// Leaves without waiting for an answer.
     pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
         (self.next_at, self.due) = (None, true);
@@ -296,7 +296,7 @@ impl Membership {
         let loss = lost.min(packets) as f64 / packets.max(1) as f64;
         core::mem::take(&mut self.due).then(|| MemberMessage {
             claim: self.claim,
-            // Who is deferred waits for the word that it is served again.
+            // A deferred receiver waits for the answer that it is served again.
             ask: !self.answered || self.deferred,
             loss: (loss * 65535.0 + 0.5) as u16,
             number: self.number,

@@ -22,11 +22,11 @@ pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 #[derive(Debug)]
 struct Member {
     status: MemberStatus,
-    /// Of the last message that was taken.
+    /// Number of the last message that was taken.
     number: u32,
     /// Time of that message.
     taken_at: Time,
-    /// It has said its last word, and heard that it was heard.
+    /// True if the last message of the member was answered.
     settled: bool,
     /// Whether it was there when content began.
     awaited: bool,
@@ -57,7 +57,7 @@ impl Member {
     }
 }
 
-/// Who wants more and is served, and who is gone.
+/// States of served members that want more, and of departed members.
 const SERVED: [MemberState; 2] = [MemberState::Joined, MemberState::Receiving];
 const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberState::Failed];
 
@@ -87,11 +87,11 @@ pub(in crate::object) struct Sent {
 /// Whether what a node says counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Standing {
-    /// It does not: nobody knows it.
+    /// No member is at the node: its messages do not count.
     Unknown,
-    /// It is served.
+    /// Served member.
     Member,
-    /// It is sent nothing, and what it reports does not count: it is deferred, or done.
+    /// Deferred member, or member with everything: its reports do not count.
     Unserved,
 }
 
@@ -102,7 +102,7 @@ pub(in crate::object) struct Members {
     by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
     answers: VecDeque<(NodeId, Answer)>,
-    /// How many are in each state, so that none need be counted.
+    /// Number of members in each state.
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
@@ -136,12 +136,12 @@ impl Members {
         self.members.values().all(|member| member.settled)
     }
 
-    /// How many are in one of these states.
+    /// Number of members in one of these states.
     pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
 
-    /// How many want more and are served.
+    /// Number of served members that want more.
     pub(in crate::object) fn active(&self) -> usize {
         self.count(&SERVED)
     }
@@ -230,7 +230,7 @@ impl Members {
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
             (Claim::Failed, _) => MemberState::Failed,
-            // Who has it all and goes has not failed.
+            // A member that has everything and leaves has not failed.
             (Claim::Leaving, MemberState::Done) => MemberState::Done,
             (Claim::Leaving, _) => MemberState::Left,
             (_, MemberState::Deferred) => MemberState::Deferred,
@@ -243,7 +243,7 @@ impl Members {
         if after == MemberState::Done {
             status.done.get_or_insert(now);
         }
-        // Who leaves does not wait for an answer.
+        // A member that leaves does not wait for an answer.
         let last = matches!(message.claim, Claim::Done | Claim::Failed);
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);

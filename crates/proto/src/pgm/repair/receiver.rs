@@ -98,7 +98,7 @@ impl PgmReceiver {
         self.session.feedback()
     }
 
-    /// How many packets it is asking for.
+    /// Number of packets that it asks for.
     #[cfg(test)]
     pub(in crate::pgm) fn missing_packets(&self) -> usize {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)
@@ -331,7 +331,7 @@ impl Refusal {
     }
 }
 
-/// How often it is said, and when again: at a loss of 10 % one in a thousand goes unheard.
+/// Number of messages, and time between two: at a loss of 10 % all are lost once in a thousand times.
 const REFUSALS: u32 = 3;
 const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);
 

@@ -32,7 +32,7 @@ pub(crate) struct SourceSession {
     control: Box<dyn Control + Send>,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
-    /// What the control announces on the packet that leaves now.
+    /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
     /// The next new packet.
@@ -50,11 +50,11 @@ pub(crate) struct SourceSession {
     gauges: GaugeTrace,
     /// The scheme that it speaks; empty where nobody has said so.
     scheme: &'static str,
-    /// What SPMs say of the scheme: the option's value.
+    /// Announcement of the scheme on SPMs: the option's value.
     announced: Option<Vec<u8>>,
     /// Bytes of the longest data packet, as SPMs say.
     packet_bytes: Option<u32>,
-    /// Who has said that it speaks another scheme: the first [`MISMATCHED_MAX`].
+    /// Receivers of another scheme: the first [`MISMATCHED_MAX`].
     mismatched: Vec<NodeId>,
     /// Receivers that have said that no data arrives: the first [`MISMATCHED_MAX`].
     starved: Vec<NodeId>,
@@ -64,7 +64,7 @@ pub(crate) struct SourceSession {
 /// Why it wakes up, beside the reasons of its control.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// It begins.
+    /// Start of the session.
     Start,
     /// An SPM is due however much is sent.
     AmbientSpm,
@@ -74,7 +74,7 @@ enum Timer {
     SpmAnswer,
     /// There may be something to send again: a later permit, a packet that is held back.
     Send,
-    /// It has lingered.
+    /// End of lingering.
     Linger,
 }
 
@@ -109,7 +109,7 @@ enum SourcePhase {
         /// When a NAK last came.
         busy: Time,
     },
-    /// Nothing more will happen.
+    /// End of the session.
     Done,
 }
 
@@ -203,12 +203,12 @@ impl SourceSession {
         self.next.checked_add_signed(i64::from(seq.distance(self.seq(self.next))))
     }
 
-    /// How a packet is named in the trace: by its sequence number, without wrap.
+    /// Name of a packet in the trace: its sequence number, without wrap.
     fn traced(&self, index: u64) -> u64 {
         u64::from(self.config.first.value()) + index
     }
 
-    /// What SPMs say has changed: one is sent now.
+    /// Sends an SPM now, since its content has changed.
     pub(crate) fn announce_now(&mut self, now: Time) {
         self.spm.on_change(&mut self.timers, now);
     }
@@ -261,7 +261,7 @@ impl SourceSession {
         matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
     }
 
-    /// Nothing more will happen.
+    /// Ends the session.
     pub(crate) fn finish(&mut self) {
         self.phase = SourcePhase::Done;
         self.timers.disarm_all();
@@ -322,7 +322,7 @@ impl SourceSession {
 /// Receivers of other schemes, and starved receivers, of which the application is told.
 const MISMATCHED_MAX: usize = 64;
 
-/// How many times as long a source lingers where NAKs have come since the end of data.
+/// Factor by which a source lingers longer if NAKs have come since the end of data.
 const LINGER_BUSY: u64 = 4;
 
 /// Shortest interval between SPMs: a timer of no length would run out again and again in one

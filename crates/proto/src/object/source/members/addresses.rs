@@ -29,7 +29,7 @@ impl Members {
             let follows = (0..=LEAD_MAX).contains(&ahead) || authenticated && ahead >= 0;
             if follows || silent || refused { Ok(()) } else { Err(BadInput::Duplicate) }
         } else if (silent || authenticated) && ahead >= i32::from(member.is(&OVER)) {
-            // Who has said its last word is silent anyhow: only a new one moves it.
+            // A member is silent after its last message: only a new message moves it.
             Ok(())
         } else {
             Err(BadInput::Foreign)
@@ -101,7 +101,7 @@ impl Members {
                 Standing::Unserved
             }
             MemberState::Joined | MemberState::Receiving => Standing::Member,
-            // Who has it all need hold up nobody.
+            // A member that has everything holds up no other.
             MemberState::Done | MemberState::Deferred => Standing::Unserved,
             MemberState::Failed | MemberState::Left | MemberState::Lost => {
                 return Standing::Unknown;

@@ -64,7 +64,7 @@ impl Members {
         self.spare.0 >= 1.0
     }
 
-    /// So many symbols are to be repaired for such a member.
+    /// Spends `symbols` repairs on such a member.
     pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
         self.spare.0 -= f64::from(symbols);
     }
