@@ -203,6 +203,12 @@ impl Departures {
         found.map(|it| it.below.saturating_add(1)).fold(0, u32::saturating_add)
     }
 
+    /// Receivers that have another head now, and were below `head` until that fell silent.
+    pub(super) fn found_from(&self, head: u64) -> u32 {
+        let back = self.iter().filter(|it| it.came_from == head && it.fate == Fate::Back);
+        back.map(|it| it.below.saturating_add(1)).fold(0, u32::saturating_add)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Departed> {
         self.entries.values().map(|it| &it.departed)
     }

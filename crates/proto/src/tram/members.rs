@@ -147,6 +147,9 @@ impl Child {
 /// What those below a lost member had.
 #[derive(Debug)]
 struct Orphans {
+    /// The number of that member, and how many there were.
+    head: u64,
+    below: u32,
     first_missing: u64,
     /// What they allow; `None` where they were catching up, so that nobody waits for that.
     allowed: Option<u64>,
@@ -451,6 +454,13 @@ impl Members {
         if let Some(child) = self.children.get_mut(&by) {
             child.unnamed = unnamed.min(BELOW_MAX);
         }
+        self.forget_found();
+    }
+
+    /// Nobody waits for those below a lost member when all of them have another head.
+    fn forget_found(&mut self) {
+        let departures = &self.departures;
+        self.orphans.retain(|orphans| departures.found_from(orphans.head) < orphans.below);
     }
 
     fn note(&mut self, node: NodeId, child: &Child, fate: Fate) {
@@ -623,12 +633,13 @@ impl Members {
                 self.refuse(*node, now + MUTE_REFUSED_FOR);
             }
             if child.below > 0 && !child.rescued {
-                let Child { first_missing, allowed, catches_up, .. } = child;
+                let Child { id: head, below, first_missing, allowed, catches_up, .. } = child;
                 let allowed = catches_up.is_none().then_some(allowed);
                 let until = now + self.orphans_for;
-                self.orphans.push(Orphans { first_missing, allowed, until });
+                self.orphans.push(Orphans { head, below, first_missing, allowed, until });
             }
         }
+        self.forget_found();
         // No more than members: each was one.
         let extra = self.orphans.len().saturating_sub(self.members_max);
         self.orphans.drain(..extra);

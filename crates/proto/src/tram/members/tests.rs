@@ -287,6 +287,29 @@ fn who_is_silent_is_asked_and_then_gone() {
 }
 
 #[test]
+fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
+    let mut members = two();
+    let below = Ack { members: 1, indirect: 1, ..ack(95, 96) };
+    members.acknowledge(s(1), NodeId(2), &below, (1, 100, 0)).unwrap();
+    let back = |id| {
+        let (node, fate) = (Some(NodeId(id)), Fate::Back);
+        Departed { id: id.into(), node, fate, joins: 1, below: 0, came_from: 2 }
+    };
+    let mut told = Vec::new();
+    let mut tell = |members: &mut Members, second, departed: &[Departed]| {
+        let ack = Ack { departed: Departeds::new(departed.iter(), 0, &mut told), ..ack(100, 115) };
+        members.acknowledge(s(second), NodeId(1), &ack, (1, 100, 0)).unwrap();
+    };
+    tell(&mut members, 4, &[back(7)]);
+    members.look_after(s(4), Duration::from_secs(2), 1);
+    tell(&mut members, 5, &[back(7)]);
+    let (_, gone) = members.look_after(s(5), Duration::from_secs(2), 1);
+    assert_eq!((gone, members.allowed()), (Vec::from([NodeId(2)]), Some(110)), "one is missed");
+    tell(&mut members, 6, &[back(7), back(8)]);
+    assert_eq!((members.allowed(), members.first_missing()), (Some(115), Some(100)));
+}
+
+#[test]
 fn who_never_says_anything_is_not_taken_again_at_once() {
     let (silence, times) = (Duration::from_secs(2), 1);
     let mut members = members();
