@@ -428,6 +428,12 @@ impl Members {
             .is_some_and(|child| child.fruitless >= FRUITLESS_FEW && child.catches_up.is_none())
     }
 
+    /// True if several repairs of the first packet that a member lacks have not come there: the time to live that it told
+    /// of, by which all are repaired, may be too small.
+    pub(super) fn is_unreached(&self, node: NodeId) -> bool {
+        self.children.get(&node).is_some_and(|child| child.fruitless >= FRUITLESS_FEW)
+    }
+
     /// True if a member is being sent packets from before it joined.
     pub(super) fn catches_up(&self, node: NodeId) -> bool {
         self.children.get(&node).is_some_and(|child| child.catches_up.is_some())

@@ -3,7 +3,7 @@
 use faircast_base::{NullTrace, Purpose, Rng};
 
 use super::*;
-use crate::tram::settings::{Pruning, RightEdge};
+use crate::tram::settings::{Pruning, RepairCast, RightEdge};
 use crate::world::at;
 
 const FIT: Known = Known { level: 2, fit: true, low: 1, high: 99, done: false, id: 50, name: 6 };
@@ -257,4 +257,31 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     // Nobody has come, so it shows itself later than the second time.
     head.on_timeout(at(3 * next), 1);
     assert_eq!(flags(&sent(&mut head, 3 * next, FIT)), [(1, true), (6, false)]);
+}
+
+#[test]
+fn a_member_that_repairs_within_its_reach_do_not_reach_has_them_alone() {
+    for catches_up in [false, true] {
+        let (mut head, settings) = head(|it| it.repair = RepairCast::Scope);
+        (1..100).for_each(|packet| assert!(head.cache.insert(packet, &[1], 0)));
+        // One hop is less than there is between them.
+        let bind = Bind { role: HeadRole::Reluctant, distance: 1, joins: 0, first_missing: 5 };
+        head.on_bind(at(0), NodeId(1), 1, bind, FIT).unwrap();
+        if !catches_up {
+            acknowledges(&mut head, 1, &has(100)).unwrap();
+            acknowledges(&mut head, 1, &has(100)).unwrap();
+        }
+        let lacks = if catches_up { 5 } else { 100 };
+        head.cache.insert(lacks, &[1], 0);
+        let asks = Ack { mask: &[0x80], ..has(lacks) };
+        let mut repairs = (1..=5).map(|round| {
+            let now = at(1 + round * settings.repair_interval.as_nanos() / 1_000_000);
+            let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
+            head.on_ack(now, (NodeId(1), 1), &asks, (101, 0), has).unwrap();
+            head.next_repair(now).unwrap().to
+        });
+        let [all, alone] = [Destination::Group(GroupId::SESSION), Destination::Node(NodeId(1))];
+        assert!(repairs.by_ref().take(3).all(|to| to == all), "{catches_up}");
+        assert!(repairs.all(|to| to == alone), "{catches_up}");
+    }
 }
