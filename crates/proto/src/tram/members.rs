@@ -571,9 +571,14 @@ impl Members {
         self.children.values().map(|child| child.loss).max().unwrap_or(0)
     }
 
-    /// The time to live that reaches all members.
+    /// The time to live that reaches all members, as they told it. A member that many repairs have not reached is further
+    /// away than that.
     pub(super) fn reach(&self) -> u8 {
-        self.children.values().map(|child| child.distance).max().unwrap_or(1)
+        let of = |child: &Child| match child.fruitless >= FRUITLESS_MAX {
+            true => u8::MAX,
+            false => child.distance,
+        };
+        self.children.values().map(of).max().unwrap_or(1)
     }
 
     /// Receivers below the members, and heads among all of them.

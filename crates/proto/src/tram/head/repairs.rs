@@ -24,7 +24,7 @@ struct Asked {
     nodes: [Option<NodeId>; 2],
     /// More than these asked.
     many: bool,
-    /// Repairs to all have not reached these.
+    /// Repairs to all have not reached one of them.
     alone: bool,
     queued: bool,
     /// It is not here yet, and goes on as soon as it is.
@@ -92,7 +92,7 @@ impl Repairs {
 
     /// Notes that a member wants a packet. Packets before `front`, which are not kept any more, take turns with new
     /// data, and so do all packets of a member that is `stuck`. A member that is `unreached` by repairs to all gets the
-    /// packet alone.
+    /// packet alone, where no more than two ask.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -115,10 +115,8 @@ impl Repairs {
             }
             _ => {}
         }
-        if unreached {
-            (asked.alone, asked.many) = (true, false);
-        }
-        asked.add(from, asked.alone || self.cast == RepairCast::Unicast);
+        asked.alone |= unreached;
+        asked.add(from, self.cast == RepairCast::Unicast);
         if !core::mem::replace(&mut asked.queued, true) {
             let late = sequence < front || stuck;
             if late { &mut self.late } else { &mut self.queue }.push_back(sequence);
@@ -186,7 +184,7 @@ impl Repairs {
         let asked = self.asked.get_mut(&sequence)?;
         asked.queued = false;
         let to_all = match self.cast {
-            _ if asked.alone => false,
+            _ if asked.alone && !asked.many => false,
             RepairCast::Auto => asked.many,
             RepairCast::Unicast => false,
             RepairCast::Scope => true,
@@ -294,10 +292,8 @@ mod tests {
             assert_eq!(asks(0, &[(1, false), (2, false), (3, false)]), [(5, None)]);
             assert_eq!(asks(INTERVAL - 1, &[(1, true)]), [], "it may be on its way");
             assert_eq!(asks(INTERVAL, &[(2, false), (1, true)]), [(5, Some(2)), (5, Some(1))]);
-            // Whoever is pushed out asks again.
             let all = [(2, false), (3, false), (4, false), (1, true)];
-            assert_eq!(asks(3 * INTERVAL, &all), [(5, Some(1))]);
-            assert_eq!(asks(6 * INTERVAL, &all[..3]), [(5, None)], "the next is for all again");
+            assert_eq!(asks(3 * INTERVAL, &all), [(5, None)], "many ask");
         }
     }
 
