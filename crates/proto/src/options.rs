@@ -199,6 +199,13 @@ impl Options {
         all
     }
 
+    /// These, with `key` set to a value that its table allows.
+    #[must_use]
+    pub(crate) fn with(mut self, key: &str, value: OptionValue) -> Self {
+        self.0.insert(key.to_string(), value);
+        self
+    }
+
     /// Whether `key` was set.
     pub fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)

@@ -120,8 +120,6 @@ struct Reached {
     /// Its data begins with the session's.
     from_start: bool,
     lost_any: bool,
-    /// Some packets before this one were not wanted, and cannot be repaired.
-    skipped_until: u64,
     /// H_a as reported last, H_a as reported before that, and the number of receivers below.
     told_allowed: u64,
     told_before: u64,
@@ -288,7 +286,6 @@ impl TramReceiver {
         let Some(reached) = &self.reached else {
             return Known { level, fit: false, low, high: 0, done: false, id, name };
         };
-        let low = low.max(reached.skipped_until);
         let high = reached.reception.end() - 1;
         // Whoever catches up has not yet what it would promise.
         let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;

@@ -46,6 +46,15 @@ impl Reception {
         Self { end: first, missing: RangeSet::default(), lost_before: first, disorder: None }
     }
 
+    /// Nothing has come of a session whose source has sent packets up to `last`, and `first` is the first that is wanted:
+    /// a receiver that joins late may lack more packets than [`JUMP_MAX`].
+    pub(super) fn joining(first: u64, last: u64) -> Self {
+        let mut reception = Self::new(first);
+        reception.end = first.max(last + 1);
+        reception.missing.insert(first..reception.end);
+        reception
+    }
+
     /// The first packet that is missing: all before it are here or given up (H_r + 1 in the paper).
     pub(super) fn first_missing(&self) -> u64 {
         self.missing.iter().next().map_or(self.end, |run| run.start)
@@ -169,11 +178,6 @@ impl Reception {
     /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(super) fn reordering(&self) -> Option<Duration> {
         self.disorder.as_ref()?.tolerance()
-    }
-
-    /// These packets, all of which are known of, are not wanted.
-    pub(super) fn skip(&mut self, packets: Range<u64>) {
-        self.missing.remove(packets);
     }
 
     /// The source has come as far as `last` and no further: what was said of later packets is void.

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Place;
-use crate::ranges::RangeSet;
 
 /// Most runs of packets that are recorded. What was sent before is not sent anew for anybody beyond that: only a
 /// receiver that asks for the same again and again brings so many.
@@ -32,8 +31,6 @@ struct Run {
 pub(super) struct Log {
     runs: Vec<Run>,
     end: u64,
-    /// The last announcement.
-    announced: u64,
 }
 
 impl Log {
@@ -57,9 +54,6 @@ impl Log {
         if !follows {
             self.runs.push(Run { first: self.end, item });
         }
-        if let Item::Announcement { .. } = item {
-            self.announced = self.end;
-        }
         self.end += 1;
     }
 
@@ -72,49 +66,17 @@ impl Log {
         })
     }
 
-    /// The packets from `after` on, as runs: their numbers, and what the first of each holds.
-    fn runs(&self, after: u64) -> impl Iterator<Item = (Range<u64>, Item)> + '_ {
+    /// The symbols that packets from `after` on hold.
+    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> + '_ {
         // A receiver says it, and may say anything.
         let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
         let ends = self.runs[from..].iter().skip(1).map(|run| run.first).chain([self.end]);
         self.runs[from..].iter().zip(ends).filter_map(move |(run, end)| {
+            let Item::Symbol(place) = run.item else { return None };
             let skipped = after.saturating_sub(run.first);
-            let item = match run.item {
-                Item::Symbol(place) => Item::Symbol(place + skipped),
-                announcement => announcement,
-            };
-            (run.first + skipped < end).then_some((run.first + skipped..end, item))
+            (run.first + skipped < end).then_some(place + skipped..place + (end - run.first))
         })
-    }
-
-    /// The symbols that packets from `after` on hold.
-    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> + '_ {
-        self.runs(after).filter_map(|(packets, item)| match item {
-            Item::Symbol(place) => Some(place..place + (packets.end - packets.start)),
-            Item::Announcement { .. } => None,
-        })
-    }
-
-    /// The packets from `after` on that are of no use to who lacks `lacking` and nothing else of the symbols below
-    /// `known`, with the last announcement.
-    pub(super) fn useless(&self, after: u64, lacking: &RangeSet, known: Place) -> RangeSet {
-        let mut useless = RangeSet::default();
-        for (packets, item) in self.runs(after) {
-            let Item::Symbol(place) = item else {
-                if packets.start != self.announced {
-                    useless.insert(packets);
-                }
-                continue;
-            };
-            let end = (place + (packets.end - packets.start)).min(known).max(place);
-            useless.insert(packets.start..packets.start + (end - place));
-            for lacks in lacking.within(place..end) {
-                let first = packets.start + (lacks.start - place);
-                useless.remove(first..first + (lacks.end - lacks.start));
-            }
-        }
-        useless
     }
 }
 
@@ -156,20 +118,5 @@ mod tests {
         assert_eq!(symbols(3), [7..10, 0..3, 20..21]);
         assert_eq!(symbols(8), [1..3, 20..21]);
         assert_eq!(symbols(11), []);
-    }
-
-    #[test]
-    fn who_lacks_little_needs_few_packets() {
-        let log = log();
-        let mut lacking = RangeSet::default();
-        let useless = |lacking: &RangeSet, after, known| {
-            log.useless(after, lacking, known).iter().collect::<Vec<_>>()
-        };
-        assert_eq!(useless(&lacking, 0, 100), [0..6, 7..11], "all but what was announced last");
-        assert_eq!(useless(&lacking, 0, 7), [0..3, 7..10], "nobody asked it about the others");
-        lacking.insert(6..8);
-        lacking.insert(20..21);
-        assert_eq!(useless(&lacking, 0, 100), [0..2, 4..6, 7..10]);
-        assert_eq!(useless(&lacking, 3, 100), [4..6, 7..10]);
     }
 }

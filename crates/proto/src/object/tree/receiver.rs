@@ -8,13 +8,13 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
-use super::words::{Lacks, RANGES_MAX, Reply, Word, decode_probe};
+use super::words::{Lacks, RANGES_MAX, Word, decode_probe};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, part_of};
 use crate::object::receiver::assembly::{Assembly, TransferPhase, Want};
 use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
-use crate::object::wire::{Claim, Notice, SymbolName};
+use crate::object::wire::{Answer, Claim, Notice, SymbolName};
 use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
 use crate::pgm::session::dissent::Dissent;
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, Tree, name_number};
@@ -124,7 +124,8 @@ impl TramObjectReceiver {
         // All is taken that came before these.
         while let Some(event) = self.tram.poll_event() {
             match event {
-                AppEvent::Lost { .. } => return Err(End::Failed(error(LOST))),
+                // Nobody repairs these packets any more: the source sends their symbols in new ones.
+                AppEvent::Lost { .. } => self.asks = true,
                 AppEvent::Gone if self.tram.is_pruned() => return Err(End::Failed(error(PRUNED))),
                 AppEvent::Gone => return Err(End::Source(SILENT)),
                 _ => {}
@@ -271,7 +272,7 @@ impl TramObjectReceiver {
             self.assembly.path.on_probe(cx.now, probe);
             return Ok(());
         }
-        let Reply { answer, useless } = Reply::decode(bytes).ok_or(BadInput::Malformed)?;
+        let answer = Answer::decode(bytes).ok_or(BadInput::Malformed)?;
         let news = self.assembly.member.take(cx, answer);
         match news {
             News::GivenUp => self.assembly.note_given_up(cx.now),
@@ -283,8 +284,6 @@ impl TramObjectReceiver {
         }
         if news == News::Refused {
             self.fail(cx, "the source has no room for more receivers".to_string());
-        } else if !useless.is_empty() {
-            self.tram.skip(cx, &useless);
         }
         Ok(())
     }
@@ -320,7 +319,6 @@ fn error(reason: &str) -> ObjectError {
     ObjectError { reason: reason.to_string() }
 }
 
-const LOST: &str = "parts of it are not repaired any more: start it earlier, or let the sender use late_join = full";
 const PRUNED: &str = "this receiver was too slow for the group, and was removed";
 const SILENT: &str = "the source has fallen silent";
 const ENDED: &str = "the source ended before everything was here";

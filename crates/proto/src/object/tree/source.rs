@@ -1,18 +1,16 @@
 //! The source of an object over TRAM.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::Range;
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
-use super::words::{Reply, Word, encode_probe};
+use super::words::{Word, encode_probe};
 use crate::object::course::Course;
 use crate::object::path::Probes;
-use crate::object::source::members::ANSWERS_MAX;
 use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
 use crate::object::wire::{Claim, PathWord};
 use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
@@ -26,8 +24,6 @@ use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 pub struct TramObjectSource {
     tram: TramSource<ObjectStream>,
     course: Course,
-    /// Packets of no use to members that are to be told so, by their ids.
-    useless: BTreeMap<u64, Vec<Range<u64>>>,
     /// What it was told of its receivers, in messages.
     words: u64,
     /// The least rate that a member asks for at most, and who that is.
@@ -57,18 +53,12 @@ impl Reason for Timer {
 
 impl TramObjectSource {
     /// A source as `setup` describes it, over `tree`. An object that has no layout makes one that fails at its start; there is no
-    /// parity, and who is slow is removed as the options say. Where a scheme steers it nobody is brought what was sent before
-    /// as repairs, unless `late_join` asks for that.
+    /// parity, and who is slow is removed as the options say. A receiver begins with the next packet, whatever `late_join` says.
+    /// Symbols that it lacks leave as new packets at the session's rate: as repairs they would have no control of their own,
+    /// and would bring what the receiver kept from an earlier run.
     pub fn new(setup: ObjectSourceSetup<'_>, tree: Tree) -> Self {
-        let options = match tree.steering {
-            None => setup.options.clone(),
-            // What comes late goes as new packets, which the scheme measures. Of repairs nobody reports, so that it would
-            // let them go as to a group that has fallen silent.
-            Some(_) => {
-                let none = OptionValue::Text("none".to_string());
-                setup.options.under(&[("late_join".to_string(), none)], tree.options)
-            }
-        };
+        let none = OptionValue::Text("none".to_string());
+        let options = setup.options.clone().with("late_join", none);
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, &options);
         let session = TramSetup { steering: tree.steering_at(setup.node), ..session };
         let course = Course::new(&setup, None);
@@ -78,7 +68,6 @@ impl TramObjectSource {
         Self {
             tram: TramSource::kept(&session, tree, stream),
             course,
-            useless: BTreeMap::new(),
             words: 0,
             limit: None,
             timers,
@@ -140,7 +129,7 @@ impl TramObjectSource {
         }
         members.note_path(cx.now, id, found);
         members.note(id, load.unwrap_or_default(), limit);
-        if claim == Claim::Joined && lacks.is_none() && !self.tram.brings_all() {
+        if claim == Claim::Joined && lacks.is_none() {
             self.tram.packets_mut().announce_again(cx.now);
         }
         let members = &mut self.course.members;
@@ -156,10 +145,6 @@ impl TramObjectSource {
                 }
                 may
             });
-            if claim == Claim::Receiving && self.useless.len() < ANSWERS_MAX {
-                let useless = stream.useless(&lacks);
-                self.useless.insert(id, useless);
-            }
         }
         self.review(cx);
         Ok(())
@@ -239,9 +224,7 @@ impl TramObjectSource {
 
     fn poll_answer(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (node, answer) = self.course.members.poll_answer()?;
-        let useless = self.useless.remove(&answer.id).unwrap_or_default();
-        let reply = Reply { answer, useless };
-        Some(self.tram.answer(cx, Destination::Node(node), &reply.encode(), buf))
+        Some(self.tram.answer(cx, Destination::Node(node), &answer.encode(), buf))
     }
 }
 

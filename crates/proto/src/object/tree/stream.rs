@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, Time};
 
 use super::log::{Item, Log};
-use super::words::{Lacks, RANGES_MAX};
+use super::words::Lacks;
 use super::{Place, places, symbol_at};
 use crate::content::Packets;
 use crate::object::layout::{Layout, part_of};
@@ -27,9 +27,6 @@ const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After how many symbols the supply is told again where content is asked for.
 const EXPECTED_SYMBOLS: u64 = 64;
-
-/// So many packets must be of no use to a receiver until it is told which.
-const USELESS_MIN: u64 = 64;
 
 /// The place in the stream of the packet with this number in its session, where the first has 1.
 const fn index_of(sequence: u64) -> u64 {
@@ -208,23 +205,6 @@ impl ObjectStream {
             self.needed.insert(range);
         }
         self.needed.limit(RUNS_MAX);
-    }
-
-    /// Packets that were sent and are of no use to who lacks no more than that.
-    pub(super) fn useless(&self, lacks: &Lacks) -> Vec<core::ops::Range<u64>> {
-        let mut lacking = RangeSet::default();
-        for range in &lacks.ranges {
-            lacking.insert(range.clone());
-        }
-        let known = lacks.known.min(places(&self.layout, Part::Content).end);
-        let useless = self.log.useless(index_of(lacks.after), &lacking, known);
-        let mut longest: Vec<_> =
-            useless.iter().map(|range| range.start + 1..range.end + 1).collect();
-        longest.sort_by_key(|range| core::cmp::Reverse(range.end - range.start));
-        longest.truncate(RANGES_MAX);
-        longest.sort_by_key(|range| range.start);
-        let all: u64 = longest.iter().map(|range| range.end - range.start).sum();
-        if all < USELESS_MIN { Vec::new() } else { longest }
     }
 
     /// What leaves next.

@@ -9,12 +9,12 @@ use faircast_base::Bitrate;
 use super::Place;
 use crate::fields::Fields;
 use crate::object::wire::{
-    Answer, MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
+    MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };
 use crate::object::{MemberLoad, TreePlace};
 use crate::tram::PACKET_HEADER;
 
-/// Most ranges of symbols or packets in a word or an answer.
+/// Most ranges of symbols in a word.
 pub(super) const RANGES_MAX: usize = 32;
 
 /// What a receiver tells the source of itself.
@@ -135,13 +135,6 @@ fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>
     Some(ranges)
 }
 
-/// Answer of the source to a word, with packets that hold nothing that the receiver lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reply {
-    pub(super) answer: Answer,
-    pub(super) useless: Vec<Range<u64>>,
-}
-
 /// First byte of a probe, which is no version of an answer.
 const PROBE: u8 = 0xff;
 
@@ -160,31 +153,11 @@ pub(super) fn decode_probe(bytes: &[u8]) -> Option<Probe> {
     Probe::decode(rest).filter(|_| *first == PROBE)
 }
 
-const ANSWER_BYTES: usize = 16;
-const RANGE_BYTES: usize = 16;
-
-impl Reply {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = self.answer.encode();
-        encode_ranges(&self.useless, &mut out);
-        out
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
-        let answer = Answer::decode(fields.bytes(ANSWER_BYTES)?)?;
-        let count = fields.0.len() / RANGE_BYTES;
-        let useless = decode_ranges(&mut fields, count)?;
-        fields.end()?;
-        Some(Self { answer, useless })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::PathLimit;
-    use crate::object::wire::{Claim, Status};
+    use crate::object::wire::{Answer, Claim, Status};
     use alloc::string::String;
     use faircast_base::NodeId;
     use proptest::prelude::*;
@@ -211,15 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn words_and_replies_come_back_as_they_went() {
+    fn words_come_back_as_they_went() {
         let ranges: Vec<_> = (0..RANGES_MAX as u64).map(|i| 10 * i..10 * i + 3).collect();
         for all in [ranges.clone(), Vec::new()] {
             let word = word(all.clone());
             assert_eq!(Word::decode(5, &word.encode()), Some(word));
             let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
-            let reply = Reply { answer, useless: all };
-            assert_eq!(decode_probe(&reply.encode()), None);
-            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+            assert_eq!(decode_probe(&answer.encode()), None);
         }
         let [asked, found] = word(Vec::new()).path;
         for path in [[None, None], [asked, None], [None, found]] {
@@ -236,7 +207,7 @@ mod tests {
             let bytes = encode_probe(&probe);
             assert_eq!(bytes.len() + PACKET_HEADER, size as usize);
             assert_eq!(decode_probe(&bytes), Some(probe));
-            assert_eq!(Reply::decode(&bytes), None);
+            assert_eq!(Answer::decode(&bytes), None);
         }
     }
 
@@ -251,10 +222,6 @@ mod tests {
             bytes[place] = value;
             assert_eq!(Word::decode(5, &bytes), None, "byte {place}");
         }
-        let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
-        let many = (0..40).flat_map(|i: u64| [10 * i, 3]).flat_map(u64::to_be_bytes);
-        let bytes = [&answer.encode()[..], &many.collect::<Vec<_>>()].concat();
-        assert_eq!(Reply::decode(&bytes), None, "more than there may be");
     }
 
     proptest! {
@@ -262,9 +229,6 @@ mod tests {
         fn no_bytes_panic(bytes: Vec<u8>) {
             if let Some(word) = Word::decode(1, &bytes) {
                 prop_assert_eq!(Word::decode(1, &word.encode()), Some(word));
-            }
-            if let Some(reply) = Reply::decode(&bytes) {
-                prop_assert_eq!(reply.encode(), bytes);
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
 
@@ -145,26 +144,6 @@ impl TramReceiver {
     /// The first packet that was not taken from it yet.
     pub(crate) fn taken(&self) -> u64 {
         self.reached.as_ref().map_or(0, |it| it.deliver)
-    }
-
-    /// The application has no use for these packets. Nobody whose head it is must need them, or they stay wanted.
-    pub(crate) fn skip(&mut self, cx: &mut Cx<'_>, packets: &[Range<u64>]) {
-        if self.has_members() {
-            return;
-        }
-        let Some(reached) = &mut self.reached else { return };
-        for range in packets {
-            let start = range.start.max(reached.deliver);
-            let end = range.end.min(reached.reception.end());
-            if start < end {
-                reached.reception.skip(start..end);
-                reached.skipped_until = reached.skipped_until.max(end);
-            }
-        }
-        self.deliver(cx);
-        self.after_progress(cx);
-        // Its head need not send what it is about to repair.
-        self.ack_due = true;
     }
 
     /// Where it is in the tree, and what it has repaired.

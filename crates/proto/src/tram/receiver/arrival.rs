@@ -112,7 +112,7 @@ impl TramReceiver {
         self.head = self.head.starting_at(&self.settings, start);
         self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
         self.reached = Some(Reached {
-            reception: Reception::new(start),
+            reception: Reception::joining(start, self.front.sequence),
             reach: Reach::new(cx.now, self.front.sequence.max(start.saturating_sub(1))),
             window: ReceiverWindow::new(&self.settings, cx.now, start, ack_window),
             acks: AckSchedule::new(first_ack, ack_window, intervals),
@@ -121,7 +121,6 @@ impl TramReceiver {
             sent_since: start.max(self.front.sequence + 1),
             from_start: start == 1,
             lost_any: false,
-            skipped_until: 0,
             told_allowed: 0,
             told_before: 0,
             told_below: (0, 0),
