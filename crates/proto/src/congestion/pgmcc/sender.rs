@@ -86,8 +86,9 @@ struct Acker {
     joined: Option<Seq>,
     /// The latest packet that it has shown to have.
     reported: Option<Seq>,
-    /// True until it acknowledges something, where it replaced another: a receiver of this name may not be there.
-    on_trial: bool,
+    /// Where it replaced another, and until it acknowledges a packet that named it: when that is due. A receiver of this
+    /// name may not be there.
+    on_trial: Option<Time>,
     honesty: Honesty,
 }
 
@@ -153,7 +154,7 @@ impl PgmccSender {
     }
 
     fn is_on_trial(&self) -> bool {
-        self.acker.as_ref().is_some_and(|acker| acker.on_trial)
+        self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some())
     }
 
     fn arm_stall(&mut self, now: Time) {
@@ -236,13 +237,13 @@ impl PgmccSender {
         let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
         let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
         let is_tried = self.config.retry_new < self.config.retry_max;
-        let on_trial = is_tried && old.is_some() && !self.receivers.is_shown(id);
+        let is_new = is_tried && old.is_some() && !self.receivers.is_shown(id);
         self.acker = Some(Acker {
             id,
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
             reported: None,
-            on_trial,
+            on_trial: is_new.then_some(cx.now + new_rtt),
             honesty: Honesty::new(&self.config),
         });
         (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
@@ -305,6 +306,10 @@ impl PgmccSender {
     /// Whether `from` should replace the acker.
     fn beats_acker(&self, now: Time, from: NodeId) -> bool {
         let Some(acker) = &self.acker else { return true };
+        if acker.on_trial.is_some_and(|due| due <= now) && !self.receivers.is_shown(from) {
+            // Trials of one receiver after the other would add up.
+            return false;
+        }
         let slowness = |id: NodeId| self.receivers.get(id)?.slowness_squared(&self.config);
         let (Some(candidate), Some(present)) = (slowness(from), slowness(acker.id)) else {
             return false;
@@ -437,7 +442,7 @@ impl SenderControl for PgmccSender {
             if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
                 let before = acker.reported.unwrap_or(vector.highest);
                 acker.reported = Some(before.max(vector.highest));
-                acker.on_trial = false;
+                acker.on_trial.take_if(|_| self.receivers.is_shown(from));
                 self.compare_candidates(cx);
             }
         }

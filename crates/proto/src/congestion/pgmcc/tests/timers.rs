@@ -150,6 +150,20 @@ fn an_acker_that_is_not_there_costs_one_timeout_of_three_seconds_at_most() {
 }
 
 #[test]
+fn trials_of_receivers_that_are_not_there_do_not_add_up() {
+    let mut bench = replaced(plain(), ms(800));
+    for node in 3..9 {
+        bench.advance(ms(if node == 3 { 800 } else { 200 }));
+        bench.nak(node, 1, 0.99, ms(8000));
+        // What acknowledges packets that named others shows nothing.
+        bench.ack(2, 1, u32::MAX, 0.9);
+        assert_eq!(bench.representative(), Some(2));
+    }
+    stall(&mut bench);
+    assert_eq!(bench.representative(), None);
+}
+
+#[test]
 fn an_acker_that_has_acknowledged_is_dropped_after_two_timeouts() {
     let mut bench = replaced(plain(), ms(400));
     bench.advance(ms(400));
