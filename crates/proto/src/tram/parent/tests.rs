@@ -280,9 +280,8 @@ fn after_a_head_that_does_not_answer_one_that_still_advertises_is_asked() {
     for round in 1..60 {
         heard(&mut parent, 500 * round - 1, 1, 8, 1);
         parent.on_timeout(at(500 * round), HEAD);
-        match parent.poll() {
-            Some(Step::Bind { to, .. }) => asked.push(to),
-            _ => {}
+        if let Some(Step::Bind { to, .. }) = parent.poll() {
+            asked.push(to);
         }
         if asked.last() == Some(&NodeId(1)) {
             break;
