@@ -1,5 +1,6 @@
 //! Destinations of what a receiver gets: a folder, a device or a command.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use faircast_files::{
@@ -32,10 +33,13 @@ impl Destination {
         }
     }
 
-    /// A store for one object.
-    pub(crate) fn store(&self) -> (Box<dyn Store>, StoreHandle) {
+    /// A store for one object, which comes from the host `source`, where that is known.
+    pub(crate) fn store(&self, source: Option<IpAddr>) -> (Box<dyn Store>, StoreHandle) {
         match self {
-            Self::Folder(options) => watched(FilesStore::new(options.clone()), FilesStore::handle),
+            Self::Folder(options) => {
+                let options = StoreOptions { source, ..options.clone() };
+                watched(FilesStore::new(options), FilesStore::handle)
+            }
             Self::Device(options) => {
                 watched(DeviceStore::new(options.clone()), DeviceStore::handle)
             }

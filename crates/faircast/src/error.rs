@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use faircast_files::FilesError;
 use faircast_net::NetError;
+use faircast_proto::BlackHole;
 use faircast_proto::options::OptionError;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_seal::NoRandomness;
@@ -125,6 +126,10 @@ pub enum Error {
         /// How many.
         packets: u32,
     },
+    /// No data of the stream arrives, since packets are too long for the way. Said once until data arrives; the stream
+    /// goes on.
+    #[error("{0}")]
+    BlackHole(BlackHole),
     /// The application takes what was received too slowly, and there is no way to tell the sender.
     #[error("{bytes} bytes wait to be read, which is too much; read faster, or send more slowly")]
     Overrun {

@@ -66,6 +66,7 @@ pub use faircast_files::{
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };
+pub use faircast_proto::BlackHole;
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 pub use faircast_proto::credit::{PROGRAM_BYTES_MAX, ProgramHost};
 pub use faircast_proto::hop::{Attachment, HopRefused, HopSettings, HopStatus, NeighbourStatus};

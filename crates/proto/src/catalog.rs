@@ -38,13 +38,13 @@ use ends::{object_end, pgm_element, row_tree, stream_end, tree_end, under_credit
 pub struct SchemeEntry {
     /// Its name in scenario files.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Its settings and those of the transport below it.
     pub options: &'static [OptionSpec],
-    /// Of these, its own.
+    /// Settings of the scheme itself, among these.
     pub own_options: &'static [OptionSpec],
-    /// What it guarantees to the network.
+    /// Guarantees to the network.
     pub guarantees: Guarantees,
     /// The option by which its data is known.
     pub announce_option: u8,
@@ -52,7 +52,7 @@ pub struct SchemeEntry {
     pub announce_bytes_max: usize,
     /// The option that carries a receiver's report.
     pub report_option: u8,
-    /// What those who stand between the two ends can read of it.
+    /// Parts of the scheme that routers between the ends can read.
     pub view: RouterView,
     /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose
     /// data has headers of so many bytes.
@@ -94,7 +94,7 @@ impl SchemeEntry {
 pub struct TransportEntry {
     /// Its name in scenario files, where it is steered by no scheme.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Its settings.
     pub options: &'static [OptionSpec],
@@ -108,40 +108,40 @@ pub struct TransportEntry {
     pub repair_heads: bool,
     /// Packets on real networks.
     pub packets: PacketFormat,
-    /// How its ends are made.
+    /// Constructors of its ends.
     pub ends: Ends,
 }
 
-/// How the ends of a transport are made.
+/// Constructors of the ends of a transport.
 #[derive(Clone, Copy, Debug)]
 pub enum Ends {
     /// With a scheme, which steers them.
     Steered(fn(&SchemeEntry, Role, EndSetup<'_>) -> Box<dyn Machine>),
     /// By themselves.
     Alone {
-        /// What they guarantee to the network.
+        /// Guarantees to the network.
         guarantees: Guarantees,
         /// Whether receivers answer.
         answers: bool,
         /// Makes one.
         end: fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
     },
-    /// They are the kernel's, and in the lab only.
+    /// Ends of the kernel, in the lab only.
     Kernel {
-        /// What they guarantee to the network.
+        /// Guarantees to the network.
         guarantees: Guarantees,
     },
 }
 
-/// How a relay is made.
+/// Constructor of a relay.
 pub type RelayOf = fn(NodeId, &Options, Option<Arc<dyn ProgramHost>>) -> Box<dyn Relay>;
 
-/// What a router can do beside forwarding.
+/// Program that a router can run beside forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayEntry {
     /// Its name in scenario files.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Its settings.
     pub options: &'static [OptionSpec],
@@ -324,7 +324,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
     kernel_tcp("tcp-bbr", "bbr", "the kernel's TCP with BBR; in the lab only"),
 ];
 
-/// How an end is made.
+/// Constructor of an end.
 type EndOf = fn(Role, EndSetup<'_>) -> Box<dyn Machine>;
 
 /// A transport that brings everything to many receivers of one source.
@@ -429,7 +429,7 @@ const fn trees() -> [KnownScheme; tree_count()] {
     let (mut i, mut row) = (0, 0);
     while row < TRANSPORTS.len() {
         if TRANSPORTS[row].repair_heads {
-            // What a scheme announces has another form there.
+            // Announcements of schemes have another form there.
             trees[i].name = TRANSPORTS[row].name;
             i += 1;
         }
@@ -443,7 +443,7 @@ pub fn tree_mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> 
     SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known: KNOWN_TREES }
 }
 
-/// What routers can read of all schemes.
+/// Parts of all schemes that routers can read.
 pub const ROUTER_VIEWS: &[RouterView] = &views();
 
 const fn views() -> [RouterView; SCHEMES.len()] {

@@ -185,7 +185,7 @@ pub struct CbrReceiver {
     events: VecDeque<AppEvent>,
 }
 
-/// What a receiver has of one source.
+/// Reception of one source at a receiver.
 #[derive(Default)]
 struct Heard {
     /// The packet that comes next; `None` before the first.

@@ -26,14 +26,14 @@ pub trait Content: Send {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Vec<u8>,
-    /// How many zero bytes follow them.
+    /// Number of zero bytes that follow.
     pub(crate) zeros: u32,
 }
 
 /// Zero bytes, so many or without end. They take no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Zeros {
-    /// How many; `None` for no end.
+    /// Number of bytes; `None` for no end.
     pub len: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Content for InMemory {
 /// What a PGM source sends, as packets: their number may be open, their lengths may differ, and
 /// the next one may not be there yet. Packets are counted from 0 in the order in which they leave.
 pub trait Packets {
-    /// How many there will be in all, where that is known.
+    /// Number of all packets, where that is known.
     fn end(&self) -> Option<u64>;
 
     /// Bytes of payload of the new packet `index`, at most 65535; `None` where there is none now.

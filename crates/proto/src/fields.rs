@@ -38,12 +38,12 @@ impl<'a> Fields<'a> {
         Some(text.chars().map(printable).collect())
     }
 
-    /// So many bytes.
+    /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         self.0.split_off(..len)
     }
 
-    /// Nothing follows.
+    /// Checks that no bytes follow.
     pub(crate) fn end(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }

@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod black_hole;
 pub mod catalog;
 pub mod cbr;
 pub mod congestion;
@@ -34,6 +35,7 @@ pub mod transport;
 #[cfg(test)]
 mod world;
 
+pub use black_hole::BlackHole;
 pub use loss_record::LossRecord;
 pub use machine::{
     AppEvent, Datagram, Destination, Machine, Membership, Parsed, ShortReceiver, Transmit,

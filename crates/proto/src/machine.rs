@@ -8,6 +8,8 @@ use core::cell::OnceCell;
 
 use faircast_base::{Cx, GroupId, NodeId, Shortfall, Time};
 
+use crate::BlackHole;
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -24,13 +26,13 @@ pub enum Destination {
 /// real packet. On real networks `zeros` is always 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it, as the network says. Not to be trusted more than the network.
+    /// Sender, as the network says. Not to be trusted more than the network.
     pub from: NodeId,
     /// Whether it came to the group or to this node alone.
     pub to: Destination,
     /// The bytes of the packet.
     pub bytes: &'a [u8],
-    /// How many zero bytes follow them.
+    /// Number of zero bytes that follow.
     pub zeros: u32,
     /// Whether the network marked it as having met congestion (ECN CE).
     pub congestion_experienced: bool,
@@ -78,9 +80,9 @@ impl Parsed {
 pub struct Transmit {
     /// Where it goes.
     pub to: Destination,
-    /// How many zero bytes follow the bytes in the buffer.
+    /// Number of zero bytes that follow the bytes in the buffer.
     pub zeros: u32,
-    /// How many of all its bytes are payload of the application; 0 for control packets.
+    /// Bytes of payload of the application; 0 for control packets.
     pub payload_len: u32,
     /// Hops that it may travel; 255 where the protocol does not care.
     pub time_to_live: u8,
@@ -103,13 +105,13 @@ impl Transmit {
 /// its end without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// It wants to hear this group of its flow.
+    /// The machine joins this group of its flow.
     Join(GroupId),
-    /// It wants to hear it no longer.
+    /// The machine leaves this group.
     Leave(GroupId),
 }
 
-/// What a machine tells the application.
+/// Event for the application of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppEvent {
@@ -117,12 +119,12 @@ pub enum AppEvent {
     Delivered {
         /// The bytes.
         bytes: Vec<u8>,
-        /// How many zero bytes follow.
+        /// Number of zero bytes that follow.
         zeros: u32,
     },
-    /// So many packets can never be delivered; what follows comes after a gap.
+    /// Packets that can never be delivered; later packets come after a gap.
     Lost {
-        /// How many packets are missing.
+        /// Number of missing packets.
         packets: u32,
     },
     /// A receiver has delivered everything, or a sender has been told that all is there.
@@ -131,9 +133,9 @@ pub enum AppEvent {
     Gone,
     /// A sender's session ends, and receivers have not got everything. Where nobody is meant nothing is said.
     Incomplete {
-        /// Those who are known.
+        /// Known receivers.
         named: Vec<ShortReceiver>,
-        /// How many more there may be, of whom nothing is known.
+        /// Most other receivers, of which nothing is known.
         unnamed: u64,
     },
     /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
@@ -146,6 +148,14 @@ pub enum AppEvent {
         /// The name of the receiver's.
         receiver: String,
     },
+    /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once until data arrives,
+    /// and a sender once for each node: any host can say this in a receiver's name.
+    BlackHole {
+        /// The other end.
+        node: NodeId,
+        /// Lengths of packets.
+        hole: BlackHole,
+    },
 }
 
 /// A receiver that has not got everything.
@@ -157,7 +167,7 @@ pub struct ShortReceiver {
     pub node: Option<NodeId>,
     /// Whether the sender heard it itself; else others told where it is.
     pub was_member: bool,
-    /// How it was lost.
+    /// Reason of the loss.
     pub reason: Shortfall,
 }
 

@@ -21,7 +21,7 @@ pub enum OptionValue {
     Float(f64),
     /// Text, perhaps a quantity.
     Text(String),
-    /// What is in a file.
+    /// Content of a file.
     Bytes(Arc<[u8]>),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for OptionValue {
     }
 }
 
-/// What kind of value a setting takes, and its range.
+/// Kind of the value of a setting, and its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OptionKind {
     /// `true` or `false`.
@@ -72,7 +72,7 @@ pub enum OptionKind {
     },
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// What is in a file; its name is written.
+    /// Content of a file, given by its name.
     File {
         /// Most bytes.
         max_bytes: u32,
@@ -84,11 +84,11 @@ pub enum OptionKind {
 pub struct OptionSpec {
     /// Its key.
     pub name: &'static str,
-    /// What values it takes.
+    /// Values that it takes.
     pub kind: OptionKind,
     /// The default, as it would be written.
     pub default: &'static str,
-    /// What it does, in one sentence, with its source.
+    /// Effect in one sentence, with its source.
     pub doc: &'static str,
 }
 
@@ -139,7 +139,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
 pub struct OptionError {
     /// The key that is wrong.
     pub key: String,
-    /// What is wrong and what is allowed.
+    /// Error, and what is allowed.
     pub message: String,
 }
 
@@ -179,7 +179,7 @@ impl Options {
         Ok(Self(checked))
     }
 
-    /// Those that were set and that `specs` has, in the order of their keys.
+    /// Settings that were set and that `specs` has, in the order of their keys.
     pub fn of(&self, specs: &[OptionSpec]) -> Vec<(String, OptionValue)> {
         let known = |key: &str| specs.iter().any(|spec| spec.name == key);
         let all = self.0.iter().filter(|(key, _)| known(key));
@@ -244,7 +244,7 @@ impl Options {
         }
     }
 
-    /// What is in a file, where set.
+    /// Content of a file, where set.
     pub fn bytes(&self, key: &str) -> Option<&Arc<[u8]>> {
         match self.0.get(key)? {
             OptionValue::Bytes(x) => Some(x),

@@ -1,4 +1,5 @@
 //! Tests of whatever is registered.
 
 mod announcements;
+mod black_holes;
 mod schemes;

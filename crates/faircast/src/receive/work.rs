@@ -363,7 +363,9 @@ impl App<Receiving> for Work {
         let (carrier, options) = self.setup.speaks.after(heard.packet)?;
         self.past.pop(&heard.tsi);
         self.count += 1;
-        let store = self.setup.builder.destination.store();
+        // Behind a relay all senders have its address.
+        let source = Some(heard.from.ip()).filter(|_| live.relay().is_none());
+        let store = self.setup.builder.destination.store(source);
         let disk = store.1.clone();
         let (holders, wanted) = (self.holders.clone(), self.setup.builder.object.clone());
         let alone = self.setup.builder.destination.only().is_some();

@@ -6,6 +6,9 @@
 //! than the scheme's slowest. Over TRAM receivers repair for each other, the sender begins with the first of them, goes
 //! as slowly as the slowest, and so loses nothing for who is there; who joins late may also have what is still kept
 //! (`late_join = limited`). At its end the sender names those that did not get everything.
+//!
+//! Packets that are too long for the way vanish. Over PGM the receiver then gets [`Error::BlackHole`] within 10 s, and the
+//! sender counts the receiver in [`StreamStatus::starved`]. A lower `mtu` at the sender helps.
 
 mod builder;
 mod bytes;
@@ -19,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use faircast_base::Shortfall;
 use faircast_net::{Live, Target};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::{Machine, ShortReceiver};
+use faircast_proto::{BlackHole, Machine, ShortReceiver};
 
 use crate::Error;
 use crate::common::Common;
@@ -50,6 +53,12 @@ pub struct StreamStatus {
     /// Who speaks what, where the two ends do not speak the same: at a sender the last of such
     /// receivers, at a receiver why it has ended.
     pub scheme_mismatch: Option<crate::SchemeMismatch>,
+    /// At a sender over PGM: receivers that have said that no data arrives, since packets are too long for the way; of the
+    /// first 64.
+    pub starved: u64,
+    /// Lengths that arrive where no data does: at a sender those of the last such receiver, at a receiver until data
+    /// arrives. Receivers over TRAM do not find that out.
+    pub black_hole: Option<BlackHole>,
     /// At a sender that has ended over TRAM: receivers that did not get everything, as far as the tree of repair heads
     /// knows them, of whom there are at most some thousand.
     pub incomplete: Vec<IncompleteReceiver>,

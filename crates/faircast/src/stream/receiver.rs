@@ -62,6 +62,8 @@ impl StreamReceiver {
                 watched,
                 trace,
                 scheme: DEFAULT_SCHEME,
+                common,
+                headers: 0,
             })
         })?;
         Ok(Self { waker, status, items, waiting, held })
@@ -121,6 +123,9 @@ struct Work {
     trace: Option<LiveTrace>,
     /// What is spoken.
     scheme: &'static str,
+    common: Common,
+    /// Bytes of a packet beside what the machine writes.
+    headers: u32,
 }
 
 impl Work {
@@ -150,6 +155,7 @@ impl App<StreamReceiving> for Work {
         }
         let (carrier, options) = self.speaks.after(heard.packet)?;
         self.scheme = carrier.name();
+        self.headers = self.common.headers(heard.from);
         let end = match carrier {
             Carrier::Pgm(scheme) => {
                 let config = ReceiverConfig {
@@ -178,6 +184,7 @@ impl App<StreamReceiving> for Work {
         }
         match event {
             AppEvent::Delivered { mut bytes, zeros } => {
+                self.status.black_hole = None;
                 bytes.resize(bytes.len() + zeros as usize, 0);
                 self.status.bytes += bytes.len() as u64;
                 self.status.packets += 1;
@@ -196,6 +203,11 @@ impl App<StreamReceiving> for Work {
             AppEvent::Lost { packets } => {
                 self.status.lost += u64::from(packets);
                 self.give(Err(Error::Lost { packets }));
+            }
+            AppEvent::BlackHole { hole, .. } => {
+                let hole = hole.with(self.headers);
+                self.status.black_hole = Some(hole);
+                self.give(Err(Error::BlackHole(hole)));
             }
             AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
             AppEvent::OtherScheme { sender, receiver, .. } => {

@@ -6,7 +6,7 @@ use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
-use faircast_proto::{AppEvent, catalog, tram};
+use faircast_proto::{AppEvent, BlackHole, catalog, tram};
 use tokio::sync::watch;
 
 use super::packets::Queue;
@@ -35,6 +35,7 @@ impl StreamSender {
         let (address, group) = (family(&target), group_to(&target));
         let (carrier, options) = super::carrier(&common, &target)?;
         let payload = common.stream_bytes(address, carrier)?;
+        let headers = common.headers(address);
         let with_heads = matches!(carrier, Carrier::Tram(_));
         let (sockets, via) = common.source_sockets(&target, with_heads)?;
         let (_, credits) = common.apart()?;
@@ -77,6 +78,9 @@ impl StreamSender {
                 session,
                 mismatched: 0,
                 scheme_mismatch: None,
+                starved: 0,
+                black_hole: None,
+                headers,
                 incomplete: Vec::new(),
                 unnamed: 0,
                 started,
@@ -172,6 +176,10 @@ struct Work {
     /// Receivers of other schemes, and the last of them.
     mismatched: u64,
     scheme_mismatch: Option<SchemeMismatch>,
+    /// Receivers that get no data, and the lengths at the last of them; and bytes of a packet beside what the machine writes.
+    starved: u64,
+    black_hole: Option<BlackHole>,
+    headers: u32,
     /// Receivers that did not get everything, and how many more there may be.
     incomplete: Vec<IncompleteReceiver>,
     unnamed: u64,
@@ -200,6 +208,8 @@ impl Work {
             mismatch: incidents.mismatch,
             mismatched: self.mismatched,
             scheme_mismatch: self.scheme_mismatch.clone(),
+            starved: self.starved,
+            black_hole: self.black_hole,
             incomplete: self.incomplete.clone(),
             unnamed: self.unnamed,
             ended,
@@ -217,6 +227,12 @@ impl App<StreamSending> for Work {
                 );
                 self.mismatched += 1;
                 self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
+            }
+            AppEvent::BlackHole { node, hole } => {
+                let (from, hole) = (live.address(node), hole.with(self.headers));
+                tracing::warn!("a receiver ({from:?}) says: {hole}");
+                self.starved += 1;
+                self.black_hole = Some(hole);
             }
             AppEvent::Incomplete { named, unnamed } => {
                 for receiver in named {

@@ -5,6 +5,7 @@
 mod false_heads;
 mod files;
 mod keys;
+mod lengths;
 mod repeats;
 mod schemes;
 mod streams;

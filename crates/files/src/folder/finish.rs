@@ -59,7 +59,7 @@ pub(super) fn finish(folder: &mut Folder) -> Result<()> {
         .run(targets, replaced);
     let restored = widened.restore(&files.root, files.state.fd());
     put.and(restored)?;
-    reuse::remove_superseded(&files.layout, &files.state);
+    reuse::remove_superseded(&files.layout, &files.state, shared.options.source);
     files.state.remove()?;
     shared.counters.file_hashes.get_or_init(|| hashes);
     Ok(())

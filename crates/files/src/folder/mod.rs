@@ -17,6 +17,7 @@ mod state;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub struct StoreOptions {
     pub sync: bool,
     /// Whether what was received stays for a later run where this one ends early. Default: yes.
     pub keep_partial: bool,
+    /// Host that sends the object, by whose objects alone leftovers are superseded. Default: not known.
+    pub source: Option<IpAddr>,
     #[cfg(test)]
     calls: calls::Calls,
 }
@@ -75,6 +78,7 @@ impl StoreOptions {
             xattrs,
             sync: true,
             keep_partial: true,
+            source: None,
             #[cfg(test)]
             calls: calls::Calls::default(),
         }

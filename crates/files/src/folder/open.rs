@@ -79,6 +79,7 @@ fn look(
     };
     let abilities = Abilities::learn(shared.options.calls(), layout, state)?;
     let left_out = Arc::new(LeftOut::find(layout, &abilities));
+    state.save_source(shared.options.source)?;
     let mut survey = Survey::new(shared, layout, (root, state), (&abilities, &left_out));
     survey.targets()?;
     if survey.reuse(&mut have)? {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::IpAddr;
 
 use bstr::{BStr, BString};
 use fixedbitset::FixedBitSet;
@@ -197,15 +198,18 @@ fn copy(
     Ok(Some(()))
 }
 
-/// Removes leftovers of earlier versions of the completed object: idle state folders of objects with its title and
-/// its outermost names.
-pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder) {
+/// Removes leftovers of earlier versions of the completed object: idle state folders of objects from the same host with
+/// its title and its outermost names. Hosts may have objects of equal names, so a leftover of an unknown host stays.
+pub(super) fn remove_superseded(layout: &Layout, state: &StateFolder, source: Option<IpAddr>) {
+    if source.is_none() {
+        return;
+    }
     let roots = |layout: &Layout| -> Vec<BString> {
         let entries = layout.manifest.entries().iter();
         let outermost = entries.filter(|entry| name::parent(&entry.path).is_none());
         outermost.map(|entry| (*entry.path).to_owned()).collect()
     };
-    for neighbour in state.neighbours() {
+    for neighbour in state.neighbours().filter(|neighbour| neighbour.source() == source) {
         let Some((manifest, _)) = neighbour.content() else { continue };
         let other = Layout::new(manifest);
         let same =

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -25,6 +26,8 @@ pub(crate) const JOURNAL: &str = "journal";
 pub(crate) const MANIFEST: &str = "manifest";
 /// The receiver's identity: 16 hexadecimal digits.
 const RECEIVER: &str = "receiver";
+/// Host that sends the object: an IP address.
+const SOURCE: &str = "source";
 const LOCK: &str = "lock";
 /// Directory in which names and attributes are tried.
 pub(super) const TRIAL: &str = "names";
@@ -153,6 +156,16 @@ impl StateFolder {
         Ok(identity)
     }
 
+    /// Records the host that sends the object, if it is known.
+    pub(super) fn save_source(&self, source: Option<IpAddr>) -> Result<()> {
+        match source {
+            Some(source) if read_source(self.fd()) != Some(source) => {
+                writeln!(self.create(SOURCE)?, "{source}").map_err(|error| self.cannot(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         rustix::fs::renameat(self.fd(), from, self.fd(), to).map_err(|error| self.cannot(error))
     }
@@ -247,6 +260,11 @@ impl Neighbour {
         self.fd.as_fd()
     }
 
+    /// Host that sends the object, if that is recorded.
+    pub(super) fn source(&self) -> Option<IpAddr> {
+        read_source(self.fd())
+    }
+
     /// Locks the folder for a moment: another receiver waits for 500 ms at most. `None` while a receiver uses the
     /// folder, and once it was removed.
     pub(super) fn lock(&self) -> Option<Locked> {
@@ -293,6 +311,13 @@ impl Neighbour {
             let _ = remove(self.parent.as_fd(), self.fd(), (&self.name, &self.path));
         }
     }
+}
+
+/// Recorded host that sends the object of a state folder.
+fn read_source(folder: BorrowedFd<'_>) -> Option<IpAddr> {
+    let mut text = String::new();
+    dir::open_file(folder, SOURCE, OFlags::RDONLY).ok()?.take(64).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Name of an object's state folder: the first digits of its hash.

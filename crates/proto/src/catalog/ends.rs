@@ -15,9 +15,9 @@ use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
     SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
 };
-use crate::options::Options;
+use crate::options::{OptionValue, Options};
 use crate::pgm::element::{ElementConfig, PgmElement};
-use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement};
+use crate::pgm::negotiation::{Negotiation, PACKET_BYTES, SchemeAnnouncement};
 use crate::pgm::options::{Delivery, PgmSettings};
 use crate::pgm::wire::{Gsi, Nla, Tsi, data_overhead};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
@@ -45,8 +45,9 @@ impl SchemeEntry {
         packets: Box<dyn Packets + Send>,
         options: &Options,
     ) -> PgmSource {
+        let packet_bytes = Some(self.packet_bytes(config.payload));
         let source = PgmSource::of_packets(config, packets, self.pgm_control(options));
-        source.speaking(self.name, self.announced(options))
+        source.speaking(self.name, self.announced(options, packet_bytes))
     }
 
     /// A receiving end of a stream at `node`, which is who it is in the scheme's reports; `config` has
@@ -62,7 +63,8 @@ impl SchemeEntry {
 
     /// The sending end of a transfer.
     pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
-        let (control, announced) = (self.pgm_control(setup.options), self.announced(setup.options));
+        let (control, announced) =
+            (self.pgm_control(setup.options), self.announced(setup.options, None));
         ObjectSource::new(setup, control).speaking(self.name, announced)
     }
 
@@ -72,15 +74,28 @@ impl SchemeEntry {
         ObjectReceiver::new(setup, negotiation)
     }
 
-    /// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
-    /// given them by hand anyway, as in a scenario, need not be told.
-    fn announced(&self, options: &Options) -> Option<SchemeAnnouncement> {
+    /// Bytes of the longest data packet of a stream with this payload, without the headers of IP and UDP.
+    fn packet_bytes(&self, payload: u32) -> u32 {
+        data_overhead(self.announce_bytes_max) - IP_AND_UDP + STREAM_OPTIONS + payload
+    }
+
+    /// Announcement of SPMs, if there is to be one. Settings that do not fit are left out: an end that is given them by
+    /// hand, as in a scenario, need not be told.
+    fn announced(
+        &self,
+        options: &Options,
+        packet_bytes: Option<u32>,
+    ) -> Option<SchemeAnnouncement> {
         if !PgmSettings::from_options(options).announce_scheme {
             return None;
         }
-        let name = SchemeAnnouncement { scheme: self.name.to_string(), settings: Vec::new() };
-        let all = SchemeAnnouncement { settings: options.of(self.own_options), ..name.clone() };
-        Some(if all.encode().is_some() { all } else { name })
+        let announcing = |settings| SchemeAnnouncement { scheme: self.name.to_string(), settings };
+        let own = options.of(self.own_options);
+        let bytes = packet_bytes
+            .map(|bytes| (PACKET_BYTES.to_string(), OptionValue::Integer(bytes.into())));
+        let all = [own.iter().cloned().chain(bytes).collect(), own];
+        let fits = all.into_iter().map(announcing).find(|all| all.encode().is_some());
+        Some(fits.unwrap_or_else(|| announcing(Vec::new())))
     }
 
     /// The sender's half over PGM.
@@ -88,7 +103,7 @@ impl SchemeEntry {
         (self.control)(options, data_overhead(self.announce_bytes_max))
     }
 
-    /// What a receiver of the scheme speaks: its own settings go before those that are announced.
+    /// Negotiation of a receiver of the scheme: its own settings go before those that are announced.
     fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
         let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
         let header = data_overhead(self.announce_bytes_max);
@@ -97,6 +112,10 @@ impl SchemeEntry {
         Negotiation::of(self.name, KNOWN_SCHEMES, make)
     }
 }
+
+/// Bytes of IPv4 and UDP, which [`data_overhead`] counts, and of the options OPT_JOIN, OPT_SYN and OPT_FIN.
+const IP_AND_UDP: u32 = 20 + 8;
+const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 
 /// One end of a stream.
 pub(super) fn stream_end(
@@ -111,7 +130,8 @@ pub(super) fn stream_end(
             let config = SourceConfig::from_options(node, group, tsi, options);
             let config = SourceConfig { start, payload, ..config };
             let source = PgmSource::new(config, content, scheme.pgm_control(options));
-            Box::new(source.speaking(scheme.name, scheme.announced(options)))
+            let announced = scheme.announced(options, Some(scheme.packet_bytes(payload)));
+            Box::new(source.speaking(scheme.name, announced))
         }
         Role::Receiver => {
             let config = ReceiverConfig::from_options(group, options);
@@ -159,7 +179,7 @@ pub(super) fn under_credits(
 ) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
-    // What goes to a group is under credits, though there be one receiver.
+    // Packets for a group are under credits, even with one receiver.
     let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
     match role {
         Role::Source(_) => credit::source(inner(role, setup), session, (node, start), options),
@@ -196,7 +216,7 @@ fn headers_below(setup: &EndSetup<'_>) -> u32 {
     if setup.header.is_none() { 28 } else { 0 }
 }
 
-/// What the source of a flow's object is made from.
+/// Setup of the source of a flow's object.
 fn object_source_setup<'a>(
     content: Box<dyn Content>,
     setup: &EndSetup<'a>,
@@ -212,7 +232,7 @@ fn object_source_setup<'a>(
     ObjectSourceSetup { start, give_up, wait_for, ..object }
 }
 
-/// What a receiver of it is made from.
+/// Setup of a receiver of a flow's object.
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
     let (group, tsi, store) =

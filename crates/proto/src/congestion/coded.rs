@@ -12,10 +12,10 @@ use super::{
     SenderControl, Wire,
 };
 
-/// What a report tells before it counts.
+/// Content of a report before it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Who sent it, by its own word.
+    /// Sender, as the report says.
     pub reporter: Option<NodeId>,
     /// The round trip to there.
     pub round_trip: Option<Duration>,

@@ -21,7 +21,7 @@ pub enum Permit {
     Blocked,
 }
 
-/// What goes over the wire for a scheme: the value of one option on data packets or on feedback.
+/// Message of a scheme on the wire: the value of one option on data packets or on feedback.
 pub trait Wire: Sized {
     /// The number of the option that carries it, 1 to 0x7f: 0x12 for pgmcc's announcement and 0x13
     /// for its report.
@@ -37,7 +37,7 @@ pub trait Wire: Sized {
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Which of the last 32 data packets have arrived: the body of a positive acknowledgement.
+/// Arrivals among the last 32 data packets: the body of a positive acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckVector {
     /// The highest sequence number received.
@@ -51,7 +51,7 @@ impl AckVector {
     pub const PACKETS: u64 = u32::BITS as u64;
 }
 
-/// How a report came to the sender.
+/// Packet on which a report came to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// On a positive acknowledgement with this body.
@@ -68,7 +68,7 @@ pub enum Carrier {
     },
 }
 
-/// How a report is to travel.
+/// Destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// At once to the sender, on a positive acknowledgement with the endpoint's [`AckVector`].
@@ -95,7 +95,7 @@ pub struct Arrival {
     pub reordering: Option<Duration>,
 }
 
-/// What the rate of a control follows from, at one moment.
+/// Cause of the rate of a control, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Regime {
     /// From what the representative reports: its losses and its round trip.
@@ -103,13 +103,13 @@ pub enum Regime {
     Path,
     /// From how far the control has come since its start, for it has not met a limit yet.
     Start,
-    /// It is the least that the scheme sends, for want of feedback or of any room.
+    /// Least rate of the scheme, for want of feedback or of any room.
     Floor,
-    /// It is what the operator allows, which is less than the scheme would.
+    /// Rate that the operator allows, which is below that of the scheme.
     Cap,
 }
 
-/// What a control shows of itself. A field that the scheme does not have is `None`.
+/// Gauges of a control. A field that the scheme does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// Window in packets.
@@ -122,7 +122,7 @@ pub struct Gauges {
     pub representative: Option<NodeId>,
     /// Smoothed round trip to the representative.
     pub rtt: Option<Duration>,
-    /// What its rate follows from.
+    /// Cause of its rate.
     pub regime: Regime,
 }
 
@@ -142,7 +142,7 @@ impl Gauges {
 pub trait SenderControl {
     /// Rides on each data packet: acker, CLR, round.
     type Announce: Wire;
-    /// What comes back.
+    /// Report to the sender.
     type Report: Wire;
 
     /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
@@ -187,7 +187,7 @@ pub trait SenderControl {
         None
     }
 
-    /// Who sent `report`, by its own word; `None` where it does not tell.
+    /// Sender of `report`, as the report says; `None` if it does not.
     fn reporter(_report: &Self::Report) -> Option<NodeId> {
         None
     }
@@ -198,9 +198,9 @@ pub trait SenderControl {
 
 /// A receiver's half of a scheme.
 pub trait ReceiverFeedback {
-    /// What rides on each data packet.
+    /// Announcement on each data packet.
     type Announce: Wire;
-    /// What goes back.
+    /// Report to the sender.
     type Report: Wire;
 
     /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
@@ -221,7 +221,7 @@ pub trait ReceiverFeedback {
     /// again and again while that lasts.
     fn on_stuck(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// What a positive acknowledgement that is about to be sent says.
+    /// Shapes a positive acknowledgement that is about to be sent.
     fn shape_vector(&self, vector: AckVector) -> AckVector {
         vector
     }

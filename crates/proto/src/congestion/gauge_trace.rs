@@ -7,7 +7,7 @@ use super::Gauges;
 /// Least time between two events of the same kind, unless the value falls.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What was last said about window and rate.
+/// Window and rate of the latest event.
 #[derive(Debug, Default)]
 pub(crate) struct GaugeTrace {
     window: Option<(Time, u64, u32)>,

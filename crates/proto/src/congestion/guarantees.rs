@@ -20,7 +20,7 @@ pub struct Guarantees {
     pub reports_max: fn(&Options, &Load) -> u64,
 }
 
-/// How slow a sender becomes that hears nothing.
+/// Floor of the rate of a sender without feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
     /// After so long without any report ...
@@ -30,10 +30,10 @@ pub struct Floor {
     pub every: Duration,
 }
 
-/// What receivers had to report on.
+/// Events that receivers had to report on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How many receivers there are.
+    /// Number of receivers.
     pub receivers: u64,
     /// Data packets sent, new and repeated.
     pub data_packets: u64,
@@ -42,15 +42,15 @@ pub struct Load {
     /// How long they were missing until they were delivered or given up, or the run ended: the
     /// sum over all of `losses`.
     pub missing: Duration,
-    /// How long the session lasted.
+    /// Duration of the session.
     pub lasted: Duration,
 }
 
 impl Guarantees {
-    /// Those of a protocol without feedback.
+    /// Guarantees of a protocol without feedback.
     pub const SILENT: Self =
         Self { floor: |_| None, recovery: Self::RECOVERY, reports_max: |_, _| 0 };
 
-    /// How soon a session should have got over forged packets.
+    /// Longest time in which a session recovers from forged packets.
     pub const RECOVERY: Duration = Duration::from_secs(3);
 }

@@ -60,12 +60,12 @@ impl Pace {
         self.next = self.next.max(earliest) + self.cost(bytes);
     }
 
-    /// The same where earlier haste or delay does not count.
+    /// Notes a packet that leaves now, where earlier haste or delay does not count.
     pub fn restart(&mut self, now: Time, bytes: u32) {
         self.next = now + self.cost(bytes);
     }
 
-    /// How long a packet of `bytes` takes at this rate.
+    /// Time of a packet of `bytes` at this rate.
     pub fn cost(&self, bytes: u32) -> Duration {
         span(f64::from(bytes) * 8.0 / self.bits_per_s)
     }

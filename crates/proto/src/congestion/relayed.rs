@@ -38,7 +38,7 @@ impl RelayedReport {
         &self.bytes[..self.len]
     }
 
-    /// How bad it is, as seen from here, which is a round trip of `beyond` away from the sender where that counts.
+    /// Severity as seen from here, which is a round trip of `beyond` away from the sender where that counts.
     pub(crate) fn reported(&self, stamps: &Stamps, beyond: Duration) -> Option<Reported> {
         let echo = (self.view.echo)(self.value())?;
         let round_trip = stamps.round_trip(self.at, echo, self.view.tick);

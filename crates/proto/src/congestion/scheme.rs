@@ -9,15 +9,15 @@ use faircast_base::{Duration, NodeId};
 use super::{Guarantees, ReceiverFeedback, SenderControl, Wire};
 use crate::options::{OptionSpec, Options};
 
-/// What a scheme says of itself in order to be named: all ends of all flows are made from this.
+/// Description of a scheme, from which all ends of all flows are made.
 pub trait Scheme: 'static {
     /// Its name in scenario files.
     const NAME: &'static str;
-    /// What it is, in one line.
+    /// Description in one line.
     const ABOUT: &'static str;
     /// Its settings, without those of the transport below it.
     const OPTIONS: &'static [OptionSpec];
-    /// What it guarantees to the network.
+    /// Guarantees to the network.
     const GUARANTEES: Guarantees;
     /// The unit of the timestamps that its data carries and its reports echo, where they do.
     const TICK: Duration = Duration::from_millis(1);
@@ -47,22 +47,22 @@ pub trait Scheme: 'static {
         None
     }
 
-    /// How bad a report is, of a receiver that is this round trip away from who asks.
+    /// Severity of a report of a receiver that is this round trip away.
     fn reported(_report: &ReportOf<Self>, _round_trip: Duration) -> Option<Reported> {
         None
     }
 }
 
-/// What rides on a scheme's data packets.
+/// Announcement on a scheme's data packets.
 pub type AnnounceOf<S> = <<S as Scheme>::Control as SenderControl>::Announce;
 
-/// What comes back to a scheme's sender.
+/// Report to a scheme's sender.
 pub type ReportOf<S> = <<S as Scheme>::Control as SenderControl>::Report;
 
-/// How bad a report is. Both numbers are for comparing receivers of one session with each other.
+/// Severity of a report. Both numbers compare receivers of one session with each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reported {
-    /// How much its receiver loses.
+    /// Loss of the receiver.
     pub loss: f64,
     /// The square of how slow its receiver is.
     pub slowness_squared: f64,
@@ -76,7 +76,7 @@ impl Reported {
     }
 }
 
-/// What a router on the way can read of a scheme.
+/// Parts of a scheme that a router on the way can read.
 #[derive(Clone, Copy)]
 pub struct RouterView {
     /// The option on data.
@@ -89,7 +89,7 @@ pub struct RouterView {
     pub stamp: fn(&[u8]) -> Option<u32>,
     /// The timestamp that a report echoes, plus the time for which it was held on its way.
     pub echo: fn(&[u8]) -> Option<u32>,
-    /// How bad a report is, of a receiver that is this round trip away.
+    /// Severity of a report of a receiver that is this round trip away.
     pub reported: fn(&[u8], Duration) -> Option<Reported>,
     /// A report as it is after so many ticks more.
     pub held: fn(&[u8], u32) -> Option<Vec<u8>>,
@@ -99,7 +99,7 @@ impl RouterView {
     /// Most bytes of a report that an element keeps.
     pub const REPORT_BYTES_MAX: usize = 28;
 
-    /// Of scheme `S`.
+    /// View of scheme `S`.
     pub const fn of<S: Scheme>() -> Self {
         const { assert!(ReportOf::<S>::BYTES_MAX <= Self::REPORT_BYTES_MAX, "elements keep no more") };
         Self {

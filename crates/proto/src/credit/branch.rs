@@ -14,19 +14,19 @@ const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
 const TAGS_MAX: usize = 4096;
 
-/// What is known of one branch.
+/// State of one branch.
 #[derive(Debug)]
 pub(crate) struct Branch {
     /// TC: capsules that were sent.
     count: u32,
     /// The next flow-control nodes below, by their tags.
     tags: BTreeMap<u64, Tag>,
-    /// Those that are not there any more, and for how long that is remembered.
+    /// Tags of departed nodes, with their expiry.
     gone: Vec<(u64, Time)>,
     /// Where nobody sends credits: up to where it may send until when.
     free: (u32, Time),
     buffer: u32,
-    /// Somebody below has sent credits once.
+    /// True if a node below has sent credits.
     controlled: bool,
     probe_at: Option<Time>,
     /// After how long it asks, once it waits for credits.

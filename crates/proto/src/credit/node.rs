@@ -34,7 +34,7 @@ struct Queue<Q> {
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,
-    /// What capsules to branches say, but for their counts and branches.
+    /// Header of capsules to branches, without counts and branches.
     header: Capsule,
     queues: Vec<Queue<Q>>,
     /// Places of the branches below which somebody is heard, or was not yet: those that the policy sees.
@@ -45,7 +45,7 @@ pub(super) struct FlowNode<Q> {
     asks: bool,
 }
 
-/// What its policy sees.
+/// View of the policy.
 struct Seen<'a, Q> {
     upstream: &'a Upstream,
     queues: &'a [Queue<Q>],
@@ -130,7 +130,7 @@ impl<Q: Copy> FlowNode<Q> {
         (policy, Seen { upstream, queues, heard, header, now })
     }
 
-    /// Who is heard may have changed.
+    /// Notes that the nodes below may have changed.
     fn listen(&mut self) {
         let Self { queues, heard, .. } = self;
         heard.clear();
@@ -196,7 +196,7 @@ impl<Q: Copy> FlowNode<Q> {
         Ok(moves.then_some(port))
     }
 
-    /// Whose credits these are is reached there no more. Returns what waited for it alone.
+    /// Forgets the node with this tag, which left this port. Returns packets that waited for it alone.
     pub(super) fn forget(&mut self, now: Time, port: PortId, tag: u64) -> Vec<Q> {
         let mut gone = Vec::new();
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.port == port) {
@@ -308,7 +308,7 @@ impl<Q: Copy> FlowNode<Q> {
         self.policy.has_failed()
     }
 
-    /// What waits at each port, the oldest first.
+    /// Packets that wait at each port, the oldest first.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, Waiting<Q>)> {
         let each = |queue: Queue<Q>| queue.waiting.into_iter().map(move |it| (queue.port, it));
         self.queues.into_iter().flat_map(each)

@@ -7,7 +7,7 @@ use faircast_base::{Duration, FlowId, Time};
 use super::drr::RoundRobin;
 use crate::relay::PacketKey;
 
-/// Whose turn it is at a port.
+/// Turn at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
     Session(u64),

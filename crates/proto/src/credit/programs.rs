@@ -43,11 +43,11 @@ const ANSWERS_PER_S: u32 = 128;
 /// What a program that was refused counts, which is remembered so that it is not fetched again and again.
 const REFUSED_BYTES: usize = 64;
 
-/// What is known of the program that a capsule names.
+/// State of the program that a capsule names.
 pub(super) enum Found {
-    /// It is here, and has been started.
+    /// Started program.
     Here(AnyPolicy),
-    /// It is not here yet.
+    /// Program that is not here yet.
     Later,
     /// There is none for this relay.
     Never,
@@ -73,7 +73,7 @@ impl Kept {
 
 /// A program that is on its way.
 struct Fetch {
-    /// Whom it is asked of, and where.
+    /// Node that is asked for the program, and its port.
     node: NodeId,
     port: PortId,
     flow: FlowId,
@@ -103,7 +103,7 @@ impl Load {
     }
 }
 
-/// How many things have happened in this second.
+/// Number of events in this second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     since: Time,
@@ -143,7 +143,7 @@ impl Programs {
         Self { host, ..Self::default() }
     }
 
-    /// How many can be started at once.
+    /// Programs that can be started at once.
     pub(super) fn kept(&self) -> usize {
         self.kept.values().filter(|kept| kept.program.is_some()).count()
     }
@@ -304,7 +304,7 @@ impl Programs {
         parts(code.unwrap_or_default(), *pull)
     }
 
-    /// What is to be asked for now.
+    /// Returns the next request.
     pub(super) fn poll(&mut self, now: Time) -> Option<(Pull, FlowId, PortId, NodeId)> {
         let (policy, fetch) = self.fetches.iter_mut().find(|(_, fetch)| fetch.ask_at <= now)?;
         fetch.ask_at = now + fetch.ask_again;

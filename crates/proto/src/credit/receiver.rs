@@ -28,7 +28,7 @@ impl<M: Machine> CreditReceiver<M> {
         &self.inner
     }
 
-    /// The same, to work with.
+    /// The machine around which this one is built, to work with.
     pub const fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }

@@ -24,7 +24,7 @@ pub struct CreditSource<M> {
     probes: bool,
     /// A packet with payload may leave though nobody is heard.
     chance: bool,
-    /// It had nothing to send when it was last asked.
+    /// True if it had nothing to send when it was last asked.
     is_idle: bool,
     /// When it was last told that time had passed.
     woken_at: Time,
@@ -43,7 +43,7 @@ impl<M: Machine> CreditSource<M> {
         &self.inner
     }
 
-    /// The same, to work with.
+    /// The machine around which this one is built, to work with.
     pub const fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }

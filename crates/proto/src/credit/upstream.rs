@@ -12,7 +12,7 @@ use crate::relay::PortId;
 /// Greatest distance of a capsule from the one before that makes both one run of capsules; chosen.
 const RUN_GAP_MAX: i64 = 64;
 
-/// What is known of the node above, and what it has been told.
+/// State of the node above, and the latest message to it.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     session: u64,

@@ -35,7 +35,7 @@ pub(crate) const BUFFER_MAX: u16 = 4096;
 /// The header of a capsule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capsule {
-    /// It carries nothing, and only says how many were sent.
+    /// True if the capsule carries no packet and only names the number of sent packets.
     pub(crate) probe: bool,
     /// Nodes that may still handle it as a capsule.
     pub(crate) hops: u8,
@@ -43,7 +43,7 @@ pub(crate) struct Capsule {
     pub(crate) layer: u8,
     pub(crate) session: u64,
     pub(crate) policy: PolicyId,
-    /// What the policy is given.
+    /// Parameter of the policy.
     pub(crate) parameter: u32,
     /// Packets that may wait for each branch, B: 1 to [`BUFFER_MAX`].
     pub(crate) buffer: u16,
@@ -56,11 +56,11 @@ pub(crate) struct Capsule {
     pub(crate) branch: u32,
 }
 
-/// How far a node below has come, and what may wait there.
+/// Progress of a node below, and the packets that may wait there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Credit {
     pub(crate) session: u64,
-    /// Whose credit it is.
+    /// Tag of the node that gives the credit.
     pub(crate) tag: u64,
     /// The branch at the node above that it is for, as capsules named it.
     pub(crate) branch: u32,

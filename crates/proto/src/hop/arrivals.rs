@@ -19,7 +19,7 @@ const ACK_EVERY: u16 = 2;
 /// So many hosts acknowledge as often as one would. Chosen: all acknowledgements are then a few times as many as the frames.
 const HOSTS_AT_PAIR_PACE: usize = 16;
 
-/// How often what comes is acknowledged.
+/// Pace of acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AckPace {
     /// After so many frames at once.
@@ -29,12 +29,12 @@ pub(super) struct AckPace {
 }
 
 impl AckPace {
-    /// That of a link of two.
+    /// Pace of a link of two.
     pub(super) const PAIR: Self = Self { every: ACK_EVERY, within: ACK_DELAY };
     /// No neighbour waits longer: the retry timer of who sends would not bear it.
     pub(super) const WITHIN_MAX: Duration = Duration::from_millis(32);
 
-    /// That of a link to so many hosts: where there are more, each acknowledges more rarely.
+    /// Pace of a link to `hosts` hosts: among many, each acknowledges more rarely.
     pub(super) fn of(hosts: usize) -> Self {
         let times = hosts.div_ceil(HOSTS_AT_PAIR_PACE).clamp(1, 16) as u16;
         let within = (ACK_DELAY * u64::from(times)).min(Self::WITHIN_MAX);
@@ -145,7 +145,7 @@ impl Arrivals {
         Some(parcel)
     }
 
-    /// What is missing does not come any more.
+    /// Passes by missing frames, which do not come any more.
     fn skip(&mut self) {
         let after = |seq: &&u32| seq.wrapping_sub(self.expected);
         self.expected = self.held.keys().min_by_key(after).copied().unwrap_or(self.expected);
@@ -164,7 +164,7 @@ impl Arrivals {
     /// Takes the passing of time.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.gap_at.is_some_and(|at| at <= now) {
-            // Whoever sent it has given it up.
+            // The sender has given the frame up.
             self.skip();
             self.gap_at = Some(now + GIVE_UP);
         }

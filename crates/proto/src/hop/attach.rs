@@ -13,9 +13,9 @@ use super::guard::Guard;
 use super::link::{HopLink, HopPacket};
 use super::window::Ack;
 
-/// How often it says that it is there.
+/// Interval between joins of an attached node.
 const REFRESH: Duration = Duration::from_secs(2);
-/// How soon it asks again where nothing is answered.
+/// Interval between joins without an answer.
 const RETRY: Duration = Duration::from_millis(500);
 /// After how long a relay that does not answer is left for the next.
 const SILENCE: Duration = Duration::from_secs(6);
@@ -36,9 +36,9 @@ pub enum Attachment {
     Attached,
     /// There is one, and packets for a group come from it by multicast.
     Multicast,
-    /// It refuses: this node is itself above it.
+    /// Refused: this node is above that relay.
     Loop,
-    /// It refuses: it has too many neighbours.
+    /// Refused: that relay has too many neighbours.
     Full,
 }
 
@@ -50,7 +50,7 @@ struct Membership {
     /// Receivers elsewhere, as the relay last said.
     elsewhere: u32,
     accepted: bool,
-    /// What comes by multicast.
+    /// Arrivals by multicast.
     lan: Option<Arrivals>,
 }
 
@@ -75,7 +75,7 @@ pub struct Attach {
     hears: Option<(u16, Time)>,
     /// The counter of its last beacon.
     beacon: u64,
-    /// What came by multicast, and was not taken before that ended.
+    /// Packets that came by multicast and were not taken before that ended.
     rest: VecDeque<HopPacket>,
 }
 

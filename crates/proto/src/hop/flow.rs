@@ -17,10 +17,10 @@ use crate::pgm::session::dissent::Dissent;
 use crate::transport::{EndSetup, PacketFacts, Role};
 use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
 
-/// Which link it is: there is one.
+/// Number of the link: there is one.
 const LINK: u16 = 1;
 
-/// What a hop guarantees to the network: after a timeout one frame, and no more than one in each that follows.
+/// Guarantees of a hop to the network: one frame after a timeout, and at most one in each timeout that follows.
 pub const GUARANTEES: Guarantees = Guarantees {
     floor: |_| Some(Floor { after: Duration::from_secs(8), every: TIMEOUT_MAX }),
     recovery: Guarantees::RECOVERY,

@@ -22,22 +22,22 @@ pub(super) const COOKIE_BYTES: usize = 16;
 /// Relays above one another at most.
 pub(super) const DEPTH_MAX: usize = 32;
 
-/// What a frame is for.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// It carries a packet of a session, on the link between two neighbours.
+    /// Packet of a session, on the link between two neighbours.
     Data,
-    /// It says which of these have come.
+    /// Acknowledgement of data frames.
     Ack,
-    /// Somebody wants to be, or to stay, a neighbour.
+    /// Join: a node wants to be, or to stay, a neighbour.
     Join,
-    /// Whoever wants that is to show that it is where it says.
+    /// Challenge: the joiner must echo a cookie from its address.
     Challenge,
-    /// It is one, for some seconds.
+    /// Accept: the joiner is a neighbour for some seconds.
     Accept,
-    /// It is one no longer.
+    /// Leave: the neighbour detaches.
     Leave,
-    /// It cannot be one.
+    /// Refuse: the joiner cannot be a neighbour.
     Refuse,
     /// By multicast: who hears it hears that relay's multicast.
     Beacon,
@@ -57,23 +57,23 @@ const KINDS: [FrameKind; 8] = [
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is for.
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Relays that may still pass it on.
     pub hops: u8,
     /// The link that it is on, and its number there; 0 where it is on none.
     pub link: (u16, u32),
-    /// Of the frames of `sender`, which: greater than those before.
+    /// Number among the frames of `sender`, greater than all before.
     pub counter: u64,
     /// The neighbour that sent it.
     pub sender: NodeId,
     /// The group of hosts that it is for, by its [number](super::group_number).
     pub group: u64,
-    /// Who sent the packet that it carries.
+    /// Sender of the packet that the frame carries.
     pub origin: NodeId,
     /// To whom.
     pub to: Destination,
-    /// What it carries.
+    /// Packet or message in the frame.
     pub body: &'a [u8],
 }
 
@@ -151,13 +151,13 @@ fn read(bytes: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { kind, hops, link, counter, sender, group, origin, to, body: fields.0 })
 }
 
-/// What somebody says who wants to be a neighbour.
+/// Body of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Join {
     pub(super) cookie: [u8; COOKIE_BYTES],
-    /// It is a relay itself.
+    /// True if the joiner is a relay itself.
     pub(super) relay: bool,
-    /// It knows of no link.
+    /// True if the joiner knows no link.
     pub(super) begins: bool,
     /// The relay's network whose multicast it hears, from 1 on; 0 for none.
     pub(super) hears: u16,
@@ -231,7 +231,7 @@ impl LanOffer {
     }
 }
 
-/// What a relay answers to that.
+/// Relay's answer to a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accept {
     /// The link between the two.

@@ -30,7 +30,7 @@ impl Guard {
         Self { node, key, counter: 0 }
     }
 
-    /// Whose it is.
+    /// Node that signs with this guard.
     pub const fn node(&self) -> NodeId {
         self.node
     }

@@ -15,9 +15,9 @@ use super::node::{HopNode, Sends};
 use super::window::{Ack, Window};
 use crate::relay::PortId;
 
-/// How often a relay says by multicast that it is there, while hosts are attached.
+/// Interval between beacons of a relay by multicast, while hosts are attached.
 const BEACON: Duration = Duration::from_millis(500);
-/// How soon after a host was told of the multicast, which it then has to join.
+/// Time of a beacon after a host was told of the multicast, which it has to join first.
 const BEACON_SOON: Duration = Duration::from_millis(50);
 /// A host that acknowledges nothing for so long does not hear. Chosen: as long as who gives no credits is waited for.
 const STALLED: Duration = Duration::from_secs(3);
@@ -78,7 +78,7 @@ impl Lan {
         }
     }
 
-    /// What all have is not kept.
+    /// Forgets frames that all hosts have.
     fn forget(&mut self) {
         let start = self.frames.first();
         let first = self.members.values().map(|member| member.window.first());
@@ -282,7 +282,7 @@ impl HopNode {
     fn leave_link(&mut self, on: PortId, (port, node, group): (PortId, NodeId, u64)) {
         let is_gone = self.lans.leave(on, port);
         self.gone.extend(self.flows.get(&group).map(|flow| (*flow, on, node)));
-        // Nothing waits for who is gone.
+        // No frame waits for a departed host.
         if (is_gone || self.lans.get(on).is_some_and(Lan::has_room)) && self.awaiting.remove(&on) {
             self.ready.push_back(on);
         }

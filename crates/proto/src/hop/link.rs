@@ -14,14 +14,14 @@ use super::window::{Ack, Window};
 use crate::Destination;
 use crate::credit::CAPSULE_BYTES;
 
-/// What a frame on a link carries, and for whom.
+/// Packet that a frame on a link carries, and its addressees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopPacket {
     /// Relays that may still pass it on.
     pub hops: u8,
     /// The group.
     pub group: u64,
-    /// Who sent it.
+    /// Sender.
     pub origin: NodeId,
     /// To whom.
     pub to: Destination,
@@ -73,7 +73,7 @@ impl Frames {
         self.frames.push_back((parcel, Begun { bytes, len }));
     }
 
-    /// Those before this number are wanted no more.
+    /// Forgets frames before this number, which are not wanted any more.
     pub(super) fn forget_before(&mut self, seq: u32) {
         let count = seq.wrapping_sub(self.first) as usize;
         self.frames.drain(..count.min(self.frames.len()));

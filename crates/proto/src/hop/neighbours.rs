@@ -57,14 +57,14 @@ pub(super) struct Neighbours {
     by_port: BTreeMap<PortId, Neighbour>,
     ports: BTreeMap<SocketAddr, PortId>,
     at_host: BTreeMap<IpAddr, u32>,
-    /// What is to be said of those who have left.
+    /// Departures to report.
     pub(super) gone: Vec<Gone>,
     last_port: u32,
     /// The number of a link, halved: those to several hosts have even numbers.
     last_link: u16,
 }
 
-/// How many there may be.
+/// Most neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) neighbours: usize,
@@ -158,7 +158,7 @@ impl Neighbours {
         self.by_port.iter_mut().map(|(port, of)| (*port, of))
     }
 
-    /// It is no member any more.
+    /// Ends a membership.
     pub(super) fn leave(&mut self, port: PortId, group: u64) {
         if let Some(of) = self.by_port.get_mut(&port) {
             let left = of.groups.remove(&group);

@@ -21,7 +21,7 @@ use super::window::Ack;
 use crate::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use crate::{Datagram, Destination};
 
-/// How often memberships are looked through.
+/// Interval between sweeps of memberships.
 const SWEEP: Duration = Duration::from_secs(1);
 /// For how long a node is where it was heard, though somebody else says to be it.
 const ROUTE_STAYS: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ const ROUTE_STAYS: Duration = Duration::from_secs(3);
 const ROUTE_KEPT: Duration = Duration::from_secs(60);
 /// Nodes of which it is known where they are.
 const ROUTES_MAX: usize = 1 << 16;
-/// Of them behind one neighbour, so that nobody takes all.
+/// Most routes behind one neighbour, so that no neighbour takes all.
 const ROUTES_AT_PORT_MAX: usize = ROUTES_MAX / 4;
 /// Relays that a frame may pass.
 const HOPS_MAX: u8 = 64;
@@ -62,7 +62,7 @@ pub struct HopNode {
     pub(super) lans: Lans,
     pub(super) parent: Option<Attach>,
     routes: BTreeMap<(u64, NodeId), Route>,
-    /// How many of them lead to each port.
+    /// Number of routes to each port.
     routes_at: BTreeMap<PortId, usize>,
     pub(super) flows: BTreeMap<u64, FlowId>,
     pub(super) next_flow: u32,
@@ -70,7 +70,7 @@ pub struct HopNode {
     program: Box<dyn Relay + Send>,
     /// Ports whose links have no room, and of which the program wants to be told when they have.
     pub(super) awaiting: BTreeSet<PortId>,
-    /// Those of which it is to be told.
+    /// Ports to report as writable.
     pub(super) ready: VecDeque<PortId>,
     /// No link has anything to do before.
     pub(super) links_at: Time,
@@ -122,7 +122,7 @@ impl HopNode {
         }
     }
 
-    /// How it stands.
+    /// Returns the status.
     pub fn status(&self) -> HopStatus {
         let neighbours = self.neighbours.iter().map(|(_, of)| NeighbourStatus {
             address: of.address,

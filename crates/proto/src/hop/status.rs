@@ -8,12 +8,12 @@ use faircast_base::NodeId;
 use super::attach::Attachment;
 use crate::relay::Served;
 
-/// How many of everything a relay takes.
+/// Limits of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopSettings {
     /// Hosts and relays that may be attached to it. Default 4096.
     pub neighbours_max: usize,
-    /// Of them at one address. Default 256.
+    /// Most neighbours at one address. Default 256.
     pub at_host_max: u32,
     /// Groups of each. Default 256.
     pub groups_max: usize,
@@ -28,36 +28,36 @@ impl Default for HopSettings {
 /// Frames that were not taken, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopRefused {
-    /// They make no sense.
+    /// Malformed frames.
     pub malformed: u64,
-    /// They are not authentic: of somebody without the key.
+    /// Frames that are not authentic: their sender lacks the key.
     pub forged: u64,
-    /// They came before.
+    /// Frames that came before.
     pub repeated: u64,
-    /// They are of somebody who is not attached, or not to this group.
+    /// Frames of a node that is not attached, or not to this group.
     pub unknown: u64,
     /// There was no room for who wanted to be attached.
     pub full: u64,
-    /// Somebody wanted to be attached that is above this relay.
+    /// Joins of nodes above this relay.
     pub loops: u64,
-    /// They say to be of a node that is elsewhere.
+    /// Frames in the name of a node that is elsewhere.
     pub misplaced: u64,
-    /// Nobody knows where they should go, or they have passed too many relays.
+    /// Packets without a route, or that have passed too many relays.
     pub lost: u64,
 }
 
-/// How a relay stands.
+/// Status of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopStatus {
     /// The node that it is.
     pub node: NodeId,
     /// The relay above, and whether it is attached there.
     pub parent: Option<(SocketAddr, Attachment)>,
-    /// Who is attached to it.
+    /// Attached neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Frames with packets of sessions that came, and that left.
     pub received: u64,
-    /// Those that left.
+    /// Sent frames.
     pub sent: u64,
     /// Their bytes that left.
     pub sent_bytes: u64,
@@ -65,11 +65,11 @@ pub struct HopStatus {
     pub held: usize,
     /// The sessions that its program serves.
     pub served: Served,
-    /// What was not taken.
+    /// Refused frames.
     pub refused: HopRefused,
 }
 
-/// Somebody who is attached to a relay.
+/// Neighbour of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourStatus {
     /// Where.

@@ -24,13 +24,13 @@ const TIMEOUT_FIRST: Duration = Duration::from_millis(500);
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A frame that has not got through for so long is not sent again, and what waits for it not held up any longer.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(4);
-/// How long an acknowledgement may wait for another frame, on a link of two.
+/// Longest wait of an acknowledgement for another frame, on a link of two: 2 ms.
 pub(super) const ACK_DELAY: Duration = Duration::from_millis(2);
 /// Frames after the first that is missing of which an acknowledgement says whether they came.
 pub(super) const MASK_BITS: u32 = WINDOW_MAX as u32;
 const MASK_WORDS: usize = WINDOW_MAX / 64;
 
-/// What an acknowledgement says: all frames before `next` have come, and these after it.
+/// Acknowledgement: all frames before `next` have come, and these after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ack {
     pub(super) next: u32,
@@ -77,7 +77,7 @@ impl Ack {
     }
 }
 
-/// What is known of a frame that was sent.
+/// State of a sent frame.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     first_at: Time,
@@ -96,7 +96,7 @@ pub(super) struct Window {
     /// The number of the first of them.
     first: u32,
     in_flight: usize,
-    /// Those of them that are lost, and were not sent again.
+    /// Number of lost frames that were not sent again.
     lost: usize,
     size: f64,
     threshold: f64,
@@ -149,7 +149,7 @@ impl Window {
         self.sent.len() >= WINDOW_MAX
     }
 
-    /// How many are on their way.
+    /// Frames on their way.
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -164,7 +164,7 @@ impl Window {
         (self.in_flight as f64) < self.size && !self.is_full()
     }
 
-    /// How many may be on their way.
+    /// Most frames on their way.
     pub(super) const fn size(&self) -> f64 {
         self.size
     }
@@ -342,7 +342,7 @@ impl Window {
         (place < self.sent.len()).then_some(place)
     }
 
-    /// It is sent again since others lack it.
+    /// Notes that a frame is sent again, since others lack it.
     pub(super) fn sends_again(&mut self, now: Time, seq: u32) {
         let Some(place) = self.place(seq).filter(|place| !self.sent[*place].arrived) else {
             return;

@@ -18,7 +18,7 @@ use crate::AppEvent;
 pub(super) struct Course {
     pub(super) members: Members,
     wait_for: u32,
-    /// Who is waited for at the end, where that is said.
+    /// Names that are waited for at the end, where that is said.
     pub(super) names: BTreeSet<String>,
     pub(super) give_up: Duration,
     /// Time without progress after which a member that speaks is given up.
@@ -26,7 +26,7 @@ pub(super) struct Course {
     /// Bytes that drivers add to each packet.
     pub(super) headers: u32,
     looked_at: Time,
-    /// How long it stays when all members are done.
+    /// Time for which it stays when all members are done.
     linger: Option<Duration>,
     start: Time,
     phase: ServicePhase,
@@ -49,23 +49,23 @@ pub(super) struct Course {
 enum ServicePhase {
     /// Before its start.
     Waiting,
-    /// It serves its members.
+    /// The source serves its members.
     Serving,
     /// All have been done since then; it stays for who may come.
     Lingering(Time),
-    /// It says that this is the end, or has said so.
+    /// The source says that this is the end, or has said so.
     Ended,
 }
 
 /// Most of the time between two looks that counts.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// What is to be done now.
+/// Next actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     /// Content begins.
     pub(super) begins: bool,
-    /// It is over.
+    /// True if the session is over.
     pub(super) ends: bool,
 }
 
@@ -202,7 +202,7 @@ impl Course {
         self.phase = ServicePhase::Ended;
     }
 
-    /// It is to end, whether anybody has it all or not.
+    /// Ends the session, whether any member has everything or not.
     pub(super) fn close(&mut self) {
         if self.is_serving() {
             self.fail("it was told to end".to_string());

@@ -42,7 +42,7 @@ pub(super) struct Layout {
     symbol: u32,
 }
 
-/// That of nothing.
+/// Layout of an empty object.
 impl Default for Layout {
     fn default() -> Self {
         Self { lens: [0; 3], symbol: 2 }

@@ -35,7 +35,7 @@ impl Supply for ContentSupply {
     }
 
     fn object(&self) -> [u8; 32] {
-        // Who it is nobody asks: a flow has one object.
+        // No end asks for the identity: a flow has one object.
         [0; 32]
     }
 
@@ -66,12 +66,12 @@ pub struct InOrder {
     delivered: VecDeque<(Vec<u8>, u32)>,
     /// Bytes of a symbol; 1 before they are announced.
     symbol: u64,
-    /// How much of what was delivered is kept.
+    /// Delivered bytes that are kept.
     kept: u64,
 }
 
 impl InOrder {
-    /// Nothing yet.
+    /// Store without any bytes yet.
     pub fn new() -> Self {
         Self {
             len: 0,

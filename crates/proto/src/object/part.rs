@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Part {
-    /// What the object is: names, sizes, modes, times. Sent first; may be empty.
+    /// Description of the object: names, sizes, modes, times. Sent first; may be empty.
     Manifest = 0,
     /// The bytes themselves.
     Content = 1,
@@ -18,7 +18,7 @@ impl Part {
     pub const ALL: [Self; 3] = [Self::Manifest, Self::Content, Self::Digests];
 }
 
-/// What a source says of its object, on every SPM.
+/// Announcement of an object, on every SPM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// Bytes of each [`Part`], as far as they are known.

@@ -8,6 +8,7 @@ use alloc::string::String;
 use faircast_base::{Duration, Time};
 
 use super::wire::Probe;
+use crate::black_hole::Suspicion;
 
 /// The longest packets that arrive, and the longest that are sent. Both count what drivers add to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,7 @@ impl PathLimit {
 /// Measures at a receiver.
 #[derive(Debug, Default)]
 pub(super) struct PathMeter {
-    /// Time of the first report of sent packets without a long packet since, and the number of such reports.
-    missing: Option<(Time, u32)>,
+    suspicion: Suspicion,
     round: Option<Round>,
     /// Longest probe that has arrived since the last long packet of data.
     arrived: u32,
@@ -71,16 +71,14 @@ struct Round {
 impl PathMeter {
     /// A packet of full length has come.
     pub(super) fn on_long(&mut self) {
-        if self.missing.is_some() || self.limit.is_some() {
+        if self.suspicion.is_raised() || self.limit.is_some() {
             *self = Self::default();
         }
     }
 
     /// The source tells that it has sent packets which are not here, and which are wanted.
     pub(super) fn on_ahead(&mut self, now: Time) {
-        let (since, count) = self.missing.get_or_insert((now, 0));
-        *count += 1;
-        let since = *since;
+        let since = self.suspicion.report(now);
         if self.round.is_none() && self.next_at.is_none() && self.limit.is_none() {
             self.next_at = Some(since + SUSPECT_AFTER);
         }
@@ -108,7 +106,7 @@ impl PathMeter {
             self.judge(now, round);
         }
         self.next_at.take_if(|at| *at <= now)?;
-        if self.missing.is_none_or(|(_, count)| count < SUSPECT_TOLD) {
+        if !self.suspicion.is_grounded(now, SUSPECT_TOLD, SUSPECT_AFTER) {
             self.next_at = Some(now + SUSPECT_AGAIN);
             return None;
         }

@@ -49,11 +49,11 @@ pub struct ObjectReceiver {
 /// Whether the source has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// It has not said so.
+    /// The source has not said that this is the end.
     Open,
-    /// It has said so, and counts as gone soon unless it goes on.
+    /// The source has said so, and counts as gone soon unless it goes on.
     Said,
-    /// It is gone.
+    /// The source is gone.
     Gone,
 }
 
@@ -72,7 +72,7 @@ impl Reason for Timer {
     }
 }
 
-/// What packets say against what is believed of the source.
+/// Packets that contradict what is believed of the source.
 #[derive(Debug, Default)]
 struct Doubts {
     /// That it has been started again.
@@ -101,7 +101,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// It cannot go on.
+    /// Fails.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
             self.requests.clear();
@@ -267,7 +267,7 @@ impl Machine for ObjectReceiver {
 }
 
 impl ObjectReceiver {
-    /// How it stands.
+    /// Returns the status.
     pub fn status(&self) -> ObjectStatus {
         ObjectStatus {
             requests: self.requests.sent,
@@ -298,7 +298,7 @@ impl ObjectReceiver {
         self.assembly.headers = bytes;
     }
 
-    /// How its thread has spent its time so far; told now and then by a driver that knows.
+    /// Notes how its thread has spent its time so far, from a driver that knows.
     pub fn note_host(&mut self, load: HostLoad) {
         self.assembly.load.note(load);
     }

@@ -23,7 +23,7 @@ pub enum Fec {
     Ratio(f64),
 }
 
-/// What is done about a receiver that cannot keep up.
+/// Policy for a receiver that cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowPolicy {
     /// The group waits for it. The default.
@@ -33,7 +33,7 @@ pub enum SlowPolicy {
     DropBelow(Bitrate),
 }
 
-/// What a sending end is made from.
+/// Setup of a sending end.
 pub struct ObjectSourceSetup<'a> {
     /// The node that it runs on.
     pub node: NodeId,
@@ -45,7 +45,7 @@ pub struct ObjectSourceSetup<'a> {
     pub data_port: u16,
     /// When it begins.
     pub start: Time,
-    /// What it sends.
+    /// Object to send.
     pub supply: Box<dyn Supply>,
     /// Bytes of payload of a symbol; even, 2 to 65408.
     pub symbol_bytes: u16,
@@ -56,7 +56,7 @@ pub struct ObjectSourceSetup<'a> {
     pub wait_for: u32,
     /// Silence after which a receiver counts as lost.
     pub give_up: Duration,
-    /// What is done about slow receivers.
+    /// Policy for slow receivers.
     pub slow: SlowPolicy,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
@@ -90,7 +90,7 @@ impl<'a> ObjectSourceSetup<'a> {
     }
 }
 
-/// What a receiving end is made from.
+/// Setup of a receiving end.
 pub struct ObjectReceiverSetup<'a> {
     /// The node that it runs on: who it is in the scheme's reports. No two receivers of a group
     /// have the same.

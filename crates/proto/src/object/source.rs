@@ -53,7 +53,7 @@ pub struct ObjectSource {
     probes: Probes,
     /// Bytes of the longest packet of data so far.
     longest: u32,
-    /// What is to be confirmed to the group.
+    /// Requests to confirm to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
     confirmed_run: Option<(Time, Entry)>,
@@ -90,7 +90,7 @@ impl ObjectSource {
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;
         config.start = setup.start;
-        // Who joins needs an SPM to know of the object, whether data is sent or not.
+        // A joining receiver needs an SPM to know of the object, whether data is sent or not.
         if !setup.options.has("spm_interval") {
             config.ambient_interval = SPM_INTERVAL;
         }
@@ -198,7 +198,7 @@ impl ObjectSource {
         }))
     }
 
-    /// What it waits for now that it has nothing to send, or may not.
+    /// Cause of a pause, if the source has nothing to send or may not.
     fn waits_for(&self) -> Wait {
         let packets = &self.packets;
         if !self.course.is_serving() || !packets.notice.begun {
@@ -355,7 +355,7 @@ impl Machine for ObjectSource {
 }
 
 impl ObjectSource {
-    /// How it stands. Costs time in proportion to the number of members.
+    /// Returns the status, in time proportional to the number of members.
     pub fn status(&self) -> ObjectStatus {
         let packets = &self.packets;
         let gauges = self.session.control().gauges();
@@ -394,7 +394,7 @@ impl ObjectSource {
         self.course.stall_max = limit;
     }
 
-    /// How its thread has spent its time so far; told now and then by a driver that knows.
+    /// Notes how its thread has spent its time so far, from a driver that knows.
     pub fn note_host(&mut self, load: HostLoad) {
         self.host = load;
     }

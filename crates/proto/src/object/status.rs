@@ -21,26 +21,26 @@ pub enum Stage {
     Verifying,
     /// All that was wanted is done.
     Finished,
-    /// It ended without being done.
+    /// Ended without everything.
     Failed,
 }
 
-/// What a source knows of one receiver.
+/// State of one receiver, as its source knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberState {
-    /// It has said that it is there, and lacks the manifest.
+    /// Joined, and lacks the manifest.
     Joined,
-    /// It has the manifest and lacks content.
+    /// Has the manifest and lacks content.
     Receiving,
-    /// It has everything, compared with the digests.
+    /// Has everything, compared with the digests.
     Done,
-    /// It was too slow, is sent nothing for now, and is served when the others are done.
+    /// Too slow: sent nothing for now, and served when the others are done.
     Deferred,
-    /// It cannot go on and said why.
+    /// Cannot go on, for a reason that it has sent.
     Failed,
-    /// It said that it leaves.
+    /// Has left.
     Left,
-    /// It fell silent.
+    /// Silent for too long.
     Lost,
 }
 
@@ -62,11 +62,11 @@ pub struct MemberStatus {
     pub name: String,
     /// Identity of the receiver, which outlives a restart at any address; `None` if it has none.
     pub identity: Option<u64>,
-    /// How it is.
+    /// State.
     pub state: MemberState,
     /// Bytes of content that it has.
     pub bytes: u64,
-    /// Of those, bytes that it had when it was ready for content.
+    /// Bytes among these that it had when it was ready for content.
     pub found: u64,
     /// Share of the packets of the whole transfer that it lost, as its reports tell it: 0 to 1.
     pub loss: f64,
@@ -78,7 +78,7 @@ pub struct MemberStatus {
     pub done: Option<Time>,
     /// Why it failed, in its own words; printable.
     pub reason: String,
-    /// What kept it busy, by its own word.
+    /// Load, as the receiver reports it.
     pub load: MemberLoad,
     /// The rate of payload that it asks for at most.
     pub limit: Option<Bitrate>,
@@ -95,9 +95,9 @@ pub struct TreePlace {
     pub number: u64,
     /// The number of its head; 0 for none.
     pub head: u64,
-    /// Of the source 1, of others one more than their head's; 0 without a head.
+    /// Level: 1 at the source, one more than its head's at a receiver, 0 without a head.
     pub level: u8,
-    /// How many it repairs for.
+    /// Number of members that it repairs for.
     pub members: u32,
     /// Packets that it has sent them again.
     pub repairs: u64,
@@ -130,14 +130,14 @@ impl MemberStatus {
     }
 }
 
-/// What kept a receiver busy since it began to take content, as it tells its source.
+/// Load of a receiver since it began to take content, as it reports to its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLoad {
     /// For how long it has taken content.
     pub span: Duration,
-    /// Of that, how long it waited for its disk.
+    /// Time in that span for which it waited for its disk.
     pub disk: Duration,
-    /// Of that, how long it did not sleep, and waited for no disk.
+    /// Time in that span for which it neither slept nor waited for its disk.
     pub busy: Duration,
     /// Packets that its socket had no room for.
     pub overflowed: u32,
@@ -180,11 +180,11 @@ impl MemberLoad {
 pub struct HostLoad {
     /// Since the thread began.
     pub span: Duration,
-    /// Of that, how long it neither slept nor waited for the network's queue.
+    /// Time in that span for which it neither slept nor waited for the network's queue.
     pub busy: Duration,
-    /// Of that, how long it waited for the disk.
+    /// Time in that span for which it waited for the disk.
     pub disk: Duration,
-    /// How long it waited because the kernel's queue towards the network was full.
+    /// Time for which it waited because the kernel's queue towards the network was full.
     pub link: Duration,
     /// Packets that its socket had no room for.
     pub overflowed: u64,
@@ -204,7 +204,7 @@ fn share(part: Duration, whole: Duration) -> f64 {
     (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
 }
 
-/// What kept a transfer from going faster.
+/// Cause that kept a transfer from going faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The operator's upper bound.
@@ -236,7 +236,7 @@ pub enum Cause {
 /// One thing that kept a transfer from going faster, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What.
+    /// Cause.
     pub cause: Cause,
     /// The receiver that it was about, where it is known.
     pub member: Option<u64>,

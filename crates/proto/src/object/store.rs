@@ -8,7 +8,7 @@ use core::task::Poll;
 
 use super::{Announcement, Part};
 
-/// What comes of something with a supply or a store.
+/// Result of an action of a supply or a store.
 pub type ObjectResult<T> = Result<T, ObjectError>;
 
 /// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
@@ -89,7 +89,7 @@ pub trait Store: Send {
     }
 }
 
-/// What came of comparing content with its digests.
+/// Result of the comparison of content with its digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every byte is as it was sent.
@@ -107,7 +107,7 @@ pub struct ObjectError {
 }
 
 impl ObjectError {
-    /// Of a store that takes no content whose length is not known beforehand.
+    /// Error of a store that takes no content of unknown length.
     pub fn growing() -> Self {
         let reason = "content whose length is not known beforehand cannot be taken here".into();
         Self { reason }

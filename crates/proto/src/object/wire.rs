@@ -11,7 +11,7 @@ use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
 use crate::fields::Fields;
 
-/// Of everything here.
+/// Version of all messages here.
 const VERSION: u8 = 1;
 
 /// Bytes before each symbol.
@@ -60,7 +60,7 @@ fn part(number: u8) -> Option<Part> {
     Part::ALL.into_iter().find(|part| *part as u8 == number)
 }
 
-/// What a source says of itself and its object: the option OBJECT.
+/// Notice of a source and its object: the option OBJECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) announcement: Announcement,
@@ -133,14 +133,14 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// What a receiver lacks, or a source is going to send: an entry of WANT and CONFIRM.
+/// Entry of WANT and CONFIRM: symbols that a receiver lacks, or that a source is going to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// Whole blocks.
     Run {
         /// The first.
         first: Key,
-        /// How many, within the part; at least one.
+        /// Number of blocks, within the part; at least one.
         count: u32,
     },
     /// Some of one block.
@@ -200,7 +200,7 @@ impl Entry {
     }
 }
 
-/// How a receiver says that it is.
+/// Claim of a receiver about its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     Joined,
@@ -218,7 +218,7 @@ impl Claim {
 /// ahead are forged: a receiver counts one for each change of its state.
 pub(super) const LEAD_MAX: i32 = 1024;
 
-/// What a receiver says of itself: the option MEMBER upstream.
+/// Message of a receiver about itself: the option MEMBER upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberMessage {
     pub(super) claim: Claim,
@@ -228,7 +228,7 @@ pub(super) struct MemberMessage {
     pub(super) loss: u16,
     pub(super) number: u32,
     pub(super) id: u64,
-    /// Who it is in the scheme's reports.
+    /// Node that it is in the scheme's reports.
     pub(super) reporter: NodeId,
     /// Bytes of the manifest with claim Joined, of content otherwise.
     pub(super) bytes: u64,
@@ -282,7 +282,7 @@ impl MemberMessage {
 /// The first bytes of what has no flags: the version, and three that are reserved.
 const PLAIN: [u8; 4] = [VERSION, 0, 0, 0];
 
-/// What keeps a receiver busy: the option LOAD beside MEMBER upstream.
+/// Encodes the load of a receiver: the option LOAD beside MEMBER upstream.
 pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
     let times = [load.span, load.disk, load.busy].map(millis);
     let words = times.into_iter().chain([load.overflowed, load.lost]);
@@ -400,7 +400,7 @@ pub(super) fn end_of(text: &str, max: usize) -> String {
     [CUT, &text[start..]].concat()
 }
 
-/// What a source answers to a receiver.
+/// Status in an answer of a source to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Welcome,

@@ -228,7 +228,7 @@ impl ReceiverConfig {
         }
     }
 
-    /// The same, with each setting that is out of its range taken to the nearest end.
+    /// Settings, each of which is taken to the nearest end of its range.
     pub(super) fn bounded(mut self) -> Self {
         self.window_packets = self.window_packets.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
         self.reorder_packets = self.reorder_packets.clamp(1, REORDER_PACKETS_MAX);

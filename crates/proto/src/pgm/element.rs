@@ -84,7 +84,7 @@ struct Passing<'a> {
     pgm: Packet<'a>,
 }
 
-/// What an element knows of one session.
+/// State of one session at an element.
 #[derive(Debug)]
 struct SessionState {
     tsi: Tsi,
@@ -323,7 +323,7 @@ impl Relay for PgmElement {
             Ok(handling) => handling,
             Err(reason) => {
                 cx.emit(Event::BadInput { reason });
-                // What is no packet of ours may be somebody else's.
+                // A packet that does not decode may be of another protocol.
                 let foreign =
                     decoded.is_err() && packet.datagram.to != Destination::Node(self.node);
                 if foreign { Handling::Forward } else { Handling::Drop }

@@ -20,12 +20,12 @@ pub const SCHEME_NAME_MAX: usize = 32;
 /// Most bytes of the option's value: an option has 255 with its header.
 pub const ANNOUNCED_BYTES_MAX: usize = 251;
 
-/// What an end says of its scheme: the value of the option SCHEME.
+/// Announcement of a scheme: the value of the option SCHEME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemeAnnouncement {
     /// Its name.
     pub scheme: String,
-    /// The settings that are not left as they are; empty where a receiver speaks.
+    /// Settings that are not left as they are. A receiver names none but the length of packets that arrive.
     pub settings: Vec<(String, OptionValue)>,
 }
 
@@ -91,7 +91,21 @@ impl SchemeAnnouncement {
     }
 }
 
-/// What the option SCHEME on an SPM says.
+/// Announced bytes of the longest data packet of a stream.
+pub(crate) const PACKET_BYTES: &str = "packet_bytes";
+
+/// Bytes of the longest packet that arrives at a receiver of a stream that gets no data: upstream alone.
+pub(crate) const ARRIVES: &str = "arrives";
+
+/// Value of a setting that is a number of bytes.
+pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<u32> {
+    settings.iter().find(|(name, _)| name == key).and_then(|(_, value)| match value {
+        OptionValue::Integer(bytes) => u32::try_from(*bytes).ok().filter(|bytes| *bytes <= 0xffff),
+        _ => None,
+    })
+}
+
+/// Content of the option SCHEME on an SPM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Announced {
     /// The scheme, with its settings.
@@ -110,7 +124,7 @@ impl Announced {
     }
 }
 
-/// Of the option.
+/// Version of the option.
 const VERSION: u8 = 1;
 
 /// Kinds of values beside `false` (0) and `true` (1).
@@ -151,11 +165,11 @@ pub(crate) fn scheme_on(known: &[KnownScheme], packet: &Packet<'_>) -> Option<&'
 /// Two ends that do not speak the same scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemeMismatch {
-    /// What the sender speaks; empty where it says so in a way that is newer than this build.
+    /// Scheme of the sender; empty if its announcement is newer than this build.
     pub sender: String,
-    /// What the receiver speaks.
+    /// Scheme of the receiver.
     pub receiver: String,
-    /// What this build knows.
+    /// Schemes of this build.
     pub known: &'static [KnownScheme],
 }
 
@@ -170,7 +184,7 @@ impl SchemeMismatch {
         self.known.iter().any(|scheme| scheme.name == self.sender)
     }
 
-    /// What the receiver tells the sender of itself.
+    /// Message of the receiver to the sender.
     pub(crate) fn reason(&self) -> String {
         let Self { sender, receiver, .. } = self;
         if self.is_newer() {
@@ -217,7 +231,7 @@ pub struct Negotiation {
     scheme: &'static str,
     known: &'static [KnownScheme],
     make: Make,
-    /// What the source announced last.
+    /// Settings that the source announced last.
     settings: Vec<(String, OptionValue)>,
     /// Whether it has announced anything.
     heard: bool,
@@ -228,6 +242,16 @@ impl Negotiation {
     /// settings.
     pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make) -> Self {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
+    }
+
+    /// The scheme's name.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// Announced bytes of the longest data packet.
+    pub(crate) fn packet_bytes(&self) -> Option<u32> {
+        bytes_of(&self.settings, PACKET_BYTES)
     }
 
     /// Its half of the scheme, under the settings that were announced last.

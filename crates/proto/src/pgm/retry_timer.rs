@@ -133,7 +133,7 @@ impl RetryTimer {
     }
 }
 
-/// How often and when something was asked for.
+/// Number and times of requests for something.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) times: u32,
@@ -141,11 +141,11 @@ pub(crate) struct Asked {
     last: Time,
 }
 
-/// How often a question may have been asked to give a first sample.
+/// Most requests after which an answer gives a first sample.
 const FIRST_SAMPLE_TIMES_MAX: u32 = 6;
 
 impl Asked {
-    /// It is asked for now.
+    /// Notes a request now.
     pub(crate) fn note(&mut self, now: Time) {
         if self.times == 0 {
             self.first = now;

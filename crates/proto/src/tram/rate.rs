@@ -43,7 +43,8 @@ pub(super) struct RateControl {
     part: Duration,
     began: Option<Time>,
     below_min_since: Option<Time>,
-    /// Of the present W_a packets: how many have gone, and the sum of the windows that they found.
+    /// Of the present W_a packets: when the first has gone, how many have, and the sum of the windows that they found.
+    window_began: Time,
     packets: f64,
     windows: f64,
     window_before: f64,
@@ -182,6 +183,7 @@ impl RateControl {
             part: Duration::from_nanos(settings.averaging_time.as_nanos() / u64::from(PARTS)),
             began: None,
             below_min_since: None,
+            window_began: Time::ZERO,
             packets: 0.0,
             windows: 0.0,
             window_before: 0.0,
@@ -325,10 +327,16 @@ impl RateControl {
         self.count(now, len, false);
         self.closed = window < 0;
         self.sleep(now, window, len, false);
+        if self.packets == 0.0 {
+            self.window_began = now;
+        }
         self.packets += 1.0;
         self.windows += window as f64;
         self.rise();
-        let ends = self.packets >= self.ack_window;
+        // W_a packets take half a minute at the packet a second that a closed window has left of the rate.
+        let whole = self.part * u64::from(PARTS);
+        let creeps = window as f64 >= self.ack_window && now.since(self.window_began) >= whole;
+        let ends = self.packets >= self.ack_window || self.restarts && creeps;
         if ends {
             self.end_window(now, window >= 0);
         }

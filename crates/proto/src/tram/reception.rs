@@ -246,6 +246,16 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_that_joins_late_lacks_all_that_was_sent() {
+        let mut reception = Reception::joining(1, 3 * JUMP_MAX);
+        assert_eq!(arrive(&mut reception, 0, 3 * JUMP_MAX + 1), Arrived::New);
+        assert_eq!(reception.find_lost(at(0)), Some(1..3 * JUMP_MAX + 2));
+        assert_eq!((reception.first_missing(), reception.lost_packets_from(0)), (1, 3 * JUMP_MAX));
+        let next = Reception::joining(8, 7);
+        assert_eq!((next.first_missing(), next.end(), next.lacks()), (8, 8, false));
+    }
+
+    #[test]
     fn once_packets_were_late_a_gap_is_a_loss_after_its_time() {
         let mut reception = Reception::new(1);
         (1..=3).for_each(|sequence| _ = arrive(&mut reception, 0, 2 * sequence));

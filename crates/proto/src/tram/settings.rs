@@ -170,7 +170,7 @@ settings! {
     rate_rule: RateRule = Average;
     /// How fine the sleep between two packets is
     clock: Clock = Fine;
-    /// What a member may still have that joins when data is being sent (jrms: none)
+    /// What a member of a stream may still have that joins when data is being sent (jrms: none; objects: always none)
     late_join: LateJoin = Full;
     /// A packet is repaired no more when so many later ones have been sent; 0 for never obsolete
     obsolete_after: u32 [0, 1000000000] = 0;
@@ -217,8 +217,8 @@ settings! {
     beacon_interval: Duration [50 ms, 60 s] = 1 s;
     /// Time between hellos of a head (paper, jrms: 3 s)
     hello_interval: Duration [50 ms, 60 s] = 1 s;
-    /// Hellos without an answer after which the other side counts as lost
-    hellos_missed_max: u32 [1, 100] = 5;
+    /// Hellos without an answer after which the other side counts as lost (paper, jrms: 5)
+    hellos_missed_max: u32 [1, 100] = 3;
     /// Time to wait for the answer of a head
     bind_timeout: Duration [50 ms, 60 s] = 2 s;
     /// How often a head is asked
@@ -352,6 +352,7 @@ impl TramSettings {
             formation: Formation::Both,
             advertise_interval: Duration::from_secs(2),
             hello_interval: Duration::from_secs(3),
+            hellos_missed_max: 5,
             ack_interval: Duration::from_secs(3),
             ack_interval_max: Duration::from_secs(60),
             ..Self::default()

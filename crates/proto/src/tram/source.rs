@@ -391,6 +391,8 @@ impl<P: Packets> TramSource<P> {
             self.on_pause(cx.now);
             return None;
         };
+        // A member that was removed, or the end of a wait for the members of a lost head, opens the window too.
+        self.check_open(cx.now);
         let window = self.window();
         match self.controller.permit(cx, window, len, false) {
             Permit::Now => {}

@@ -40,6 +40,24 @@ fn a_head_that_dies_is_left_for_another() {
 }
 
 #[test]
+fn a_member_that_falls_silent_holds_the_session_up_for_seconds_and_not_until_it_has_crept_on() {
+    for (victim, seed) in (1..=3).flat_map(|victim| (1..=4).map(move |seed| (victim, seed))) {
+        let mut world = World { sites: 1, hosts: 3, data: "12 MB", ..World::new() };
+        world.options = "wait_for = 3, delivery = \"object\"".into();
+        let usual = world.run(seed).heard.source_done.expect("nobody is silent").as_secs_f64();
+        world.host_links.insert(victim, dead(14));
+        let run = world.run(seed);
+        let case = format!("m{victim} falls silent, seed {seed}, usually {usual} s");
+        assert!(run.completed(victim).is_some(), "{case}");
+        // Until it is removed, and the rate is back.
+        let others = (1..=3).filter(|host| *host != victim);
+        let last = others.map(|host| run.completed(host).expect("it is there")).max();
+        let last = last.map_or(0.0, Time::as_secs_f64);
+        assert!(last < usual + 16.0, "{case}: {last} s");
+    }
+}
+
+#[test]
 fn half_of_all_heads_may_die_at_once() {
     for seed in 1..=3 {
         let mut world = larger();

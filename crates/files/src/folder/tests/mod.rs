@@ -12,6 +12,7 @@ mod reuse;
 mod target;
 mod trouble;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use tempfile::{TempDir, tempdir};
@@ -39,7 +40,8 @@ impl Case {
     }
 
     fn options(&self) -> StoreOptions {
-        StoreOptions::new(&self.to)
+        let source = Some(IpAddr::from([10, 0, 0, 1]));
+        StoreOptions { source, ..StoreOptions::new(&self.to) }
     }
 
     fn store(&self) -> FilesStore {

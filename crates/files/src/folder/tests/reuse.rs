@@ -14,7 +14,11 @@ use crate::testing::touch;
 
 /// Receives some of the object, and is cut off; what came stays.
 fn cut_off(case: &Case, keep: usize) {
-    let mut store = case.store().journal_at_once();
+    cut_off_in(case.store(), case, keep);
+}
+
+fn cut_off_in(store: FilesStore, case: &Case, keep: usize) {
+    let mut store = store.journal_at_once();
     let found = case.object.open(&mut store).unwrap();
     let missing = case.object.missing(&found);
     case.object.give(&mut store, &missing[..missing.len() - keep]).unwrap();
@@ -56,6 +60,29 @@ fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
     drop(store);
     // The earlier versions have left nothing.
     case.assert_same();
+}
+
+#[test]
+fn a_complete_object_removes_leftovers_of_its_own_host_alone() {
+    let host = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
+    for (left, came, stays) in [
+        (host(1), host(1), false),
+        (host(1), host(2), true),
+        (None, host(1), true),
+        (host(1), None, true),
+    ] {
+        let mut case = Case::new(&[("big", 4 * MIB)]);
+        let store =
+            |case: &Case, source| FilesStore::new(StoreOptions { source, ..case.options() });
+        cut_off_in(store(&case, left), &case, 1);
+        let old = case.state();
+        // Another object of the same name, which takes nothing of the first.
+        put(&case.from.join("big"), &noise(77, MIB));
+        touch(&case.from.join("big"), 1_700_000_000);
+        case.object = Object::of(&case.from);
+        assert_eq!(case.object.receive(&mut store(&case, came)), Ok(0));
+        assert_eq!(old.exists(), stays, "{left:?}, then {came:?}");
+    }
 }
 
 #[test]

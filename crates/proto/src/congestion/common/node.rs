@@ -23,7 +23,7 @@ pub(crate) fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }
 
-/// How a node travels: as the IPv4 address that is its number.
+/// Node on the wire: the IPv4 address that is its number.
 pub(crate) fn address(node: Option<NodeId>) -> u32 {
     match node {
         None => NOBODY,

@@ -33,6 +33,14 @@ impl Evidence {
     pub(crate) fn of(later: u32, reordering: Option<Duration>) -> Self {
         reordering.map_or(Self::Later(later as usize), Self::Overdue)
     }
+
+    /// True if a gap that was noticed then is a loss, with so many packets that wait behind it.
+    fn shows_loss(self, now: Time, noticed: Time, waiting: usize) -> bool {
+        match self {
+            Self::Later(packets) => waiting >= packets,
+            Self::Overdue(after) => noticed + after <= now || waiting >= EARLY_MAX,
+        }
+    }
 }
 
 /// Most packets that wait for one that is overdue. Chosen: 50 ms at 1 Gbit/s.
@@ -41,22 +49,22 @@ const EARLY_MAX: usize = 4096;
 /// The least evidence: one later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
-/// What has become of some packets.
+/// Fate of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
     /// This one has come.
     Came(T),
-    /// Those from `first` to before `end` are lost, which came instead.
+    /// Packets from `first` to before `end` are lost; `end` came instead.
     Lost {
         first: Seq,
         end: Seq,
-        /// What is known of `end`.
+        /// Value of `end`.
         instead: T,
     },
 }
 
 impl<T: Copy> Reorder<T> {
-    /// Nothing has come yet.
+    /// Order of no packets yet.
     pub(crate) fn new() -> Self {
         Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
     }
@@ -118,16 +126,31 @@ impl<T: Copy> Reorder<T> {
         if core::mem::take(&mut self.stale) {
             self.noticed = self.earliest();
         }
-        let lost = match evidence {
-            Evidence::Later(packets) => self.early.len() >= packets,
-            Evidence::Overdue(after) => {
-                self.noticed + after <= now || self.early.len() >= EARLY_MAX
-            }
-        };
-        lost.then(|| {
+        evidence.shows_loss(now, self.noticed, self.early.len()).then(|| {
             self.next = Some(end);
             Settled::Lost { first: next, end, instead: known }
         })
+    }
+
+    /// Passes each fate that [`settle`](Self::settle) would give by this evidence, and settles none.
+    pub(crate) fn preview(&self, now: Time, evidence: Evidence, mut take: impl FnMut(Settled<T>)) {
+        let Some(mut next) = self.next else { return };
+        let (mut noticed, mut stale) = (self.noticed, self.stale);
+        for (place, &(end, at, known)) in self.early.iter().enumerate() {
+            if end != next {
+                let waiting = || self.early.range(place..);
+                if core::mem::take(&mut stale) {
+                    noticed = waiting().map(|(_, at, _)| *at).fold(Time::MAX, Time::min);
+                }
+                if !evidence.shows_loss(now, noticed, waiting().len()) {
+                    return;
+                }
+                take(Settled::Lost { first: next, end, instead: known });
+            }
+            take(Settled::Came(known));
+            next = end.next();
+            stale |= at == noticed;
+        }
     }
 
     /// The fate of all before `next` is known otherwise; nothing is left of what had come.
@@ -136,7 +159,7 @@ impl<T: Copy> Reorder<T> {
         (self.next, self.noticed, self.stale) = (Some(next), Time::MAX, false);
     }
 
-    /// Nothing after `newest` was sent. Whether that unsettles something.
+    /// Forgets packets after `newest`, which were never sent. Returns whether that unsettles something.
     pub(crate) fn rewind(&mut self, newest: Seq) -> bool {
         let Some(next) = self.next else { return false };
         let back = next.after(newest.next());
@@ -150,7 +173,7 @@ impl<T: Copy> Reorder<T> {
         back
     }
 
-    /// How many wait.
+    /// Packets that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.early.len()

@@ -9,14 +9,14 @@ pub(super) struct Averages {
     /// Of all rates told, and their mean deviation, which the paper calls standard; `None` before
     /// the first.
     all: Option<(f64, f64)>,
-    /// Of those that the representative told; `None` while it has told none.
+    /// Mean of the rates that the representative reports; `None` before the first.
     own: Option<f64>,
 }
 
-/// What a congestion indication means for who is the representative.
+/// Effect of a congestion indication on the choice of the representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// It comes from the representative.
+    /// The representative itself reports.
     Own,
     /// There is no representative, or one that has never told of congestion.
     First,
@@ -26,7 +26,7 @@ pub(super) enum Choice {
     Slower,
     /// The representative has been silent for the interval I.
     Silent,
-    /// It changes nothing.
+    /// No change.
     Other,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Standing {
 }
 
 impl Averages {
-    /// Nothing has been told yet.
+    /// Choice before any report.
     pub(super) fn new() -> Self {
         Self { all: None, own: None }
     }

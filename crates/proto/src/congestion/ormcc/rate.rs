@@ -5,7 +5,7 @@ use faircast_base::Time;
 use super::config::OrmccConfig;
 use super::values::RATE_MAX;
 
-/// What doubling in a round trip takes in each instant of it: the logarithm of 2.
+/// Relative growth per round trip that doubles the rate: the logarithm of 2.
 const LN_2: f64 = core::f64::consts::LN_2;
 
 /// Least share of the rate that one cut leaves, with the guard; chosen. Where that is too much the representative tells
@@ -149,7 +149,7 @@ impl Rate {
         lower
     }
 
-    /// Nobody is heard.
+    /// Halves the rate, since no receiver reports.
     pub(super) fn halve(&mut self) {
         self.now = (self.now / 2.0).max(self.least);
         self.doubling = None;

@@ -290,7 +290,7 @@ impl ReceiverFeedback for OrmccReceiver {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.gap.is_some_and(|(_, at)| at <= cx.now) {
-            // What is missing in the first gap is lost, though too few packets have shown it.
+            // Packets of the first gap are lost, though too few later packets have come.
             let first = self.order.settle(cx.now, AT_ONCE).map_or(0, count);
             let lost = first + self.find_lost(cx.now, Evidence::of(u32::MAX, self.reordering));
             self.watch_gap(cx.now);

@@ -299,7 +299,7 @@ impl OrmccSender {
         let allowed = (least / 8.0).clamp(0.004, 0.016);
         self.delayed = if sample > least + allowed { self.delayed + 1 } else { 0 };
         if self.delayed >= DELAYED_MAX {
-            // What came out while the queue grew is what the path carries.
+            // The output while the queue grew is the capacity of the path.
             let most = output.unwrap_or(self.rate.bytes_per_s());
             self.rate.end_doubling(most);
             self.follow(cx.now);
@@ -323,7 +323,7 @@ impl OrmccSender {
         if self.config.rtt_samples == RttSamples::Representative {
             match sample {
                 Some(sample) => self.begin_path(cx.now, sample),
-                // Nothing is known of the new path.
+                // The new path is unknown.
                 None => self.rtt = None,
             }
         }

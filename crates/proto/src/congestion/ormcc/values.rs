@@ -25,7 +25,7 @@ const CONGESTION: u8 = 0x01;
 const MEASURED: u8 = 0x02;
 const TAKES_BACK: u8 = 0x04;
 
-/// What rides on each original data packet.
+/// Announcement on each original data packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrmccAnnounce {
     /// When the packet left: microseconds of the sender's clock modulo 2^32.
@@ -37,7 +37,7 @@ pub struct OrmccAnnounce {
     /// The average of the rates that the representative told, in bytes per second: receivers below it may
     /// report. `None` where it holds nobody back.
     pub rate: Option<f32>,
-    /// Who may report, and how often.
+    /// Receivers that may report, and how often.
     pub feedback: Feedback,
     /// Whether the representative is to show that it is alive though it loses nothing.
     pub alive: bool,
@@ -46,7 +46,7 @@ pub struct OrmccAnnounce {
     pub pauses: u8,
 }
 
-/// What a receiver tells: a congestion indication, or that it is alive.
+/// Report of a receiver: a congestion indication, or that it is alive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrmccReport {
     /// The timestamp of the latest packet, plus the microseconds for which the receiver held it.
@@ -54,7 +54,7 @@ pub struct OrmccReport {
     /// The rate at which packets come out of the network, in bytes of payload per second; `None` before
     /// it could be measured.
     pub rate: Option<f32>,
-    /// Who reports; `None` where the address stands for nobody, and the network's word must do.
+    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
     pub receiver: Option<NodeId>,
     /// Whether a loss was found with the latest packet.
     pub congestion: bool,

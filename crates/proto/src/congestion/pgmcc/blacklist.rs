@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{NodeId, Time};
 
-/// How many receivers can be excluded at once. Beyond it the one whose time is up first is let in.
+/// Most receivers that are excluded at once. Beyond that, the receiver whose time is up first is let in.
 const BLACKLIST_MAX: usize = 16;
 
 /// The list.

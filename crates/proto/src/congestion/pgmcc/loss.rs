@@ -154,9 +154,10 @@ impl LossMeter {
 
     /// Loss in 0..=1 as a NAK reports it: present holes count as lost, unless their packets may only be late.
     pub(super) fn loss_with_holes(&self, now: Time) -> f64 {
-        let mut meter = self.clone();
-        meter.advance(now, Evidence::of(1, self.reordering));
-        meter.loss()
+        let mut estimate = self.estimate.clone();
+        self.order
+            .preview(now, Evidence::of(1, self.reordering), |settled| estimate.take(now, settled));
+        estimate.loss()
     }
 
     /// Settles packets as far as this evidence shows their fate.
@@ -192,9 +193,7 @@ impl LossMeter {
             let estimate = self.estimate.clone();
             self.long_run = Some(Box::new(LongRun { first, end, estimate, late: 0 }));
         }
-        for _ in 0..count.min(RUN_MAX) {
-            self.estimate.sample(now, true);
-        }
+        self.estimate.lost(now, count);
     }
 }
 
@@ -212,6 +211,21 @@ impl Estimate {
                 event_time: config.loss_event_time,
                 event: None,
             }),
+        }
+    }
+
+    /// The fate of the next packets is known.
+    fn take(&mut self, now: Time, settled: Settled<bool>) {
+        match settled {
+            Settled::Came(marked) => self.sample(now, marked),
+            Settled::Lost { first, end, .. } => self.lost(now, end.distance(first) as u32),
+        }
+    }
+
+    /// The next `count` packets were lost.
+    fn lost(&mut self, now: Time, count: u32) {
+        for _ in 0..count.min(RUN_MAX) {
+            self.sample(now, true);
         }
     }
 
@@ -340,6 +354,31 @@ mod tests {
         assert_eq!(meter.loss(), 0.0);
         assert!(meter.loss_with_holes(Time::ZERO) > 0.007);
         assert_eq!(meter.loss(), 0.0, "asking changes nothing");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_nak_reports_what_a_copy_of_the_meter_would(
+            packets in proptest::collection::vec((0u32..60, 0u64..40, proptest::bool::weighted(0.1)), 1..150),
+            tolerance in 1u32..5,
+            (reordering, intervals) in (proptest::option::of(0u64..200), proptest::bool::ANY),
+        ) {
+            let loss_estimator =
+                if intervals { LossEstimator::LossIntervals } else { LossEstimator::Ewma };
+            let config = PgmccConfig { loss_estimator, reorder_tolerance: tolerance, ..PgmccConfig::default() };
+            let mut meter = LossMeter::new(&config);
+            let (mut now, mut from) = (Time::ZERO, 0);
+            for (i, (ahead, wait, marked)) in packets.into_iter().enumerate() {
+                now += Duration::from_millis(wait);
+                from += u32::from(i % 3 == 0);
+                // The endpoint learns in the middle of a session that packets are reordered.
+                let reordering = reordering.filter(|_| i > 20).map(Duration::from_millis);
+                meter.received(now, (Seq::new(u32::MAX - 50) + from + ahead % 12, marked), reordering);
+                let mut copy = meter.clone();
+                copy.advance(now, Evidence::of(1, copy.reordering));
+                proptest::prop_assert_eq!(meter.loss_with_holes(now), copy.loss());
+            }
+        }
     }
 
     #[test]

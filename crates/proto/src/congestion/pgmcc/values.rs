@@ -14,16 +14,16 @@ const VALUE_LEN: usize = 12;
 /// Address family of IPv4 (src: RFC 3208 s8).
 const AFI_IPV4: u32 = 1;
 
-/// What rides on each original data packet (src: openpgm, option PGMCC_DATA).
+/// Announcement on each original data packet (src: openpgm, option PGMCC_DATA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccAnnounce {
     /// When the packet left: milliseconds of the sender's clock modulo 2^32.
     pub sent_ms: u32,
-    /// Who is to acknowledge the packet; `None` calls for an election.
+    /// Acker of the packet; `None` calls for an election.
     pub acker: Option<NodeId>,
 }
 
-/// What rides on acknowledgements, positive and negative (src: openpgm, option PGMCC_FEEDBACK).
+/// Report on acknowledgements, positive and negative (src: openpgm, option PGMCC_FEEDBACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccReport {
     /// The latest [`sent_ms`](PgmccAnnounce::sent_ms) that the receiver saw, plus the milliseconds
@@ -31,7 +31,7 @@ pub struct PgmccReport {
     pub echo_ms: u32,
     /// Smoothed loss: 0 for none, 65535 for all.
     pub loss: u16,
-    /// Who reports; `None` where the address stands for nobody, and the network's word must do.
+    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
     pub receiver: Option<NodeId>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Window {
     accounting: Accounting,
     /// Up to this size each acknowledged packet adds one.
     threshold: f64,
-    /// What the threshold does not fall below.
+    /// Least threshold.
     threshold_min: f64,
     slow_start: SlowStart,
     max: f64,

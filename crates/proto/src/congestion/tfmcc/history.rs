@@ -43,7 +43,7 @@ struct LossEvent {
     /// Its first packet, and when that would have come.
     first: u64,
     at: Time,
-    /// How much the interval before this event is discounted (DF_i).
+    /// Discount of the interval before this event (DF_i).
     discount: f64,
     /// Some of its packets are not remembered one by one, so it cannot be undone.
     settled: bool,
@@ -179,7 +179,7 @@ impl History {
         self.events.front().map_or(0.0, |event| (self.end - event.first) as f64)
     }
 
-    /// How much the closed intervals weigh less because the open one is so long (DF).
+    /// Discount of the closed intervals for a long open one (DF).
     fn discount(&self) -> f64 {
         if !self.discounting {
             return 1.0;

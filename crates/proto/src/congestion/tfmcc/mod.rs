@@ -73,7 +73,7 @@ const SLOWEST_INTERVAL_S: f64 = 8.0;
 /// A packet's size before any has been seen, in bytes.
 const USUAL_BYTES: f64 = 1488.0;
 
-/// How much one packet moves the mean size.
+/// Weight of one packet in the mean size.
 const SIZE_GAIN: f64 = 1.0 / 16.0;
 
 /// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come

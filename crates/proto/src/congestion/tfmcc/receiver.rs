@@ -44,7 +44,7 @@ pub struct TfmccReceiver {
     leaving: bool,
 }
 
-/// What the packet that left last has said.
+/// Content of the latest report.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     at: Time,
@@ -201,7 +201,7 @@ impl TfmccReceiver {
         }
         if let Some(at_start) = self.timer.rate_at_start() {
             let limit = f64::from(announce.suppress_above);
-            // Whose round trip is longer than the sender knows must say so (src: RFC 4654 s4.5).
+            // A receiver with a longer round trip than the sender knows must report it (src: RFC 4654 s4.5).
             let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
             // The rate of now is asked for last, since it costs a look at the whole history.
             let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
@@ -264,7 +264,7 @@ impl ReceiverFeedback for TfmccReceiver {
         let (rate, guessed) = (&self.receive_rate, self.round_trip.seconds().is_none());
         let first =
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
-        // Of thousands of receivers one is the CLR; the others need no look at their history.
+        // One of thousands of receivers is the CLR; the others need no look at their history.
         let marked = arrival.congestion_experienced;
         let watches = self.config.report_losses && self.is_clr;
         let before = if watches { self.arrivals.latest_event() } else { None };

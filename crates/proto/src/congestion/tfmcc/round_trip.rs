@@ -55,7 +55,7 @@ impl RoundTrip {
         }
         let returned = echo.stamp_us.wrapping_add(echo.held_us);
         let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, config.rtt_absurd).ok_or(())?;
-        // Nobody holds a timestamp from before this receiver was there.
+        // No timestamp is from before this receiver was there.
         if Duration::from_micros(u64::from(echo.held_us)) > now.since(Time::ZERO) {
             return Err(());
         }

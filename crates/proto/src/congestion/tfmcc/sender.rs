@@ -42,7 +42,7 @@ pub struct TfmccSender {
     packet_bytes: Option<f64>,
     /// Bytes of the largest packet so far, with headers.
     largest_bytes: f64,
-    /// Somebody has reported.
+    /// True if a receiver has reported.
     answered: bool,
     slow_start: bool,
     /// Where slow start ends: the rate before a pause (X').
@@ -63,11 +63,11 @@ pub struct TfmccSender {
     held_until: Time,
     /// When the CLR's report last changed the rate, or could have.
     adjusted_at: Time,
-    /// What the CLR could have reported on since its latest report.
+    /// Packets that the CLR could have reported on since its latest report.
     clr_asked: Unanswered,
-    /// What anybody could have reported on since the latest report of all.
+    /// Packets that any receiver could have reported on since the latest report.
     asked: Unanswered,
-    /// Nobody has reported for so long that the rate was cut for it.
+    /// True if the rate was cut for want of reports.
     unheard: bool,
     /// When nobody's silence last began to count anew because somebody was heard.
     woken_at: Option<Time>,
@@ -238,7 +238,7 @@ impl TfmccSender {
         self.follow(cx, (rate, report.have_loss), rtt);
     }
 
-    /// Somebody else reports: by cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
+    /// Takes a report of another receiver than the CLR: cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
     fn on_other_report(
         &mut self,
         cx: &mut Cx<'_>,
@@ -247,7 +247,7 @@ impl TfmccSender {
         report: &TfmccReport,
         resumed: bool,
     ) {
-        // What suppresses others is the rate as it was reported.
+        // The rate as it was reported suppresses others.
         self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
         if let Some(reason) = self.vacant {
             let back = self.clr.is_some_and(|clr| clr.id == from);
@@ -269,7 +269,7 @@ impl TfmccSender {
         self.echoes.push(Waiting::new(cx.now, from, report));
     }
 
-    /// What goes back on the packet that leaves now (src: RFC 4654 s3.5).
+    /// Returns the echo for the packet that leaves now (src: RFC 4654 s3.5).
     fn next_echo(&mut self, now: Time) -> Option<Echo> {
         let round = self.rounds.span();
         let urgent = |clr: &Clr| {
@@ -422,7 +422,7 @@ impl SenderControl for TfmccSender {
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
         let alone = self.clr.is_none() || self.vacant.is_some();
         let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
-        // Nothing is known of the distance of whoever comes after all others have gone.
+        // The distance of a receiver that comes after all others have gone is unknown.
         let first_rate =
             self.first_rate().min(self.full_bits() / self.config.rtt_max_initial.as_secs_f64());
         if alone && rested && self.rate < first_rate {

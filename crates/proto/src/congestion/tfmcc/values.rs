@@ -21,7 +21,7 @@ const HAVE_LOSS: u8 = 2;
 const LEAVING: u8 = 4;
 const RIDES: u8 = 8;
 
-/// What rides on each original data packet (src: RFC 4654 s2.2.1).
+/// Announcement on each original data packet (src: RFC 4654 s2.2.1).
 ///
 /// deviates: timestamps count microseconds and not milliseconds, so that round trips on LANs are
 /// seen, and rates are IEEE 754 numbers and not the RFC's 12 bits.
@@ -29,7 +29,7 @@ const RIDES: u8 = 8;
 pub struct TfmccAnnounce {
     /// When the packet left: microseconds of the sender's clock modulo 2^32 (ts_i).
     pub sent_us: u32,
-    /// Whose report is echoed; `None` where there is none.
+    /// Echo of a report; `None` if there is none.
     pub echo: Option<Echo>,
     /// Number of the feedback round modulo 256 (fb_nr).
     pub round: u8,
@@ -43,7 +43,7 @@ pub struct TfmccAnnounce {
 /// A receiver's own timestamp, on its way back to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Whose it is (r).
+    /// Receiver that reported (r).
     pub receiver: NodeId,
     /// Whether that one is the CLR.
     pub is_clr: bool,
@@ -53,10 +53,10 @@ pub struct Echo {
     pub held_us: u32,
 }
 
-/// What a receiver says (src: RFC 4654 s2.2.2).
+/// Report of a receiver (src: RFC 4654 s2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TfmccReport {
-    /// Who reports; `None` where the address stands for nobody, and the network's word must do.
+    /// Receiver that reports; `None` if the address names none, so that the network's address counts.
     pub receiver: Option<NodeId>,
     /// Whether it has measured its round trip, or took R_max for it.
     pub have_rtt: bool,

@@ -27,7 +27,7 @@ use crate::object::{
 pub(in crate::object) struct Assembly {
     pub(in crate::object) store: Box<dyn Store>,
     pub(in crate::object) phase: TransferPhase,
-    /// What the source says of its object, once that is known.
+    /// Announcement of the object, once that is known.
     pub(in crate::object) notice: Option<Notice>,
     pub(in crate::object) blocks: Blocks,
     pub(in crate::object) member: Membership,
@@ -45,7 +45,7 @@ pub(in crate::object) struct Assembly {
     /// When the store is asked again, and how long the wait after that is.
     poll_at: Option<Time>,
     poll_wait: Duration,
-    /// How often a part came that was not what had been announced.
+    /// Parts that came and differed from the announcement.
     mismatches: u32,
     bytes_found: u64,
     /// Time of the source's last message that it has given the object up.
@@ -79,7 +79,7 @@ pub(in crate::object) enum TransferPhase {
     Verifying,
     /// All is there and intact.
     Done,
-    /// It has ended without.
+    /// Ended without all of the object.
     Failed,
 }
 
@@ -89,7 +89,7 @@ impl TransferPhase {
     }
 }
 
-/// What is to be asked for now.
+/// Next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Want {
     /// All of this part, again.
@@ -98,12 +98,12 @@ pub(in crate::object) enum Want {
     Lacking { fresh: bool },
     /// These blocks too.
     More(Range<Key>),
-    /// Nothing: it is all here.
+    /// No request: everything is here.
     Nothing,
 }
 
 impl Assembly {
-    /// Nothing yet, for a receiver as `setup` describes it.
+    /// Assembly without any packet yet, for a receiver as `setup` describes it.
     pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
         Self {
             store: setup.store,
@@ -191,7 +191,7 @@ impl Assembly {
         }
     }
 
-    /// It cannot go on. Returns whether that is news.
+    /// Fails for this `reason`. Returns whether that is news.
     pub(in crate::object) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
         if self.phase.is_over() {
             return false;
@@ -229,7 +229,7 @@ impl Assembly {
         news
     }
 
-    /// It is to leave. Returns whether it had not ended by itself.
+    /// Leaves. Returns whether it had not ended by itself.
     pub(in crate::object) fn close(&mut self, cx: &mut Cx<'_>) -> bool {
         let early = !self.phase.is_over();
         if early {
@@ -260,7 +260,7 @@ impl Assembly {
         self.events.pop_front()
     }
 
-    /// How it stands.
+    /// Returns the status.
     pub(in crate::object) fn status(&self) -> ObjectStatus {
         let stage = match self.phase {
             TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
@@ -339,7 +339,7 @@ impl Assembly {
         if bytes != u64::from(layout.symbol_len(name.key, name.symbol)) {
             return Err(BadInput::Malformed);
         }
-        // Nobody knows yet where it goes.
+        // The place of the symbol is not known yet.
         let placed = matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying);
         Ok(placed || part_of(name.key) == Part::Manifest)
     }
@@ -553,7 +553,7 @@ const GIVEN_UP: &str =
 /// that it ends.
 const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
-/// Who is told what is wanted.
+/// Takes requests.
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 
 /// How soon and, in the end, how often a store is asked whether it has come to its end: little is
@@ -561,7 +561,7 @@ type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 pub(in crate::object) const POLL_MIN: Duration = Duration::from_millis(1);
 pub(in crate::object) const POLL_MAX: Duration = Duration::from_millis(20);
 
-/// How much of a part is hashed at once.
+/// Bytes of a part that are hashed at once.
 const HASHED_AT_ONCE: u64 = 1 << 16;
 
 /// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,

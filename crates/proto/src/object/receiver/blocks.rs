@@ -25,14 +25,14 @@ struct Partial {
     parity: Vec<(u8, Vec<u8>)>,
 }
 
-/// What came of a symbol.
+/// Outcome of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Taken {
-    /// It is stored or held.
+    /// Stored or held.
     Fresh,
-    /// It is stored, and its block is complete.
+    /// Stored, and its block is complete.
     Completed,
-    /// It was here, or is not wanted.
+    /// Here before, or not wanted.
     Useless,
     /// There is no room for what it begins.
     NoRoom,
@@ -41,9 +41,9 @@ pub(in crate::object) enum Taken {
 /// All blocks that are not complete. What was never wanted counts as complete.
 #[derive(Debug, Default)]
 pub(in crate::object) struct Blocks {
-    /// Of the object, as far as that is known.
+    /// Layout of the object, as far as that is known.
     pub(in crate::object) layout: Layout,
-    /// Those of which nothing is here.
+    /// Blocks of which no symbol is here.
     absent: RangeSet,
     partial: BTreeMap<Key, Partial>,
     parity_bytes: usize,
@@ -281,7 +281,7 @@ impl Blocks {
         block.clear();
         let mut symbol = 0;
         while symbol < symbols {
-            // What lies side by side is read at once.
+            // Neighbouring symbols are read at once.
             let run = if present >> symbol & 1 == 1 {
                 let run = (present >> symbol).trailing_ones();
                 let (offset, _) = self.layout.extent(key, symbol);
@@ -360,10 +360,10 @@ fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key
     [head].into_iter().chain((!one).then_some((to, last)))
 }
 
-/// What a parity symbol costs beside its bytes.
+/// Memory of a parity symbol beside its bytes.
 const PARITY_COST: usize = 64;
 
-// What a receiver wants never lies beyond the last part.
+// No wanted block lies beyond the last part.
 const _: () = assert!(KEY_END == 3 << 32);
 
 #[cfg(test)]

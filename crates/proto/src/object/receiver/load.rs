@@ -7,7 +7,7 @@ use crate::object::{HostLoad, MemberLoad};
 /// Measures from the beginning of content on. Knows nothing where no driver tells.
 #[derive(Debug, Default)]
 pub(in crate::object) struct LoadMeter {
-    /// How it stands, and how it stood when content began.
+    /// Load now, and load when content began.
     now: Option<HostLoad>,
     first: Option<HostLoad>,
     /// For how long the store has compared, and since when it does.
@@ -37,7 +37,7 @@ impl LoadMeter {
         }
     }
 
-    /// What there is to tell, with so many packets lost.
+    /// Load to report, with so many packets lost.
     pub(in crate::object) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
         let (last, first) = (self.now?, self.first?);
         let compared = self.compared + self.comparing.map_or(Duration::ZERO, |at| now.since(at));

@@ -34,7 +34,7 @@ pub(in crate::object) struct Membership {
     number: u32,
     /// Whether the source has answered the present number.
     answered: bool,
-    /// How often it has been said.
+    /// Times that the message was sent.
     said: u32,
     next_at: Option<Time>,
     due: bool,
@@ -42,7 +42,7 @@ pub(in crate::object) struct Membership {
     /// Whether the source has ever welcomed it, and whether it is deferred now.
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
-    /// How often the source has answered.
+    /// Answers of the source.
     pub(in crate::object) answers: u64,
     /// True if the source has said that it has given this receiver up, and nothing has contradicted since.
     pub(in crate::object) told_stalled: bool,
@@ -52,11 +52,11 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) identity: Option<u64>,
 }
 
-/// What an answer means to the receiver.
+/// Meaning of an answer to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum News {
     Nothing,
-    /// It is served again after a time in which it was not.
+    /// Served again after a time in which it was not.
     Recalled,
     Refused,
     /// The source has given it up, since it gets no further.
@@ -157,7 +157,7 @@ impl Membership {
             self.change(cx, self.claim, Duration::ZERO);
             return News::Nothing;
         }
-        // What the source says by itself has number 0.
+        // Messages that answer nothing have number 0.
         let current = ahead == 0;
         match answer.status {
             Status::Welcome | Status::Deferred if !self.is_last_word() => {
@@ -266,7 +266,7 @@ impl Membership {
         self.due |= self.welcome && !self.is_last_word();
     }
 
-    /// It goes; nobody waits for an answer.
+    /// Leaves without waiting for an answer.
     pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
         (self.next_at, self.due) = (None, true);
@@ -296,7 +296,7 @@ impl Membership {
         let loss = lost.min(packets) as f64 / packets.max(1) as f64;
         core::mem::take(&mut self.due).then(|| MemberMessage {
             claim: self.claim,
-            // Who is deferred waits for the word that it is served again.
+            // A deferred receiver waits for the answer that it is served again.
             ask: !self.answered || self.deferred,
             loss: (loss * 65535.0 + 0.5) as u16,
             number: self.number,

@@ -22,7 +22,7 @@ use crate::timers::{Reason, Timers};
 /// do; of a longer outage whole runs are asked for.
 const SINGLE_BLOCKS: u64 = 16;
 
-/// How far the sweep has come through a part, as seen here.
+/// Progress of the sweep through a part, as seen here.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     /// Of what lies before, all that did not come is overdue.
@@ -31,7 +31,7 @@ struct Passage {
     at: Key,
 }
 
-/// What a receiver asks for, and when again.
+/// Requests of a receiver, and the times of their repetition.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.
@@ -93,7 +93,7 @@ impl Requests {
         }
     }
 
-    /// What is wanted from now on.
+    /// Takes the next request.
     pub(super) fn take(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, want: Want) {
         match want {
             Want::Part(part) => self.want(cx, blocks.layout.keys(part), false),
@@ -279,7 +279,7 @@ impl Requests {
         self.naks.repairs_sent(cx.now + delay);
     }
 
-    /// What has not come of these blocks has to be asked for.
+    /// Asks for symbols of these blocks that have not come.
     fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<Key>) {
         if range.is_empty() {
             return;
@@ -457,7 +457,7 @@ impl Requests {
         entries
     }
 
-    /// Nothing is asked for any more.
+    /// Ends all requests.
     pub(super) fn clear(&mut self) {
         self.naks.clear();
         self.runs = RangeSet::default();

@@ -116,5 +116,5 @@ impl ObjectSource {
 /// Time between two words to members that lack something of a given-up object.
 pub(in crate::object) const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the members, the digests and the pace are looked at.
+/// Interval between looks at the members, the digests and the pace.
 pub(in crate::object) const TICK: Duration = Duration::from_millis(100);

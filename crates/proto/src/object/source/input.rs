@@ -104,7 +104,7 @@ impl ObjectSource {
         outcome
     }
 
-    /// What a member's packet says to the control, and its confirmation.
+    /// Passes a member's report to the control, and confirms it.
     fn take_report(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
         match packet.body {
             Body::Nak(nak) => {

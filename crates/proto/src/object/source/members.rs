@@ -1,16 +1,16 @@
 //! The receivers that a source knows: states, progress, and the answers that they are owed.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
+mod addresses;
+mod progress;
+
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
 
-use crate::object::path::ROUND;
-use crate::object::status::why_stalled;
-use crate::object::wire::{Answer, Claim, LEAD_MAX, MemberMessage, Status};
-use crate::object::{MemberLoad, MemberState, MemberStatus, PathLimit, TreePlace};
+use crate::object::wire::{Answer, Claim, MemberMessage, Status};
+use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
 
 /// Most members. Whoever comes after them is refused.
 pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
@@ -22,11 +22,11 @@ pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 #[derive(Debug)]
 struct Member {
     status: MemberStatus,
-    /// Of the last message that was taken.
+    /// Number of the last message that was taken.
     number: u32,
     /// Time of that message.
     taken_at: Time,
-    /// It has said its last word, and heard that it was heard.
+    /// True if the last message of the member was answered.
     settled: bool,
     /// Whether it was there when content began.
     awaited: bool,
@@ -57,7 +57,7 @@ impl Member {
     }
 }
 
-/// Who wants more and is served, and who is gone.
+/// States of served members that want more, and of departed members.
 const SERVED: [MemberState; 2] = [MemberState::Joined, MemberState::Receiving];
 const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberState::Failed];
 
@@ -87,11 +87,11 @@ pub(in crate::object) struct Sent {
 /// Whether what a node says counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Standing {
-    /// It does not: nobody knows it.
+    /// No member is at the node: its messages do not count.
     Unknown,
-    /// It is served.
+    /// Served member.
     Member,
-    /// It is sent nothing, and what it reports does not count: it is deferred, or done.
+    /// Deferred member, or member with everything: its reports do not count.
     Unserved,
 }
 
@@ -102,7 +102,7 @@ pub(in crate::object) struct Members {
     by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
     answers: VecDeque<(NodeId, Answer)>,
-    /// How many are in each state, so that none need be counted.
+    /// Number of members in each state.
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
@@ -136,17 +136,12 @@ impl Members {
         self.members.values().all(|member| member.settled)
     }
 
-    /// Whether a member is at `node`: what comes from there came through no element.
-    pub(in crate::object) fn is_at(&self, node: NodeId) -> bool {
-        self.by_node.contains_key(&node)
-    }
-
-    /// How many are in one of these states.
+    /// Number of members in one of these states.
     pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
 
-    /// How many want more and are served.
+    /// Number of served members that want more.
     pub(in crate::object) fn active(&self) -> usize {
         self.count(&SERVED)
     }
@@ -154,62 +149,6 @@ impl Members {
     /// Content begins: who is there is waited for.
     pub(in crate::object) fn begin(&mut self) {
         self.members.values_mut().for_each(|member| member.awaited = true);
-    }
-
-    /// True if a member that lacks something holds the end.
-    ///
-    /// Members that are waited for do: with `names` the members with these names, and without them the members that
-    /// were there when content began. A later member holds the end while it has made progress within `give_up`, since
-    /// any host can join and claim to lack everything. The same holds for a member with the name of one that has
-    /// everything.
-    pub(in crate::object) fn hold_the_end(
-        &self,
-        now: Time,
-        give_up: Duration,
-        names: &BTreeSet<String>,
-    ) -> bool {
-        let lately = |at: Time| now.since(at) < give_up;
-        if names.is_empty() {
-            return self.members.values().filter(|member| member.is(&SERVED)).any(|member| {
-                member.awaited || lately(member.progressed.unwrap_or(member.status.since))
-            });
-        }
-        // Thousands may bear one name, so each is looked at once.
-        let named = |states: &'static [MemberState]| {
-            let members = self.members.values().filter(|member| member.is(states));
-            members.filter(|member| names.contains(&*member.status.name))
-        };
-        let done: BTreeSet<&str> =
-            named(&[MemberState::Done]).map(|member| &*member.status.name).collect();
-        named(&SERVED).any(|member| {
-            // A member of the same name that has everything may be this one, started again, or another receiver. A
-            // restarted one falls silent soon after its last progress, and is lost.
-            let (heard, progressed) =
-                (member.status.heard, member.progressed.unwrap_or(member.status.since));
-            let fell_silent = heard.since(progressed) < give_up / 2;
-            let lately = lately(if fell_silent { heard } else { progressed });
-            !done.contains(&*member.status.name) || lately
-        })
-    }
-
-    /// Whether who speaks from `node` makes no progress where others do: thousands of such members may
-    /// have been invented, so repairs for them have a share of what is sent and no more.
-    pub(in crate::object) fn is_unproven(&self, node: NodeId) -> bool {
-        let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
-        self.proven && member.is_some_and(|member| member.progressed.is_none())
-    }
-
-    /// Whether a symbol may be repaired for such a member, where so many have been sent by now.
-    pub(in crate::object) fn has_spare(&mut self, sent: u64) -> bool {
-        let (left, before) = self.spare;
-        let left = left + sent.saturating_sub(before) as f64 * SPARE_SHARE;
-        self.spare = (left.min(SPARE_MAX), sent);
-        self.spare.0 >= 1.0
-    }
-
-    /// So many symbols are to be repaired for such a member.
-    pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
-        self.spare.0 -= f64::from(symbols);
     }
 
     /// Takes a receiver's message about itself, in a datagram that may be authenticated. Returns the new state if
@@ -291,7 +230,7 @@ impl Members {
         let after = match (message.claim, before) {
             (Claim::Done, _) => MemberState::Done,
             (Claim::Failed, _) => MemberState::Failed,
-            // Who has it all and goes has not failed.
+            // A member that has everything and leaves has not failed.
             (Claim::Leaving, MemberState::Done) => MemberState::Done,
             (Claim::Leaving, _) => MemberState::Left,
             (_, MemberState::Deferred) => MemberState::Deferred,
@@ -304,7 +243,7 @@ impl Members {
         if after == MemberState::Done {
             status.done.get_or_insert(now);
         }
-        // Who leaves does not wait for an answer.
+        // A member that leaves does not wait for an answer.
         let last = matches!(message.claim, Claim::Done | Claim::Failed);
         member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
@@ -322,98 +261,6 @@ impl Members {
             (member.status.load, member.status.limit) = (load, limit);
             self.limited |= limit.is_some();
         }
-    }
-
-    /// A member tells which lengths of packets reach it. Returns by what name it reports where that was unknown.
-    pub(in crate::object) fn note_path(
-        &mut self,
-        now: Time,
-        id: u64,
-        path: Option<PathLimit>,
-    ) -> Option<NodeId> {
-        let whole_for = self.status_interval(Duration::MAX) * 2;
-        let member = self.members.get_mut(&id)?;
-        if path.is_some_and(|path| !path.is_short()) {
-            let (since, messages) = member.whole.get_or_insert((now, 0));
-            *messages += 1;
-            member.whole_lost |= *messages >= WHOLE_MESSAGES && now.since(*since) >= whole_for;
-        } else {
-            member.whole = None;
-        }
-        let path = path.filter(PathLimit::is_short);
-        let reached = member.is_reached();
-        let before = core::mem::replace(&mut member.status.path, path);
-        self.reached = self.reached + usize::from(member.is_reached()) - usize::from(reached);
-        (before.is_none() && path.is_some()).then_some(member.status.reporter)
-    }
-
-    /// Returns whether a served member gets packets of full length one by one, and no data.
-    ///
-    /// One message may be forged: several in a row count, over a time in which the member itself has spoken. Once
-    /// packets leave one by one they arrive, and the member says nothing more of lengths: so this holds until the
-    /// member is served no more.
-    pub(in crate::object) fn is_whole_lost(&self) -> bool {
-        self.members.values().any(|member| member.whole_lost && member.is(&SERVED))
-    }
-
-    /// Returns whether a member may ask for probes now: while it is served, and once in half a round.
-    pub(in crate::object) fn may_probe(&mut self, now: Time, id: u64) -> bool {
-        let Some(member) = self.members.get_mut(&id).filter(|member| member.is(&SERVED)) else {
-            return false;
-        };
-        let may = member.probed_at.is_none_or(|at| now.since(at) >= ROUND / 2);
-        if may {
-            member.probed_at = Some(now);
-        }
-        may
-    }
-
-    /// Lets `span` go by, and gives up members without progress for more than `limit` that lack some of what was sent.
-    /// Drivers add `headers` bytes to each packet. Returns the names under which these members report.
-    ///
-    /// If no member makes progress all count. If some do, only members count that long packets do not reach, since
-    /// the turn of others may still come.
-    pub(in crate::object) fn stall(
-        &mut self,
-        now: Time,
-        span: Duration,
-        limit: Duration,
-        sent: Sent,
-        headers: u32,
-    ) -> Vec<NodeId> {
-        let moving = self.progressed.is_some_and(|at| now.since(at) < MOVING);
-        let limit = limit.max(self.status_interval(Duration::MAX) * 3);
-        let mut over = Vec::new();
-        for (&id, member) in &mut self.members {
-            // A member that has everything compares, or looks for what it had before.
-            let (lacks, comes) = match member.status.state {
-                MemberState::Joined => (member.manifest < sent.manifest, true),
-                MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
-                _ => continue,
-            };
-            if !lacks || member.status.path.is_none() && (moving || !comes) {
-                continue;
-            }
-            member.stalled += span;
-            if member.stalled > limit {
-                over.push(id);
-            }
-        }
-        let mut reporters = Vec::new();
-        for id in over {
-            let Some(member) = self.members.get_mut(&id) else { continue };
-            let status = &mut member.status;
-            let path = status.path.map(|path| path.with(headers));
-            status.reason = why_stalled(path, &status.load);
-            let (node, reporter) = (status.node, status.reporter);
-            (member.given_up, member.settled) = (true, true);
-            self.set(id, MemberState::Failed);
-            for _ in 0..STALLED_SAID {
-                self.answer(node, 0, id, Status::Stalled);
-            }
-            reporters.push(reporter);
-        }
-        reporters
     }
 
     /// A member tells where it is in the tree.
@@ -435,61 +282,6 @@ impl Members {
         }
         let all = self.members.values().filter(|member| member.is(&SERVED));
         all.filter_map(|member| Some((member.status.limit?, member.status.reporter))).min()
-    }
-
-    /// Whether what `from` says in the name of `member` counts.
-    fn check(
-        &self,
-        now: Time,
-        member: &Member,
-        (from, authenticated): (NodeId, bool),
-        number: u32,
-    ) -> Result<(), BadInput> {
-        // Numbers wrap.
-        let ahead = number.wrapping_sub(member.number).cast_signed();
-        let silent = self.is_silent(now, member);
-        if member.status.node == from {
-            // Other packets of the member may come while none of its messages is taken.
-            let refused = now.since(member.taken_at) >= self.silence();
-            let follows = (0..=LEAD_MAX).contains(&ahead) || authenticated && ahead >= 0;
-            if follows || silent || refused { Ok(()) } else { Err(BadInput::Duplicate) }
-        } else if (silent || authenticated) && ahead >= i32::from(member.is(&OVER)) {
-            // Who has said its last word is silent anyhow: only a new one moves it.
-            Ok(())
-        } else {
-            Err(BadInput::Foreign)
-        }
-    }
-
-    /// Whether nothing has come from it though several messages should have.
-    fn is_silent(&self, now: Time, member: &Member) -> bool {
-        member.is(&[MemberState::Lost]) || now.since(member.status.heard) >= self.silence()
-    }
-
-    /// Time in which several messages of a member should have come.
-    fn silence(&self) -> Duration {
-        self.status_interval(Duration::MAX) * SILENT_MESSAGES
-    }
-
-    /// Member `id` is `node`, and `reporter` in reports unless that is somebody else who is there.
-    fn bind(&mut self, now: Time, id: u64, node: NodeId, reporter: NodeId) {
-        let other = self.by_reporter.get(&reporter).filter(|other| **other != id);
-        let taken = other
-            .and_then(|other| self.members.get(other))
-            .is_some_and(|other| !other.is(&GONE) && !self.is_silent(now, other));
-        let Some(Member { status, .. }) = self.members.get_mut(&id) else { return };
-        let (old_node, old_reporter) = (status.node, status.reporter);
-        (status.node, status.reporter) = (node, reporter);
-        if old_node != node && self.by_node.get(&old_node) == Some(&id) {
-            self.by_node.remove(&old_node);
-        }
-        if old_reporter != reporter && self.by_reporter.get(&old_reporter) == Some(&id) {
-            self.by_reporter.remove(&old_reporter);
-        }
-        self.by_node.insert(node, id);
-        if !taken {
-            self.by_reporter.insert(reporter, id);
-        }
     }
 
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
@@ -590,50 +382,6 @@ impl Members {
         self.answers.pop_front()
     }
 
-    /// How `node` stands, of whose report the reporter is `reporter` where it tells; and it has
-    /// been heard.
-    ///
-    /// Elements pass NAKs on in their own name, so that there the reporter's word must do.
-    pub(in crate::object) fn hear(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        reporter: Option<NodeId>,
-        through_elements: bool,
-    ) -> Standing {
-        let by_node = self.by_node.get(&node);
-        let by_reporter = reporter.map(|reporter| self.by_reporter.get(&reporter));
-        let id = match (by_node, by_reporter) {
-            (Some(id), None) => id,
-            (Some(id), Some(Some(reported))) if id == reported || through_elements => reported,
-            (None, Some(Some(id))) if through_elements => id,
-            _ => return Standing::Unknown,
-        };
-        let Some(Member { status, .. }) = self.members.get_mut(id) else {
-            return Standing::Unknown;
-        };
-        if node == status.home {
-            status.home_heard = now;
-        }
-        let standing = match status.state {
-            // Other members need not wait for one that data does not reach: its requests are served when no other
-            // member wants anything.
-            MemberState::Joined | MemberState::Receiving
-                if status.path.is_some() && self.reached > 0 =>
-            {
-                Standing::Unserved
-            }
-            MemberState::Joined | MemberState::Receiving => Standing::Member,
-            // Who has it all need hold up nobody.
-            MemberState::Done | MemberState::Deferred => Standing::Unserved,
-            MemberState::Failed | MemberState::Left | MemberState::Lost => {
-                return Standing::Unknown;
-            }
-        };
-        status.heard = now;
-        standing
-    }
-
     /// Members that want something and have been silent since `before`: they are lost. Returns by
     /// what name they report.
     pub(in crate::object) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
@@ -696,21 +444,8 @@ const STATUS_SPACING: Duration = Duration::from_millis(20);
 const STATUS_MIN: Duration = Duration::from_secs(1);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 
-/// What members without any progress may make of all symbols, and most that is saved up for them.
-const SPARE_SHARE: f64 = 0.25;
-const SPARE_MAX: f64 = 1024.0;
-
-/// Time without progress of anybody after which nobody gets further.
-const MOVING: Duration = Duration::from_secs(10);
-
 /// Messages in a row to a member that it is given up, since packets get lost.
 const STALLED_SAID: u32 = 2;
-
-/// Messages of a member in a row that are believed of packets that leave together.
-const WHOLE_MESSAGES: u32 = 3;
-
-/// A member is silent when so many messages in a row are missing.
-const SILENT_MESSAGES: u64 = 5;
 
 #[cfg(test)]
 #[path = "members_tests.rs"]

@@ -1,8 +1,13 @@
 //! Tests of the source's members: joins, names, silence, and floods of forged joins.
 
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+
+use super::progress::SPARE_MAX;
 use super::*;
+use crate::object::PathLimit;
+use crate::object::wire::LEAD_MAX;
 use crate::world::s as at;
-use alloc::string::ToString;
 
 fn message(id: u64, claim: Claim) -> MemberMessage {
     MemberMessage {

@@ -59,7 +59,7 @@ pub(super) struct ObjectPackets {
     pub(super) sent: Counts,
 }
 
-/// What has been sent.
+/// Sent packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) symbols: u64,
@@ -183,7 +183,7 @@ impl ObjectPackets {
         }
     }
 
-    /// What was swept less than `span` ago.
+    /// Blocks that were swept less than `span` ago.
     fn swept_within(&self, now: Time, span: Duration) -> impl Iterator<Item = &Range<Key>> {
         let late = self.swept.iter().rev().take_while(move |(at, _)| now.since(*at) < span);
         late.map(|(_, blocks)| blocks)
@@ -376,7 +376,7 @@ impl ObjectPackets {
     }
 }
 
-/// What `supply` has by now.
+/// Announcement of the content that `supply` has by now.
 pub(in crate::object) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
     // In this order: what has come to its end has its length.
     let growing = supply.growing();

@@ -15,7 +15,7 @@ const REPORTERS_MAX: usize = 64;
 /// do in any case.
 const PROCESSOR_SHARE: f64 = 0.9;
 
-/// What a source waits for at one moment.
+/// Cause of a wait of a source at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wait {
     /// For nothing that counts: content is not sent, or all is over.
@@ -31,7 +31,7 @@ pub(super) enum Wait {
     Permit(Regime, Option<NodeId>),
 }
 
-/// How long it has waited for what.
+/// Time of waits, by cause.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     now: Wait,
@@ -105,7 +105,7 @@ impl Pauses {
     }
 }
 
-/// What a source that nobody holds back waits for.
+/// Cause of the waits of a source that no receiver holds back.
 fn host_cause(host: &HostLoad) -> Cause {
     let others = host.busy.saturating_sub(host.disk);
     match (host.disk, host.link) {

@@ -25,14 +25,14 @@ struct Waiting {
     confirmed: Option<Time>,
 }
 
-/// What was sent in answer to requests for a block.
+/// Symbols that were sent in answer to requests for a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
     /// When the last of it left.
     at: Time,
     /// Source symbols.
     source: u64,
-    /// How many parity symbols.
+    /// Number of parity symbols.
     parity: u32,
     /// The next parity symbol that nobody has seen.
     fresh: u32,
@@ -46,11 +46,11 @@ struct Serving {
     key: Key,
     /// Source symbols that are to leave.
     source: u64,
-    /// How many parity symbols are.
+    /// Parity symbols that are to leave.
     parity: u32,
 }
 
-/// How a block is to be answered.
+/// Answer to requests for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Promise {
     /// Source symbols that will leave; or, with `any`, one bit for each parity symbol.
@@ -145,7 +145,7 @@ impl Repairs {
         }))
     }
 
-    /// What of `missing` is not on its way.
+    /// Symbols of `missing` that are not on their way.
     fn beyond_sent(&self, key: Key, missing: u64, now: Time, crossing: Duration) -> u64 {
         let mut missing = missing;
         let mut parity = 0;
@@ -235,7 +235,7 @@ impl Repairs {
         self.order.first().map(|&(due, _)| due)
     }
 
-    /// Nothing of this block needs to be repaired: it will be swept.
+    /// Forgets requests for this block, which will be swept.
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(waiting) = self.waiting.remove(&key) {
             self.waiting_symbols -= waiting.union.count_ones();

@@ -37,6 +37,9 @@ struct Tree {
     disks: Vec<Arc<Mutex<Disk>>>,
     flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
+    /// A receiver whose program is stopped, and packets that wait for it.
+    paused: Option<usize>,
+    waiting: Vec<Flying>,
     loses: Loses,
     rng: Rng,
 }
@@ -73,6 +76,8 @@ impl Tree {
             disks: Vec::new(),
             flying: BTreeMap::new(),
             launched: 0,
+            paused: None,
+            waiting: Vec::new(),
             loses: Box::new(|_, _, _, _| false),
             rng: Rng::new(1, NodeId(0), Purpose::Fault),
         }
@@ -98,6 +103,21 @@ impl Tree {
         self.receivers.push(Host::new(node, machine, 1));
         self.disks.push(disk);
         which
+    }
+
+    /// A receiver's program is killed, and starts again after `pause` with what it had on its disk, at the same address.
+    fn kill(&mut self, which: usize, pause: Duration, settings: Settings<'_>) {
+        let done = self.receivers[which].machine.status().bytes_done;
+        let disk = Arc::new(Mutex::new(self.disk_with(Some(0..done))));
+        let options = options(settings);
+        let node = self.receivers[which].node;
+        let setup =
+            ObjectReceiverSetup::new(node, GROUP, TSI, Box::new(DiskStore(disk.clone())), &options);
+        let (id, name) = (u64::from(node.0) + 1000, alloc::format!("r{which}"));
+        let setup = ObjectReceiverSetup { start: self.now + pause, id, name, ..setup };
+        let machine = TramObjectReceiver::new(setup, SOURCE, None);
+        self.receivers[which] = Host::new(node, machine, 2 + self.launched);
+        self.disks[which] = disk;
     }
 
     /// A disk that has these bytes of the content already.
@@ -146,7 +166,9 @@ impl Tree {
 
     fn run_until(&mut self, end: Time) {
         loop {
-            let timers = self.receivers.iter().filter_map(|host| host.machine.next_timeout());
+            let paused = self.paused;
+            let running = self.receivers.iter().enumerate().filter(|(i, _)| Some(*i) != paused);
+            let timers = running.filter_map(|(_, host)| host.machine.next_timeout());
             let timer = timers.chain(self.source.machine.next_timeout()).min();
             let arrival = self.flying.first_key_value().map(|(&(at, _), _)| at);
             let next = timer.into_iter().chain(arrival).min().filter(|at| *at <= end);
@@ -155,7 +177,11 @@ impl Tree {
             let now = self.now;
             if arrival.is_some_and(|at| at <= now) {
                 let (_, (from, to, destination, bytes, zeros)) = self.flying.pop_first().unwrap();
-                self.inject(from, to, destination, (&bytes, zeros));
+                if paused.is_some_and(|it| self.receivers[it].node == to) {
+                    self.waiting.push((from, to, destination, bytes, zeros));
+                } else {
+                    self.inject(from, to, destination, (&bytes, zeros));
+                }
                 continue;
             }
             if self.source.machine.next_timeout().is_some_and(|at| at <= now) {
@@ -165,7 +191,7 @@ impl Tree {
             }
             for i in 0..self.receivers.len() {
                 let host = &mut self.receivers[i];
-                if host.machine.next_timeout().is_some_and(|at| at <= now) {
+                if Some(i) != paused && host.machine.next_timeout().is_some_and(|at| at <= now) {
                     host.act(now, |machine, cx| machine.handle_timeout(cx));
                     let (node, sent) = (host.node, host.drain(now));
                     self.launch(node, sent);
@@ -173,6 +199,18 @@ impl Tree {
             }
         }
         self.now = end;
+    }
+
+    /// The program that was stopped goes on, with what waits for it.
+    fn go_on(&mut self) {
+        let Some(which) = self.paused.take() else { return };
+        let (now, host) = (self.now, &mut self.receivers[which]);
+        host.act(now, |machine, cx| machine.handle_timeout(cx));
+        let (node, sent) = (host.node, host.drain(now));
+        self.launch(node, sent);
+        for (from, to, destination, bytes, zeros) in core::mem::take(&mut self.waiting) {
+            self.inject(from, to, destination, (&bytes, zeros));
+        }
     }
 
     fn run_for(&mut self, span: Duration) {
@@ -193,7 +231,10 @@ impl Tree {
             let disk = self.disks[i].lock().unwrap();
             let same = disk.parts.iter().zip(&self.object.0).all(|(have, sent)| have == &**sent);
             assert!(same, "{i} got other bytes");
-            assert_eq!(self.member(&alloc::format!("r{i}")).state, MemberState::Done);
+            // A program that was started again is another member of the same name.
+            let (name, members) = (alloc::format!("r{i}"), self.source.machine.status().members);
+            let is_done = |it: &MemberStatus| it.name == name && it.state == MemberState::Done;
+            assert!(members.iter().any(is_done), "{name}: {members:?}");
         }
     }
 
@@ -303,6 +344,60 @@ fn a_receiver_that_was_started_again_in_a_long_session_goes_on_at_once() {
     let status = tree.receivers[late].machine.status();
     assert!(status.bytes_done > 6_900_000 + 100_000, "{status:?}");
     tree.run_for(Duration::from_secs(20));
+    tree.assert_over();
+}
+
+/// Symbols of a session of three receivers that are sent in each half second from `tree.now` on, for so many seconds.
+fn pace(tree: &mut Tree, seconds: u64) -> Vec<u64> {
+    let sent = |tree: &Tree| tree.source.machine.status().symbols;
+    let halves = (0..2 * seconds).map(|_| {
+        let before = sent(tree);
+        tree.run_for(ms(500));
+        sent(tree) - before
+    });
+    halves.collect()
+}
+
+#[test]
+fn a_program_that_is_killed_or_stopped_holds_the_session_up_for_seconds() {
+    for stopped in [false, true] {
+        for which in 0..3 {
+            let mut tree = Tree::new(12_000_000, 3, &[("rate_max", "2 Mbit/s")]);
+            tree.add_all(3, &[]);
+            tree.run_until(s(12));
+            let usual = pace(&mut tree, 1)[0];
+            if stopped {
+                tree.paused = Some(which);
+            } else {
+                tree.kill(which, ms(3600), &[]);
+            }
+            let case = alloc::format!("{which}, stopped: {stopped}, usually {usual}");
+            let during = pace(&mut tree, 14);
+            tree.go_on();
+            let before = tree.receivers[which].machine.status().bytes_done;
+            let after = pace(&mut tree, 10);
+            let slow = |halves: &[u64]| halves.iter().filter(|it| **it < usual * 8 / 10).count();
+            assert!(slow(&during) <= 2 * 12, "{case}: {during:?}");
+            assert!(slow(&after) <= 2 * 4, "{case}: {after:?}");
+            let done = tree.receivers[which].machine.status().bytes_done - before;
+            assert!(done >= after.iter().sum::<u64>() * 6 / 10 * 100, "{case}: {done} bytes");
+            tree.run_for(Duration::from_secs(60));
+            tree.assert_over();
+        }
+    }
+}
+
+#[test]
+fn packets_that_nobody_repairs_any_more_are_asked_for_as_symbols() {
+    let mut tree = Tree::new(CONTENT, 2, &[("obsolete_after", "40"), ("rate_max", "200 kbit/s")]);
+    tree.add_all(2, &[]);
+    let number = |bytes: &[u8]| u64::from_be_bytes(*bytes[24..].first_chunk().unwrap());
+    // Originals and repairs of some packets never arrive.
+    tree.loses = Box::new(move |_, to, bytes, _| {
+        let is_data = bytes.get(3) == Some(&2);
+        to == NodeId(FIRST_RECEIVER) && is_data && (500..520).contains(&number(bytes))
+    });
+    tree.run_until(s(60));
     tree.assert_over();
 }
 

@@ -250,7 +250,10 @@ impl ObjectStream {
             if self.sent.len() > 2 * RUNS_MAX {
                 self.sent.limit(RUNS_MAX);
             }
-            self.position = place + 1;
+            // A manifest that is sent again for a late receiver leaves the place in the content.
+            if place >= places(&self.layout, Part::Manifest).end {
+                self.position = place + 1;
+            }
             self.symbols += 1;
             self.told_exhausted = false;
         }

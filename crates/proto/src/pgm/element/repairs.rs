@@ -56,7 +56,7 @@ struct State {
 enum NakState {
     /// A NAK went up; it is repeated until it is confirmed.
     Pending { repeat_at: Time, until: Time },
-    /// It was confirmed; the repair is to come.
+    /// Confirmed; the repair is to come.
     Outstanding { eliminates_until: Time, until: Time },
     /// The repair has passed, and nobody has asked since.
     Repaired { until: Time },
@@ -64,13 +64,13 @@ enum NakState {
     Collecting { at: Time },
 }
 
-/// How often a NAK is repeated at the least before it is given up.
+/// Least repetitions of a NAK before it is given up.
 const REPETITIONS_MIN: u64 = 4;
 
-/// How long a repair may take where none has come yet (as TCP's first timeout: RFC 6298 s2.1).
+/// Longest time of a repair before the first has come (as TCP's first timeout: RFC 6298 s2.1).
 const UNKNOWN_REPAIR: Duration = Duration::from_secs(1);
 
-/// What the passing of time has brought.
+/// Results of a timeout.
 #[derive(Debug, Default)]
 pub(super) struct Expired {
     /// Packets to ask for again, in runs that ascend.

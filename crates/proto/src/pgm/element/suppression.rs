@@ -29,7 +29,7 @@ choices! {
     }
 }
 
-/// What the NAKs that passed for one packet have reported.
+/// Reports of the NAKs that passed for one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
     last_loss: f64,

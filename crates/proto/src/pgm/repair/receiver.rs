@@ -8,12 +8,14 @@ use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
+use crate::black_hole::{BlackHole, Watch};
 use crate::congestion::Feedback;
 use crate::content::Held;
-use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
+use crate::options::OptionValue;
+use crate::pgm::negotiation::{ARRIVES, Negotiation, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::session::naks::Naks;
 use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_over};
-use crate::pgm::wire::{OptionType, Payload, Received};
+use crate::pgm::wire::{Body, OptionType, Payload, Received};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -21,7 +23,10 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// and sends the reports that its side of the scheme wants to send.
 pub struct PgmReceiver {
     session: ReceiverSession<NakRepair>,
-    refusal: Refusal,
+    /// Message to the source, while it is repeated.
+    refusal: Option<Box<Refusal>>,
+    /// Watch for a black hole, while packets that were sent are not here.
+    watch: Option<Box<Watch>>,
 }
 
 /// Repair by NAK, and delivery in order.
@@ -76,7 +81,7 @@ impl PgmReceiver {
     pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
         let repair = NakRepair::new(&config);
         let session = ReceiverSession::new(config, feedback, repair);
-        Self { session, refusal: Refusal::default() }
+        Self { session, refusal: None, watch: None }
     }
 
     /// A receiver that speaks one scheme: it follows the settings that the source announces, and
@@ -84,7 +89,7 @@ impl PgmReceiver {
     pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let repair = NakRepair::new(&config);
         let session = ReceiverSession::speaking(config, negotiation, repair);
-        Self { session, refusal: Refusal::default() }
+        Self { session, refusal: None, watch: None }
     }
 
     /// Its side of the scheme.
@@ -93,7 +98,7 @@ impl PgmReceiver {
         self.session.feedback()
     }
 
-    /// How many packets it is asking for.
+    /// Number of packets that it asks for.
     #[cfg(test)]
     pub(in crate::pgm) fn missing_packets(&self) -> usize {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)
@@ -109,7 +114,7 @@ impl PgmReceiver {
 
     #[cold]
     fn end(&mut self, cx: &mut Cx<'_>) {
-        let Self { session, refusal } = self;
+        let Self { session, refusal, .. } = self;
         if session.is_complete() {
             session.finish(cx);
             let whole = session.is_whole();
@@ -119,7 +124,7 @@ impl PgmReceiver {
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
-            refusal.begin(cx, session.config().spm_request_backoff);
+            *refusal = Some(Refusal::begin(cx, session.config().spm_request_backoff));
             session.repair.events.push(AppEvent::OtherScheme { node, sender, receiver });
         }
     }
@@ -130,14 +135,58 @@ impl PgmReceiver {
         self.session.repair.events.push(AppEvent::Gone);
     }
 
-    /// Tells the source what is spoken here.
+    /// Looks whether short packets arrive and data does not.
+    #[inline]
+    fn watch(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, taken: bool, bytes: u32) {
+        match packet.body {
+            Body::Odata(_) | Body::Rdata(_) if taken && self.watch.is_some() => self.end_watch(),
+            // An SPM with a lead that is not believed yet is a packet that arrives too.
+            Body::Spm(_) if self.session.is_of(packet) => self.suspect(cx, &packet.body, bytes),
+            Body::Ncf(_) if taken => self.suspect(cx, &packet.body, bytes),
+            _ => {}
+        }
+    }
+
+    /// Data has come.
+    #[cold]
+    fn end_watch(&mut self) {
+        (self.watch, self.refusal) = (None, None);
+    }
+
+    /// A packet of `bytes` without data has come.
+    fn suspect(&mut self, cx: &mut Cx<'_>, body: &Body, bytes: u32) {
+        let Some(ahead) = self.session.behind() else { return };
+        let watch = self.watch.get_or_insert_default();
+        watch.note(bytes);
+        match body {
+            Body::Spm(spm) if watch.on_spm(cx.now, spm.sequence, ahead) => {}
+            Body::Ncf(_) => return watch.on_confirmation(cx.now),
+            _ => return,
+        }
+        let arrives = watch.arrives();
+        let Some(node) = self.session.source() else { return };
+        let sent = self.session.negotiation().and_then(Negotiation::packet_bytes);
+        let hole = BlackHole { arrives, sent };
+        self.session.repair.events.push(AppEvent::BlackHole { node, hole });
+        self.refusal = Some(Refusal::begin(cx, HOLE_SPREAD));
+    }
+
+    /// Tells the source that another scheme is spoken here, or that no data arrives.
     #[cold]
     fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let scheme = self.session.mismatch()?.receiver.to_string();
-        if !core::mem::take(&mut self.refusal.due) {
-            return None;
-        }
-        let value = SchemeAnnouncement { scheme, settings: Vec::new() }.encode()?;
+        self.refusal.as_mut()?.due = false;
+        let (scheme, settings) = match (self.session.mismatch(), &self.watch) {
+            (Some(mismatch), _) => (mismatch.receiver.to_string(), Vec::new()),
+            (None, Some(watch)) => {
+                let arrives = OptionValue::Integer(watch.arrives().into());
+                (
+                    self.session.negotiation()?.scheme().to_string(),
+                    [(ARRIVES.to_string(), arrives)].to_vec(),
+                )
+            }
+            (None, None) => return None,
+        };
+        let value = SchemeAnnouncement { scheme, settings }.encode()?;
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::SCHEME, 0, &value);
         })
@@ -152,6 +201,9 @@ impl Machine for PgmReceiver {
         match &Received::decode(&datagram) {
             Ok(packet) => {
                 let taken = self.session.handle_packet(cx, packet);
+                if self.session.is_joined() {
+                    self.watch(cx, packet, taken, datagram.bytes.len() as u32);
+                }
                 if taken && self.session.is_joined() && packet.options.has(OptionType::RST) {
                     self.lose_source();
                 }
@@ -162,7 +214,9 @@ impl Machine for PgmReceiver {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.refusal.on_timeout(cx);
+        if let Some(refusal) = &mut self.refusal {
+            refusal.on_timeout(cx);
+        }
         let joined = self.session.is_joined();
         self.session.on_timeout(cx);
         if joined && !self.session.is_joined() {
@@ -176,7 +230,7 @@ impl Machine for PgmReceiver {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if self.session.mismatch().is_some()
+        if self.refusal.as_ref().is_some_and(|refusal| refusal.due)
             && let Some(refusal) = self.write_refusal(buf)
         {
             return Some(refusal);
@@ -189,9 +243,13 @@ impl Machine for PgmReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
+        let refusal = self.refusal.as_ref().and_then(|refusal| refusal.next_timeout());
         match self.session.phase() {
-            ReceiverPhase::Ended => self.refusal.next_timeout(),
-            _ => self.session.next_timeout(),
+            ReceiverPhase::Ended => refusal,
+            _ => match self.session.next_timeout() {
+                Some(at) => Some(refusal.map_or(at, |refusal| refusal.min(at))),
+                None => refusal,
+            },
         }
     }
 }
@@ -244,9 +302,9 @@ impl RepairLayer for NakRepair {
     }
 }
 
-/// The word to the source that another scheme is spoken here. There is no answer to it, so it is
-/// said a few times.
-#[derive(Clone, Copy, Debug, Default)]
+/// Message to the source that another scheme is spoken here, or that no data arrives. The source does not answer, so
+/// the message is repeated.
+#[derive(Clone, Copy, Debug)]
 struct Refusal {
     said: u32,
     next_at: Option<Time>,
@@ -254,9 +312,10 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Many may find it out at one moment: each waits for up to `spread`.
-    fn begin(&mut self, cx: &mut Cx<'_>, spread: Duration) {
-        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+    /// A message that begins within `spread`, since many receivers may have reason for it at one moment.
+    fn begin(cx: &mut Cx<'_>, spread: Duration) -> Box<Self> {
+        let next_at = Some(cx.now + cx.rng.up_to(spread));
+        Box::new(Self { next_at, said: 0, due: false })
     }
 
     fn on_timeout(&mut self, cx: &Cx<'_>) {
@@ -272,9 +331,12 @@ impl Refusal {
     }
 }
 
-/// How often it is said, and when again: at a loss of 10 % one in a thousand goes unheard.
+/// Number of messages, and time between two: at a loss of 10 % all are lost once in a thousand times.
 const REFUSALS: u32 = 3;
 const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Time in which the receivers behind one black hole send their first messages; chosen.
+const HOLE_SPREAD: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for PgmReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,7 +20,7 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 pub struct PgmSource {
     session: SourceSession,
     packets: Box<dyn Packets + Send>,
-    /// How many packets there will be in all, where its application has closed it.
+    /// Number of all packets, where its application has closed it.
     closed: Option<u64>,
     repairs: Repairs,
     /// Whether the next opportunity is a repair's, where both wait.
@@ -71,7 +71,7 @@ impl PgmSource {
         self.session.control()
     }
 
-    /// How many packets there will be in all, where that is known.
+    /// Number of all packets, where that is known.
     fn end(&self) -> Option<u64> {
         self.closed.or_else(|| self.packets.end())
     }
@@ -256,7 +256,7 @@ impl Machine for PgmSource {
 /// Most repairs that wait. Receivers ask again for what does not fit.
 const REPAIRS_MAX: usize = 1 << 16;
 
-/// How long a repair that has left is remembered: the longest round trip that a report can tell of.
+/// Time for which a sent repair is remembered: the longest round trip in a report.
 const REMEMBERED: Duration = Duration::from_secs(64);
 
 /// Packets to repair, each once, in the order in which they were asked for.

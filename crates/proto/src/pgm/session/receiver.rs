@@ -30,7 +30,7 @@ use crate::congestion::common::lateness::Disorder;
 use crate::congestion::{Feedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
-use crate::pgm::wire::{Spm, Tsi};
+use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::timers::{Reason, Timers};
 
 /// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
@@ -54,9 +54,9 @@ pub(crate) struct ReceiverSession<R> {
     /// Whether it was here when the session began, or can have all that was sent before.
     from_start: bool,
     feedback: Box<dyn Feedback + Send>,
-    /// What it speaks; `None` for whatever comes.
+    /// Scheme that it speaks; `None` for any.
     negotiation: Option<Box<Negotiation>>,
-    /// What the source speaks, where that is something else: it is taken no notice of any more.
+    /// Mismatch of the schemes: the source is not listened to any more.
     mismatch: Option<Box<SchemeMismatch>>,
     source: Option<Source>,
     /// One past the last packet, once the source has said so.
@@ -64,9 +64,9 @@ pub(crate) struct ReceiverSession<R> {
     /// The first packet that it wants.
     begin: u64,
     timers: Timers<Timer, 5>,
-    /// What is here and what is not; `None` before it is known where to begin.
+    /// Packets that are here and that are missing; `None` before the first packet is known.
     window: Option<Window>,
-    /// How far the source can have come; `None` while the window is.
+    /// Furthest packet that the source can have sent; `None` while the window is.
     reach: Option<Reach>,
     /// A NAK that is to go to the neighbours too.
     nak_copy: Option<Vec<u8>>,
@@ -90,7 +90,7 @@ pub(crate) struct ReceiverSession<R> {
     losses: LossRecord,
 }
 
-/// What is known of the source.
+/// State of the source.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     tsi: Tsi,
@@ -109,13 +109,13 @@ struct Source {
 /// Why it wakes up, beside the reasons of the scheme and of the layer above.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// It joins.
+    /// Start of the membership.
     Start,
     /// Gaps that too few later packets have shown count as missing.
     Gaps,
-    /// It asks for an SPM.
+    /// Request for an SPM.
     SpmRequest,
-    /// It reports a loss of which nothing is asked for.
+    /// Report of a loss without a request.
     LoneNak,
     /// The source counts as gone.
     Expiry,
@@ -137,11 +137,11 @@ pub(crate) enum ReceiverPhase {
     Waiting,
     /// Member of the group.
     Joined,
-    /// It has all that there was; what it owes to the sender may still leave.
+    /// Complete; owed reports may still leave.
     Finished,
     /// The source is gone, as far as is known.
     Lost,
-    /// It left, or does not speak what the source speaks.
+    /// Left, or of another scheme than the source.
     Ended,
 }
 
@@ -262,6 +262,24 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn highest(&self) -> Option<Seq> {
         // Truncation is the wrap of sequence numbers.
         self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
+    }
+
+    /// True if `packet` is of the session that this receiver has joined.
+    pub(crate) fn is_of(&self, packet: &Packet<'_>) -> bool {
+        self.source.is_some_and(|source| source.tsi == packet.tsi())
+    }
+
+    /// Packets that were sent after the latest that came; `None` if no sent packet is missing.
+    pub(crate) fn behind(&self) -> Option<u64> {
+        let window = self.window.as_ref()?;
+        let ahead = window.known
+            - window.highest.map_or(self.begin, |highest| highest + 1).min(window.known);
+        (ahead > 0 || window.next < window.known).then_some(ahead)
+    }
+
+    /// Its side of the negotiation, where it speaks one scheme.
+    pub(crate) fn negotiation(&self) -> Option<&Negotiation> {
+        self.negotiation.as_deref()
     }
 
     /// Whether it still hears the source: after its start, and before an end.

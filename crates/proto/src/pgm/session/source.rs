@@ -19,7 +19,7 @@ use crate::AppEvent;
 use crate::congestion::{Control, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
-use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, Nla, Packet};
 use crate::timers::{Reason, Timers};
 
@@ -32,7 +32,7 @@ pub(crate) struct SourceSession {
     control: Box<dyn Control + Send>,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
-    /// What the control announces on the packet that leaves now.
+    /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
     /// The next new packet.
@@ -50,17 +50,21 @@ pub(crate) struct SourceSession {
     gauges: GaugeTrace,
     /// The scheme that it speaks; empty where nobody has said so.
     scheme: &'static str,
-    /// What SPMs say of the scheme: the option's value.
+    /// Announcement of the scheme on SPMs: the option's value.
     announced: Option<Vec<u8>>,
-    /// Who has said that it speaks another scheme: the first [`MISMATCHED_MAX`].
+    /// Bytes of the longest data packet, as SPMs say.
+    packet_bytes: Option<u32>,
+    /// Receivers of another scheme: the first [`MISMATCHED_MAX`].
     mismatched: Vec<NodeId>,
+    /// Receivers that have said that no data arrives: the first [`MISMATCHED_MAX`].
+    starved: Vec<NodeId>,
     events: VecDeque<AppEvent>,
 }
 
 /// Why it wakes up, beside the reasons of its control.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// It begins.
+    /// Start of the session.
     Start,
     /// An SPM is due however much is sent.
     AmbientSpm,
@@ -70,7 +74,7 @@ enum Timer {
     SpmAnswer,
     /// There may be something to send again: a later permit, a packet that is held back.
     Send,
-    /// It has lingered.
+    /// End of lingering.
     Linger,
 }
 
@@ -105,7 +109,7 @@ enum SourcePhase {
         /// When a NAK last came.
         busy: Time,
     },
-    /// Nothing more will happen.
+    /// End of the session.
     Done,
 }
 
@@ -149,7 +153,9 @@ impl SourceSession {
             gauges: GaugeTrace::default(),
             scheme: "",
             announced: None,
+            packet_bytes: None,
             mismatched: Vec::new(),
+            starved: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -157,6 +163,8 @@ impl SourceSession {
     /// It speaks `scheme`; its SPMs say what is `announced`.
     pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
         self.scheme = scheme;
+        self.packet_bytes =
+            announced.as_ref().and_then(|announced| bytes_of(&announced.settings, PACKET_BYTES));
         self.announced = announced.and_then(|announced| announced.encode());
     }
 
@@ -195,12 +203,12 @@ impl SourceSession {
         self.next.checked_add_signed(i64::from(seq.distance(self.seq(self.next))))
     }
 
-    /// How a packet is named in the trace: by its sequence number, without wrap.
+    /// Name of a packet in the trace: its sequence number, without wrap.
     fn traced(&self, index: u64) -> u64 {
         u64::from(self.config.first.value()) + index
     }
 
-    /// What SPMs say has changed: one is sent now.
+    /// Sends an SPM now, since its content has changed.
     pub(crate) fn announce_now(&mut self, now: Time) {
         self.spm.on_change(&mut self.timers, now);
     }
@@ -253,7 +261,7 @@ impl SourceSession {
         matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
     }
 
-    /// Nothing more will happen.
+    /// Ends the session.
     pub(crate) fn finish(&mut self) {
         self.phase = SourcePhase::Done;
         self.timers.disarm_all();
@@ -311,10 +319,10 @@ impl SourceSession {
     }
 }
 
-/// Receivers of other schemes that are told to the application; of more it is not.
+/// Receivers of other schemes, and starved receivers, of which the application is told.
 const MISMATCHED_MAX: usize = 64;
 
-/// How many times as long a source lingers where NAKs have come since the end of data.
+/// Factor by which a source lingers longer if NAKs have come since the end of data.
 const LINGER_BUSY: u64 = 4;
 
 /// Shortest interval between SPMs: a timer of no length would run out again and again in one

@@ -213,6 +213,27 @@ fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
 }
 
 #[test]
+fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
+    for restart in [true, false] {
+        let mut control = control(|settings| settings.restart = restart);
+        let mut now = send(&mut control, at(0), 128, 600);
+        control.end_slow_start(now);
+        let proven = control.proven;
+        now = send(&mut control, now, -1, 100);
+        // A report of old losses ends the restart at once.
+        control.on_opened(now);
+        control.on_congestion(now);
+        assert!(control.rate <= f64::from(2 * P), "{}", control.rate);
+        let opened = now;
+        while control.rate < proven / 8.0 && now.since(opened) < Duration::from_secs(30) {
+            now = send(&mut control, now, 128, 1);
+        }
+        let took = now.since(opened).as_secs_f64();
+        assert_eq!(took < 8.0, restart, "{took} s");
+    }
+}
+
+#[test]
 fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
     for restart in [true, false] {
         let mut control = control(|settings| settings.restart = restart);

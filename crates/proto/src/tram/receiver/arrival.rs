@@ -436,6 +436,25 @@ impl TramReceiver {
         self.deliver(cx);
     }
 
+    /// A receiver that was away for long, as a program that was stopped, begins with the next packet as one that has just
+    /// joined: its application asks for what it lacks in another way. Repairs of more than a head keeps at least would
+    /// hold the session up.
+    pub(super) fn give_up_backlog(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = &self.reached else { return };
+        let first = reached.reception.first_missing();
+        let end = reached.reception.end().max(self.front.sequence + 1);
+        let is_long = end > first + self.settings.cache_floor() as u64;
+        if self.can_ask_otherwise() && self.parent.bound().is_none() && is_long {
+            self.give_up_before(cx, end);
+        }
+    }
+
+    /// Whether packets that are given up cost little: the application asks for what it lacks in another way, and no
+    /// member needs the packets.
+    pub(super) fn can_ask_otherwise(&self) -> bool {
+        self.kept == Kept::Until && !self.has_members()
+    }
+
     /// More is here, or members have more: the window may open, room may be made, and the end may have come.
     pub(super) fn after_progress(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };

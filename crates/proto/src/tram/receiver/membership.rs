@@ -47,9 +47,17 @@ impl TramReceiver {
         }
         let joined = self.parent.on_accept(cx.now, from, accept.level);
         let News::Joined { before } = joined else { return Ok(()) };
+        if before.is_none() {
+            // The session did not wait for this receiver: what it lost says nothing of the present rate.
+            self.congested = false;
+        }
         self.head_number = number;
         self.come_back(cx);
         let Accept { start, .. } = accept;
+        if self.can_ask_otherwise() && start <= self.front.sequence + 1 {
+            // Neither the old head nor a confirmation of the new one need be waited for.
+            self.give_up_before(cx, start);
+        }
         match &mut self.reached {
             None => self.begin_at(cx, start),
             Some(reached) => {

@@ -193,6 +193,7 @@ impl TramReceiver {
                 Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
             }
             Step::Bind { to, distance } => {
+                self.give_up_backlog(cx);
                 let first_missing =
                     self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
                 let (role, joins) = (self.settings.head, self.joins);

@@ -68,7 +68,7 @@ impl OrmccSender {
         self.follow(now);
     }
 
-    /// What follows from hearing nothing. It follows at the latest when a packet could leave.
+    /// Reacts to silence of all receivers, at the latest when a packet could leave.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
         if !self.config.guard {
             return;

@@ -18,17 +18,17 @@ use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Recei
 /// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
 /// the payload takes it from the packets.
 pub(crate) trait RepairLayer {
-    /// What asks for packets that are missing; `None` where nothing that is lost comes again.
+    /// Requests for missing packets; `None` if no lost packet is repaired.
     fn naks(&self) -> Option<&Naks> {
         None
     }
 
-    /// The same, to ask.
+    /// Requests for missing packets, to add some.
     fn naks_mut(&mut self) -> Option<&mut Naks> {
         None
     }
 
-    /// What is kept of a payload until its turn has come.
+    /// Part of a payload that is kept until its turn has come.
     fn keep(&self, payload: &Payload<'_>) -> Held {
         // A payload has at most 65535 bytes.
         Held { bytes: Vec::new(), zeros: payload.len() as u32 }
@@ -139,7 +139,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return false;
         }
         (self.phase, self.end) = (ReceiverPhase::Joined, None);
-        // What was missing is looked for again.
+        // Missing packets are looked for again.
         self.declared = window.next;
         self.note_heard(cx.now);
         true
@@ -300,7 +300,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
         let fresh = if self.repair.naks().is_some() {
-            // What was delivered is not delivered again.
+            // Delivered packets are not delivered again.
             let nothing_yet = window.next == self.begin;
             !window.received(index) || nothing_yet && index < self.begin
         } else {

@@ -201,7 +201,7 @@ impl LoneNak {
         Some(backoff.draw(&self.crowd, cx.rng))
     }
 
-    /// Somebody has reported this loss for us.
+    /// Notes that another receiver has reported this loss.
     pub(super) fn suppress(&mut self, now: Time) {
         (self.planned, self.last) = (None, Some(now));
     }

@@ -53,7 +53,7 @@ struct Recent {
 /// Most of these; of a longer burst the last tell as much as all.
 const RECENT_MAX: usize = 32;
 
-/// What the passing of time has brought.
+/// Results of a timeout.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     /// Packets to be given up.
@@ -114,7 +114,7 @@ impl Naks {
         Self { confirm_retries, repair_retries, lists: true, ..Self::new(config) }
     }
 
-    /// Nothing is missing any more; what was measured stays.
+    /// Ends all requests, and keeps the measurements.
     pub(crate) fn clear(&mut self) {
         self.missing.clear();
         self.timers.clear();
@@ -168,7 +168,7 @@ impl Naks {
         }
     }
 
-    /// Nobody waits any longer for packets before `trail`.
+    /// Ends requests for packets before `trail`.
     pub(crate) fn end_before(&mut self, trail: u64) {
         while let Some((&index, _)) = self.missing.first_key_value()
             && index < trail

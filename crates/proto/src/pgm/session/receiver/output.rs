@@ -78,7 +78,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
-    /// What the scheme wants to say now; `None` where there is nobody or nothing to say it of.
+    /// Writes a report of the scheme; `None` without a source or without data to report on.
     #[inline(never)]
     fn write_report(
         &mut self,

@@ -35,12 +35,12 @@ struct Run {
     last: u64,
 }
 
-/// What is made of an original.
+/// Verdict on an original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belief {
     /// The source can have sent it.
     Believed,
-    /// It cannot, until others say so too.
+    /// The source cannot have sent it, until others say so too.
     Doubted,
     /// It and others show that the source has not come as far as was believed: it goes on from this
     /// number.

@@ -11,7 +11,7 @@ use crate::pgm::negotiation::{Announced, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet, Received, Spm};
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// What the source speaks, where that is something else.
+    /// Mismatch, where the source speaks another scheme.
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
         self.mismatch.as_deref()
     }
@@ -57,7 +57,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let fin = packet.options.has(OptionType::FIN);
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
         if self.window.is_none() {
-            // What was sent so far is not for us; what comes next is.
+            // Packets sent so far are not for this receiver; the next ones are.
             self.begin(cx.now, packet, lead + 1, trail);
         }
         let lead_index = self.window.as_ref().and_then(|window| window.index(lead));

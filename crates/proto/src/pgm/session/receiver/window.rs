@@ -11,15 +11,15 @@ use crate::congestion::AckVector;
 /// Where a packet falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is the next to deliver.
+    /// Next packet to deliver.
     Next,
-    /// It is to be kept for later.
+    /// Packet to keep for later.
     Ahead,
-    /// It is already here, or was delivered.
+    /// Packet that is here, or was delivered.
     Duplicate,
-    /// It was given up for lost and passed by.
+    /// Packet that was given up and passed by.
     TooLate,
-    /// It is too far ahead to be kept.
+    /// Packet too far ahead to be kept.
     Beyond,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Window {
     /// Bit i: whether packet `next - 1 - i` was received. What lies before the start counts as
     /// received, as in OpenPGM.
     history: u64,
-    /// What will never come, all at `next` or later.
+    /// Packets that will never come, all at `next` or later.
     given_up: BTreeSet<u64>,
     /// The bytes of what is held, where it has any.
     bytes: BTreeMap<u64, Vec<u8>>,
@@ -240,7 +240,7 @@ impl Window {
         (from.max(self.next)..to).any(|index| !self.holds(index))
     }
 
-    /// Which of the last 32 packets are here; `None` before the first.
+    /// Arrivals among the last 32 packets; `None` before the first.
     pub(super) fn ack_vector(&self) -> Option<AckVector> {
         let highest = self.highest?;
         let bitmap = if highest < self.next {
@@ -253,7 +253,7 @@ impl Window {
             for index in first.max(self.next)..=highest {
                 bits |= u32::from(self.holds(index)) << (highest - index);
             }
-            // What was delivered begins `ahead` bits up.
+            // Delivered packets begin `ahead` bits up.
             let ahead = highest + 1 - self.next;
             if ahead < 32 { bits | (self.history << ahead) as u32 } else { bits }
         };
@@ -261,7 +261,7 @@ impl Window {
     }
 }
 
-/// What stands in for a packet that has not come.
+/// Placeholder of a packet that has not come.
 const ABSENT: u32 = 0;
 
 /// Elements that an empty queue keeps memory for.

@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
-use crate::AppEvent;
 use crate::congestion::{AckVector, Carrier, Told};
 use crate::pgm::RepairTimers;
-use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
+use crate::{AppEvent, BlackHole};
 
 impl SourceSession {
     /// A request for an SPM.
@@ -22,23 +22,30 @@ impl SourceSession {
         packet: &Received<'_>,
     ) -> Result<(), BadInput> {
         if let Some(option) = packet.options.find(OptionType::SCHEME) {
-            return self.take_mismatched(packet.from, option.value);
+            return self.take_refusal(packet.from, option.value);
         }
         self.control.on_heard(cx);
         self.spm.on_request(&mut self.timers, cx.now);
         Ok(())
     }
 
-    /// A receiver says that it speaks another scheme, and takes nothing. It says so several times.
-    fn take_mismatched(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
+    /// A receiver says, several times, that it speaks another scheme or that no data arrives.
+    fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
         let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
-        if self.mismatched.contains(&from) {
+        let arrives = bytes_of(&other.settings, ARRIVES).filter(|_| other.scheme == self.scheme);
+        let told = if arrives.is_some() { &mut self.starved } else { &mut self.mismatched };
+        if told.contains(&from) {
             return Err(BadInput::Duplicate);
         }
-        if self.mismatched.len() >= MISMATCHED_MAX {
+        if told.len() >= MISMATCHED_MAX {
             return Err(BadInput::TableFull);
         }
-        self.mismatched.push(from);
+        told.push(from);
+        if let Some(arrives) = arrives {
+            let hole = BlackHole { arrives, sent: self.packet_bytes };
+            self.events.push_back(AppEvent::BlackHole { node: from, hole });
+            return Ok(());
+        }
         let (sender, receiver) = (self.scheme.to_string(), other.scheme);
         self.events.push_back(AppEvent::OtherScheme { node: from, sender, receiver });
         Err(BadInput::OtherScheme)

@@ -1,0 +1,161 @@
+//! Tests of streams on ways that drop long packets.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Rng, Time};
+
+use crate::catalog::{SCHEMES, SchemeEntry};
+use crate::content::Packets;
+use crate::options::{OptionValue, Options};
+use crate::pgm::wire::Body;
+use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, s};
+use crate::{AppEvent, BlackHole};
+
+/// Packets of one length, so many or without end, of a stream that goes on.
+struct Endless(Option<u64>);
+
+const BYTES: u32 = 1000;
+
+impl Packets for Endless {
+    fn end(&self) -> Option<u64> {
+        None
+    }
+
+    fn ready(&mut self, _: Time, index: u64) -> Option<u32> {
+        self.0.is_none_or(|count| index < count).then_some(BYTES)
+    }
+
+    fn len(&self, _: u64) -> u32 {
+        BYTES
+    }
+
+    fn read(&mut self, _: Time, _: u64, _: &mut Vec<u8>) -> u32 {
+        BYTES
+    }
+
+    fn completed(&self, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+const FIRST: NodeId = NodeId(FIRST_RECEIVER);
+
+/// A stream as the library sends it, to two receivers.
+fn stream(
+    entry: &SchemeEntry,
+    (count, seed): (Option<u64>, u64),
+    mut network: impl FnMut(&Hop<'_>, &mut Rng) -> Fate + 'static,
+) -> World<PgmSource, PgmReceiver> {
+    let announce = ("announce_scheme".to_string(), OptionValue::Bool(true));
+    let options = Options::checked([announce], entry.options).unwrap();
+    let config = SourceConfig::from_options(SOURCE, GROUP, TSI, &options);
+    let ambient_interval = Duration::from_secs(1);
+    let config = SourceConfig { payload: BYTES, ambient_interval, ..config };
+    let source = entry.stream_source(config, Box::new(Endless(count)), &options);
+    let mut world = World::of(Host::new(SOURCE, source, seed), false, seed);
+    for node in [FIRST, NodeId(FIRST.0 + 1)] {
+        let config = ReceiverConfig::from_options(GROUP, &Options::default());
+        let receiver = entry.stream_receiver(node, config, &Options::default());
+        world.receivers.push(Host::new(node, receiver, seed));
+    }
+    // A bottleneck of 1.6 Mbit/s before each receiver, with a queue of 200 ms.
+    let mut free_at = BTreeMap::new();
+    world.network = Box::new(move |hop, rng| {
+        let free_at = free_at.entry(hop.to).or_insert(Time::ZERO);
+        let begins = hop.now.max(*free_at);
+        let fate = network(hop, rng);
+        if fate.delays.is_empty() || begins.since(hop.now) > Duration::from_millis(200) {
+            return Fate::drop();
+        }
+        *free_at = begins + Duration::from_micros(5 * hop.len as u64);
+        Fate { delays: [DELAY + free_at.since(hop.now)].to_vec(), ..fate }
+    });
+    world
+}
+
+/// Times and messages of black holes at an end.
+fn holes<M>(host: &Host<M>) -> Vec<(Time, NodeId, BlackHole)> {
+    let hole = |(at, event): &(Time, AppEvent)| match event {
+        AppEvent::BlackHole { node, hole } => Some((*at, *node, *hole)),
+        _ => None,
+    };
+    host.app.iter().filter_map(hole).collect()
+}
+
+#[test]
+fn both_ends_name_a_black_hole_within_ten_seconds_once() {
+    for entry in SCHEMES {
+        let mut world = stream(entry, (None, 1), |hop, _| {
+            let long = hop.to == FIRST && hop.len > 300 && hop.now < s(20);
+            if long { Fate::drop() } else { Fate::pass() }
+        });
+        world.run_until(s(10));
+        let told = holes(&world.receivers[0]);
+        assert_eq!(told.len(), 1, "{}", entry.name);
+        let (at, node, hole) = told[0];
+        assert!(at > s(5) && node == SOURCE && hole.arrives < 300, "{}: {hole:?}", entry.name);
+        assert!(hole.sent.is_some_and(|sent| (BYTES..BYTES + 100).contains(&sent)), "{hole:?}");
+        let told = holes(&world.source);
+        assert_eq!(told.len(), 1, "{}", entry.name);
+        assert_eq!((told[0].1, told[0].2.sent), (FIRST, hole.sent), "{}", entry.name);
+        world.run_until(s(60));
+        let ends = [holes(&world.receivers[0]), holes(&world.receivers[1]), holes(&world.source)];
+        assert_eq!(ends.map(|told| told.len()), [1, 0, 1], "{}", entry.name);
+        assert!(!world.receivers[0].payload.is_empty(), "{}", entry.name);
+    }
+}
+
+#[test]
+fn losses_and_outages_are_no_black_holes() {
+    let mut told_all = Vec::new();
+    for entry in SCHEMES {
+        for (seed, loss) in (1..).zip([0.3, 0.5, 0.7, 0.0]) {
+            let mut world = stream(entry, (None, seed), move |hop, rng| {
+                let out = loss == 0.0 && hop.now.as_nanos() / 10_000_000_000 % 2 == 1;
+                if out || rng.chance(loss) { Fate::drop() } else { Fate::pass() }
+            });
+            world.run_until(s(300));
+            let told = world.receivers.iter().map(holes).chain([holes(&world.source)]);
+            told_all.extend(told.flatten().map(|it| (entry.name, loss, it)));
+        }
+    }
+    assert!(told_all.is_empty(), "{told_all:?}");
+}
+
+#[test]
+fn a_stream_that_was_sent_while_its_data_was_lost_is_named_too() {
+    for entry in SCHEMES {
+        let mut world = stream(entry, (None, 1), |hop, _| {
+            let lost = matches!(hop.packet.body, Body::Odata(_) | Body::Rdata(_)) && hop.now > s(3);
+            if lost { Fate::drop() } else { Fate::pass() }
+        });
+        world.run_until(s(13));
+        for host in &world.receivers {
+            assert_eq!(holes(host).len(), 1, "{}", entry.name);
+        }
+        assert_eq!(holes(&world.source).len(), 2, "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_few_long_messages_that_do_not_arrive_are_named_within_ten_seconds() {
+    let mut late = Vec::new();
+    for entry in SCHEMES {
+        for count in [1, 2, 20] {
+            let mut world = stream(entry, (Some(count), 1), |hop, _| {
+                if hop.to == FIRST && hop.len > 300 { Fate::drop() } else { Fate::pass() }
+            });
+            world.run_until(s(30));
+            let at = |told: Vec<(Time, NodeId, BlackHole)>| told.first().map(|it| it.0);
+            let times = (at(holes(&world.receivers[0])), at(holes(&world.source)));
+            if times.1.is_none_or(|at| at > s(10)) {
+                late.push((entry.name, count, times));
+            }
+        }
+    }
+    assert!(late.is_empty(), "{late:?}");
+}
