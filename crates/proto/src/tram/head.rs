@@ -358,10 +358,11 @@ impl Head {
         let fruitless = self.members.is_fruitless(from);
         let most = if fruitless { STUCK_ASKS } else { usize::MAX };
         let stuck = self.is_source && (fruitless || self.members.catches_up(from));
+        let unreached = self.members.is_unreached(from);
         let missing = ack.missing().take_while(|sequence| *sequence < end + unheard);
         for sequence in missing.take(most) {
             if can_repair(&self.cache, sequence) {
-                self.repairs.ask(now, sequence, from, (front, stuck));
+                self.repairs.ask(now, sequence, from, (front, stuck, unreached));
             } else if self.passes_on && sequence >= front {
                 self.repairs.await_for(now, sequence, from, front);
             }

@@ -431,6 +431,12 @@ impl Members {
             .is_some_and(|child| child.fruitless >= FRUITLESS_FEW && child.catches_up.is_none())
     }
 
+    /// True if several repairs of the first packet that a member lacks have not come there: the time to live that it told
+    /// of, by which all are repaired, may be too small.
+    pub(super) fn is_unreached(&self, node: NodeId) -> bool {
+        self.children.get(&node).is_some_and(|child| child.fruitless >= FRUITLESS_FEW)
+    }
+
     /// True if a member is being sent packets from before it joined.
     pub(super) fn catches_up(&self, node: NodeId) -> bool {
         self.children.get(&node).is_some_and(|child| child.catches_up.is_some())
@@ -575,9 +581,14 @@ impl Members {
         self.children.values().map(|child| child.loss).max().unwrap_or(0)
     }
 
-    /// The time to live that reaches all members.
+    /// The time to live that reaches all members, as they told it. A member that many repairs have not reached is further
+    /// away than that.
     pub(super) fn reach(&self) -> u8 {
-        self.children.values().map(|child| child.distance).max().unwrap_or(1)
+        let of = |child: &Child| match child.fruitless >= FRUITLESS_MAX {
+            true => u8::MAX,
+            false => child.distance,
+        };
+        self.children.values().map(of).max().unwrap_or(1)
     }
 
     /// Receivers below the members, and heads among all of them.

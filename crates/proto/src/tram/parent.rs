@@ -127,7 +127,8 @@ pub(super) struct Parent {
     /// Round trips to them, where it goes by these.
     round_trips: Option<RoundTrips>,
     backoff: Backoff,
-    /// When the last head was asked that did not answer: others that were heard since are there.
+    /// Time of the request to the last head that did not answer; zero once a head has taken this receiver. Heads that
+    /// were heard since are there, and others may be inventions.
     vain_since: Time,
     /// Whether the source was asked in this search.
     root_asked: bool,
@@ -229,7 +230,9 @@ impl Parent {
         self.search = Search::Seeking { rounds: 0 };
         self.may_stay = false;
         self.root_asked = false;
-        self.ring = self.ring_step;
+        if !self.is_vain() {
+            self.ring = self.ring_step;
+        }
         if self.given.is_some() {
             // It may have no head itself yet, and then refuses.
             self.timers.arm(Timer::Round, now + self.solicit_interval);
@@ -247,7 +250,7 @@ impl Parent {
     fn begin_round(&mut self, now: Time) {
         let rounds = if let Search::Seeking { rounds } = self.search { rounds } else { 0 };
         let most = if self.backoff.is_crowded() { ROUNDS_CROWDED } else { ROUNDS };
-        let listens = self.advertise_interval.filter(|_| rounds < most);
+        let listens = self.advertise_interval.filter(|_| rounds < most && !self.is_vain());
         if listens.is_none() {
             self.due = Some(Step::Solicit { ttl: self.ring, name: 0 });
             if let Some(round_trips) = &mut self.round_trips {
@@ -316,13 +319,33 @@ impl Parent {
         })
     }
 
-    /// The best candidate but the head that it has.
-    fn best(&self, seeker: Seeker) -> Option<Candidate> {
+    /// True if a head has not answered since a head has taken this receiver.
+    fn is_vain(&self) -> bool {
+        self.vain_since > Time::ZERO
+    }
+
+    /// Whether a candidate can be the next head.
+    fn suits(&self, it: &Candidate, seeker: Seeker) -> bool {
         let own = self.bound.map(|bound| bound.node);
+        let other = seeker.is_below(it.level) && Some(it.node) != own;
+        other && (!self.may_stay || self.is_better(it, seeker))
+    }
+
+    /// The best candidate but the head that it has. After a head that did not answer, those that were heard before are
+    /// asked once all heads have been called several times and no other has answered.
+    fn best(&self, seeker: Seeker) -> Option<Candidate> {
+        let called = matches!(self.search, Search::Seeking { rounds } if rounds >= ROUNDS);
         self.candidates.best(self.vain_since, seeker, |it| {
-            let other = seeker.is_below(it.level) && Some(it.node) != own;
-            other && (!self.may_stay || self.is_better(it, seeker))
+            (called || it.heard_at >= self.vain_since) && self.suits(it, seeker)
         })
+    }
+
+    /// Whether the head that was asked at `since` is given up before its last try: it has been silent, and another head
+    /// has not, or all of this search have been silent.
+    fn is_silent(&self, head: NodeId, since: Time, seeker: Seeker) -> bool {
+        let other = |it: &Candidate| it.heard_at > since && self.suits(it, seeker);
+        let outdone = || self.is_vain() || self.candidates.iter().any(other);
+        !self.candidates.is_heard(head, since) && outdone()
     }
 
     /// Whether no candidate could be better than the best one, however long it listened; with the timers of the paper it
@@ -532,7 +555,7 @@ impl Parent {
             }
             Search::Seeking { rounds } => {
                 *rounds += 1;
-                let enough = *rounds >= ROUNDS;
+                let enough = *rounds >= ROUNDS || self.is_vain();
                 let listened =
                     enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
                 if listened && self.probe_all(now) {
@@ -547,12 +570,16 @@ impl Parent {
                     }
                 }
             }
-            Search::Binding { tries, .. } if *tries < self.bind_tries => self.bind(now),
-            Search::Binding { head, since, .. } => {
-                let node = head.node;
-                self.vain_since = *since;
+            Search::Binding { head, since, tries } => {
+                let (node, since, is_last) = (head.node, *since, *tries >= self.bind_tries);
+                if !is_last && !self.is_silent(node, since, seeker) {
+                    return self.bind(now);
+                }
+                self.vain_since = since;
                 self.lose_given(node);
-                self.candidates.distrust(now, node);
+                if is_last {
+                    self.candidates.distrust(now, node);
+                }
                 self.choose_or_stay(now, seeker);
             }
             Search::Idle => {}

@@ -80,6 +80,9 @@ impl Reason for Timer {
 /// After the end of a session so long a silence shows that nobody repairs what is still missing.
 const ENDED_SILENCE: Duration = Duration::from_secs(10);
 
+/// The same for a stream, from the loss of the last head on: as long as it takes to find another after an attack.
+const HEADLESS_SILENCE: Duration = super::RECOVERY;
+
 /// Whether an application says when it needs nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
@@ -299,6 +302,11 @@ impl TramReceiver {
             // The source of an application that says when all is over does not stay to see it.
             true if self.kept != Kept::Not => {
                 self.source_heard_at.max(self.came_at) + max.min(ENDED_SILENCE)
+            }
+            // All has been sent, and no head is left that could repair it.
+            _ if self.last.is_some() && self.phase == Phase::Member && self.level() == 0 => {
+                let heard_at = self.source_heard_at.max(self.came_at).max(self.parent.lost_at());
+                heard_at + max.min(HEADLESS_SILENCE)
             }
             _ => self.source_heard_at + max,
         }

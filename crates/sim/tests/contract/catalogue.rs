@@ -42,13 +42,6 @@ const RISE_MAX: f64 = 14.0;
 /// Longest stall under credits and of a hop, in seconds: both wait 3 and 4 s for a node that is not there.
 const SILENCE_MAX: f64 = 5.0;
 
-/// Longest stall and most seconds lost over a tree with pgmcc for forged reports. A report that names an absent receiver
-/// makes this receiver the acker until two timeouts, and a run has two such reports.
-const ABSENT_MAX: f64 = 10.0;
-
-/// Number of a report among the specimens of TRAM.
-const REPORT: usize = 11;
-
 /// Age of a packet that is still like those of now.
 const FRESH: Duration = Duration::from_millis(1500);
 
@@ -565,16 +558,13 @@ impl Case<'_> {
 
     /// Forges packets in a session that takes `quiet` seconds without them.
     fn fault(self, forgeries: &[(usize, Forgery)], quiet: f64) -> Option<String> {
-        self.run(forgeries).fault(quiet, self.limits(forgeries))
+        self.run(forgeries).fault(quiet, self.limits())
     }
 
-    /// Most seconds that these forged packets may cost beyond [`SHARE`], and longest stall.
-    fn limits(self, forgeries: &[(usize, Forgery)]) -> (f64, f64) {
+    /// Most seconds that forged packets may cost beyond [`SHARE`], and longest stall.
+    fn limits(self) -> (f64, f64) {
         let name = self.protocol.name;
         match name {
-            "tram-pgmcc" if forgeries.iter().any(|(_, it)| it.specimen == REPORT) => {
-                (LOST_MAX + ABSENT_MAX, ABSENT_MAX)
-            }
             "hop" => (LOST_MAX, SILENCE_MAX),
             _ if has_credits(name) => {
                 (if name.ends_with("tfmcc") { RISE_MAX } else { LOST_MAX }, SILENCE_MAX)
@@ -678,7 +668,7 @@ fn no_forged_packet_ends_or_stalls_a_session() {
                 let forgeries: Vec<_> = of_run(run).collect();
                 let outcome = case.run(&forgeries);
                 taken += outcome.taken;
-                if outcome.fault(quiet.done, case.limits(&forgeries)).is_none() {
+                if outcome.fault(quiet.done, case.limits()).is_none() {
                     continue;
                 }
                 let before = faults.len();

@@ -8,6 +8,10 @@ use super::values::RATE_MAX;
 /// Relative growth per round trip that doubles the rate: the logarithm of 2.
 const LN_2: f64 = core::f64::consts::LN_2;
 
+/// Least share of the rate that one cut leaves, with the guard; chosen. Where that is too much the representative tells
+/// of congestion again within a round trip.
+const LEFT_MIN: f64 = 0.25;
+
 /// After so many halvings nothing is left of any rate.
 const HALVINGS_MAX: u64 = 64;
 
@@ -101,6 +105,9 @@ impl Rate {
 
     /// The representative tells the output rate `output` with a loss (CutRate, src: ormcc s2.2).
     /// Returns whether the rate was cut.
+    ///
+    /// deviates: the paper has no least share. A damaged or forged packet after a silence shows a receiver both a loss
+    /// and next to no output, and growth from there is linear.
     pub(super) fn cut(
         &mut self,
         config: &OrmccConfig,
@@ -110,7 +117,8 @@ impl Rate {
         bytes: f64,
     ) -> bool {
         self.doubling = None;
-        let target = (config.beta * output).max(self.least);
+        let left = if config.guard { LEFT_MIN * self.now } else { 0.0 };
+        let target = (config.beta * output).max(left).max(self.least);
         let recent = self.cut_at.is_some_and(|at| now.since(at).as_secs_f64() < rtt);
         if recent || self.now <= target {
             return false;

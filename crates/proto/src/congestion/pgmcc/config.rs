@@ -117,6 +117,10 @@ settings! {
     timeout_after_cut: bool = false;
     /// Stall timeouts in a row after which the acker is dropped (pgmcc draft s2.7)
     retry_max: u32 [1, 100] = 2;
+    /// The same, each no longer than `timeout`, for an acker that replaced another and has acknowledged nothing yet
+    /// (paper, draft: 2)
+    // Any host can report in the name of a receiver that is not there.
+    retry_new: u32 [1, 100] = 1;
     /// A dropped acker may not come back for two timeouts (paper, draft: false)
     blacklist: bool = true;
     /// The throughput model: 1 / (RTT sqrt p), or with timeouts (pgmcc draft s2.4) (paper: simple)
@@ -226,6 +230,7 @@ impl PgmccConfig {
     /// The draft by the letter.
     fn draft() -> Self {
         Self {
+            retry_new: 2,
             blacklist: false,
             holding_time: 0.0,
             compare_alike: false,

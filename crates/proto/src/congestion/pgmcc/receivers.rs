@@ -40,6 +40,8 @@ pub(super) struct Receiver {
     heard: Time,
     /// How many samples the acker had given at its own latest.
     acker_samples: u64,
+    /// True if it has acknowledged a packet that named it: it is there.
+    is_shown: bool,
 }
 
 impl Receiver {
@@ -102,6 +104,17 @@ impl Receivers {
         receiver
     }
 
+    /// A receiver has acknowledged a packet that named it.
+    pub(super) fn show(&mut self, now: Time, id: NodeId, acker: Option<NodeId>) {
+        let index = self.slot(now, id, acker);
+        self.table[index].is_shown = true;
+    }
+
+    /// True if a receiver has acknowledged a packet that named it.
+    pub(super) fn is_shown(&self, id: NodeId) -> bool {
+        self.get(id).is_some_and(|receiver| receiver.is_shown)
+    }
+
     /// One receiver.
     pub(super) fn get(&self, id: NodeId) -> Option<&Receiver> {
         self.table.iter().find(|receiver| receiver.id == id)
@@ -116,8 +129,9 @@ impl Receivers {
         if let Some(index) = self.table.iter().position(|receiver| receiver.id == id) {
             return index;
         }
-        let new =
-            Receiver { id, rtt: None, loss: 0.0, heard: now, acker_samples: self.acker_samples };
+        let acker_samples = self.acker_samples;
+        let (rtt, loss, is_shown) = (None, 0.0, false);
+        let new = Receiver { id, rtt, loss, heard: now, acker_samples, is_shown };
         if self.table.len() < RECEIVERS_MAX {
             self.table.push(new);
             return self.table.len() - 1;

@@ -86,6 +86,9 @@ struct Acker {
     joined: Option<Seq>,
     /// The latest packet that it has shown to have.
     reported: Option<Seq>,
+    /// Where it replaced another, and until it acknowledges a packet that named it: when that is due. A receiver of this
+    /// name may not be there.
+    on_trial: Option<Time>,
     honesty: Honesty,
 }
 
@@ -145,7 +148,13 @@ impl PgmccSender {
     }
 
     fn timeout_value(&self) -> Duration {
-        self.rto.value(&self.config, self.acker.is_none())
+        let value = self.rto.value(&self.config, self.acker.is_none());
+        // The round trip of a receiver that has acknowledged nothing is a claim and no sample.
+        if self.is_on_trial() { value.min(self.config.timeout) } else { value }
+    }
+
+    fn is_on_trial(&self) -> bool {
+        self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some())
     }
 
     fn arm_stall(&mut self, now: Time) {
@@ -192,13 +201,19 @@ impl PgmccSender {
         self.trace_cut(cx, CutReason::Timeout);
         self.expiries += 1;
         self.rto.back_off();
+        let on_trial = self.is_on_trial();
+        let retry_max = if on_trial { self.config.retry_new } else { self.config.retry_max };
         if let Some(id) = self.acker_id()
-            && self.expiries >= self.config.retry_max
+            && self.expiries >= retry_max
         {
             if self.config.blacklist {
                 self.blacklist.add(id, cx.now + self.timeout_value() * 2);
             }
             self.drop_acker(cx, SwitchReason::Silent);
+            if on_trial {
+                // All that it has is from that claim.
+                self.rto.restart();
+            }
         }
     }
 
@@ -221,11 +236,14 @@ impl PgmccSender {
         let round_trip = |id: NodeId| self.receivers.get(id).and_then(|receiver| receiver.rtt());
         let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
         let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
+        let is_tried = self.config.retry_new < self.config.retry_max;
+        let is_new = is_tried && old.is_some() && !self.receivers.is_shown(id);
         self.acker = Some(Acker {
             id,
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
             reported: None,
+            on_trial: is_new.then_some(cx.now + new_rtt),
             honesty: Honesty::new(&self.config),
         });
         (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
@@ -288,6 +306,10 @@ impl PgmccSender {
     /// Whether `from` should replace the acker.
     fn beats_acker(&self, now: Time, from: NodeId) -> bool {
         let Some(acker) = &self.acker else { return true };
+        if acker.on_trial.is_some_and(|due| due <= now) && !self.receivers.is_shown(from) {
+            // Trials of one receiver after the other would add up.
+            return false;
+        }
         let slowness = |id: NodeId| self.receivers.get(id)?.slowness_squared(&self.config);
         let (Some(candidate), Some(present)) = (slowness(from), slowness(acker.id)) else {
             return false;
@@ -371,6 +393,11 @@ impl SenderControl for PgmccSender {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
         self.settle_by_time(cx.now);
+        if let Carrier::Ack(vector) = carrier
+            && self.ledger.get(vector.highest).is_some_and(|sent| sent.acker == Some(from))
+        {
+            self.receivers.show(cx.now, from, self.acker_id());
+        }
         // A call that nobody answered shows that there is no better: where losses are many all may
         // have fallen silent in turn, and the pace of a false reporter is better than none.
         // Whoever was taken then is heard as every acker is, or the search would begin again.
@@ -415,6 +442,7 @@ impl SenderControl for PgmccSender {
             if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
                 let before = acker.reported.unwrap_or(vector.highest);
                 acker.reported = Some(before.max(vector.highest));
+                acker.on_trial.take_if(|_| self.receivers.is_shown(from));
                 self.compare_candidates(cx);
             }
         }

@@ -33,6 +33,8 @@ pub(super) struct Rounds {
     rtt_max: Duration,
     /// One that is much larger, and not believed yet.
     raised: Option<Raised>,
+    /// Rise of `rtt_max` to a much larger one that was believed, until one of the receivers that told of it reports again.
+    rise: Option<Rise>,
     /// The largest of this round (R_peak).
     peak: Option<Duration>,
     /// `rtt_max` is the first guess still.
@@ -47,6 +49,14 @@ struct Raised {
     at: Time,
 }
 
+/// A rise of R_max.
+#[derive(Clone, Copy, Debug)]
+struct Rise {
+    by: [NodeId; 2],
+    /// R_max before.
+    before: Duration,
+}
+
 impl Rounds {
     pub(super) fn new(config: &TfmccConfig) -> Self {
         Self {
@@ -57,6 +67,7 @@ impl Rounds {
             suppress_above: f32::MAX,
             rtt_max: config.rtt_max_initial,
             raised: None,
+            rise: None,
             peak: None,
             guessed: true,
         }
@@ -133,7 +144,9 @@ impl Rounds {
     /// of 40 ms, come down by a tenth in six to twelve times itself, and the rate would rise by one
     /// packet in each of its squares for minutes. So a rise beyond twice is announced at once, that
     /// nobody's report is suppressed by a round that is too short, and bounds nothing until it has
-    /// been told again later; the same receiver's next report takes it back.
+    /// been told again later; the same receiver's next report takes it back. Data that waits on the way to
+    /// several receivers, as at a relay that has no credits, makes several tell of it once: then too the next
+    /// report of one of them takes it back.
     pub(super) fn measured(
         &mut self,
         now: Time,
@@ -143,10 +156,18 @@ impl Rounds {
         config: &TfmccConfig,
     ) {
         let mut believed = rtt;
+        if let Some(rise) = self.rise.take_if(|rise| rise.by.contains(&by))
+            && rtt <= rise.before * RAISE_FACTOR
+        {
+            self.rtt_max = self.rtt_max.min(rise.before);
+            self.peak = None;
+            self.span = self.span.min(self.rtt_max(packet_gap).mul_f64(config.feedback_round));
+        }
         if rtt > self.measured_rtt_max() * RAISE_FACTOR {
             match self.raised {
                 Some(raised) if now.since(raised.at) >= RAISE_AFTER => {
                     believed = rtt.min(raised.rtt);
+                    self.rise = Some(Rise { by: [raised.by, by], before: self.rtt_max });
                     self.raised = None;
                 }
                 Some(raised) if raised.rtt >= rtt => return,
@@ -278,6 +299,14 @@ mod tests {
         assert_eq!(ms(&far), (100, 810));
         told(&mut far, 10_600, 3, 805);
         assert_eq!(ms(&far), (805, 805));
+        for (by, rtt, want) in [(1, 110, (110, 110)), (3, 790, (805, 805)), (4, 90, (805, 805))] {
+            let mut far = far.clone();
+            told(&mut far, 11_700, by, rtt);
+            assert_eq!(ms(&far), want, "{by} tells of {rtt} ms");
+            // What was told twice stays.
+            told(&mut far, 11_800, 3, 90);
+            assert_eq!(ms(&far).0, if by == 4 { 100 } else { want.0 }, "{by} told of {rtt} ms");
+        }
         // One of whom nothing more is heard.
         let mut gone = rounds(&config);
         told(&mut gone, 10_100, 1, 800);

@@ -235,7 +235,7 @@ impl TfmccSender {
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
         self.clr_asked.clear();
-        self.follow(cx, rate, rtt);
+        self.follow(cx, (rate, report.have_loss), rtt);
     }
 
     /// Takes a report of another receiver than the CLR: cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
@@ -255,16 +255,16 @@ impl TfmccSender {
             if !resumed && rate > self.rate && !back {
                 self.held_until = cx.now + self.rounds.span();
             }
-            return self.follow(cx, rate, rtt);
+            return self.follow(cx, (rate, report.have_loss), rtt);
         }
         if self.clr.is_none() {
             self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
             self.appoint(cx, from, rtt, report, SwitchReason::First);
-            return self.follow(cx, rate, rtt);
+            return self.follow(cx, (rate, report.have_loss), rtt);
         }
         if rate < self.rate {
             self.appoint(cx, from, rtt, report, SwitchReason::Slower);
-            return self.follow(cx, rate, rtt);
+            return self.follow(cx, (rate, report.have_loss), rtt);
         }
         self.echoes.push(Waiting::new(cx.now, from, report));
     }
@@ -390,13 +390,16 @@ impl SenderControl for TfmccSender {
         }
         self.asked.clear();
         self.answered = true;
-        if report.have_loss && self.slow_start {
-            (self.slow_start, self.climb) = (false, None);
-        }
         let mut rate = f64::from(report.bits_per_s);
         if report.have_loss && !report.have_rtt {
             // It took R_max for its round trip; the true one is known here (src: RFC 4654 s3.3).
             rate *= self.announced_rtt_max().as_secs_f64() / rtt.as_secs_f64();
+        }
+        // deviates: after a pause the losses may be those before it, which the rate before the pause followed from. Then
+        // slow start goes on up to what the receiver can take.
+        let may_be_old = self.ceiling.is_finite() && rate > self.rate;
+        if report.have_loss && self.slow_start && !may_be_old {
+            (self.slow_start, self.climb) = (false, None);
         }
         let resumed = self.resume(cx.now, rate, report.have_loss);
         rate = self.at_least(cx.now, rate, report.have_loss);

@@ -24,6 +24,8 @@ struct Asked {
     nodes: [Option<NodeId>; 2],
     /// More than these asked.
     many: bool,
+    /// Repairs to all have not reached one of them.
+    alone: bool,
     queued: bool,
     /// It is not here yet, and goes on as soon as it is.
     awaited: bool,
@@ -89,13 +91,14 @@ impl Repairs {
     }
 
     /// Notes that a member wants a packet. Packets before `front`, which are not kept any more, take turns with new
-    /// data, and so do all packets of a member that is `stuck`.
+    /// data, and so do all packets of a member that is `stuck`. A member that is `unreached` by repairs to all gets the
+    /// packet alone, where no more than two ask.
     pub(super) fn ask(
         &mut self,
         now: Time,
         sequence: u64,
         from: NodeId,
-        (front, stuck): (u64, bool),
+        (front, stuck, unreached): (u64, bool, bool),
     ) {
         if !self.has_room(now, sequence, front) {
             return;
@@ -112,6 +115,7 @@ impl Repairs {
             }
             _ => {}
         }
+        asked.alone |= unreached;
         asked.add(from, self.cast == RepairCast::Unicast);
         if !core::mem::replace(&mut asked.queued, true) {
             let late = sequence < front || stuck;
@@ -180,6 +184,7 @@ impl Repairs {
         let asked = self.asked.get_mut(&sequence)?;
         asked.queued = false;
         let to_all = match self.cast {
+            _ if asked.alone && !asked.many => false,
             RepairCast::Auto => asked.many,
             RepairCast::Unicast => false,
             RepairCast::Scope => true,
@@ -268,26 +273,44 @@ mod tests {
             (Unicast, &[1, 2, 3], &[Some(3)]),
         ] {
             let mut repairs = repairs(cast);
-            nodes.iter().for_each(|node| repairs.ask(at(0), 5, NodeId(*node), (1, false)));
+            nodes.iter().for_each(|node| repairs.ask(at(0), 5, NodeId(*node), (1, false, false)));
             let want: Vec<_> = want.iter().map(|to| (5, *to)).collect();
             assert_eq!(sent(&mut repairs, 0), want, "{cast:?}, {nodes:?}");
         }
     }
 
     #[test]
+    fn whom_repairs_to_all_do_not_reach_has_them_alone() {
+        for cast in [RepairCast::Scope, RepairCast::Auto] {
+            let mut repairs = repairs(cast);
+            let mut asks = |now, nodes: &[(u32, bool)]| {
+                for (node, unreached) in nodes {
+                    repairs.ask(at(now), 5, NodeId(*node), (1, false, *unreached));
+                }
+                sent(&mut repairs, now)
+            };
+            assert_eq!(asks(0, &[(1, false), (2, false), (3, false)]), [(5, None)]);
+            assert_eq!(asks(INTERVAL - 1, &[(1, true)]), [], "it may be on its way");
+            assert_eq!(asks(INTERVAL, &[(2, false), (1, true)]), [(5, Some(2)), (5, Some(1))]);
+            let all = [(2, false), (3, false), (4, false), (1, true)];
+            assert_eq!(asks(3 * INTERVAL, &all), [(5, None)], "many ask");
+        }
+    }
+
+    #[test]
     fn a_repair_that_is_on_its_way_is_not_sent_again() {
         let mut repairs = repairs(RepairCast::Auto);
-        repairs.ask(at(0), 5, NodeId(1), (1, false));
+        repairs.ask(at(0), 5, NodeId(1), (1, false, false));
         assert_eq!(sent(&mut repairs, 0), [(5, Some(1))]);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), (1, false));
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), (1, false, false));
         assert_eq!(sent(&mut repairs, INTERVAL - 1), []);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), (1, false));
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), (1, false, false));
         assert_eq!(sent(&mut repairs, INTERVAL - 1), [(5, Some(2))], "this one has not had it");
-        repairs.ask(at(INTERVAL), 5, NodeId(3), (1, false));
+        repairs.ask(at(INTERVAL), 5, NodeId(3), (1, false, false));
         assert_eq!(sent(&mut repairs, INTERVAL), [(5, None)], "a third within the interval");
-        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), (1, false));
+        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), (1, false, false));
         assert_eq!(sent(&mut repairs, INTERVAL + 50), [], "it went to all");
-        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), (1, false));
+        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), (1, false, false));
         assert_eq!(sent(&mut repairs, 3 * INTERVAL), [(5, Some(1))], "that is long ago");
     }
 
@@ -312,7 +335,7 @@ mod tests {
     fn what_is_no_longer_kept_takes_turns_with_new_data() {
         let mut repairs = repairs(RepairCast::Auto);
         for sequence in [3, 4, 5, 200] {
-            repairs.ask(at(0), sequence, NodeId(1), (100, false));
+            repairs.ask(at(0), sequence, NodeId(1), (100, false, false));
         }
         let mut next = |wants: Option<u64>| {
             assert_eq!(repairs.is_waiting(), wants.is_some());
@@ -333,7 +356,7 @@ mod tests {
     fn a_member_that_gets_no_further_takes_turns_with_new_data() {
         let mut repairs = repairs(RepairCast::Auto);
         for (sequence, stuck) in [(200, true), (201, true), (203, true), (202, false)] {
-            repairs.ask(at(0), sequence, NodeId(1), (100, stuck));
+            repairs.ask(at(0), sequence, NodeId(1), (100, stuck, false));
         }
         let next = |repairs: &mut Repairs| repairs.next(at(0), REACH).map(|it| it.sequence);
         assert_eq!([(); 3].map(|()| next(&mut repairs)), [202, 200, 201].map(Some));
@@ -346,12 +369,12 @@ mod tests {
     fn whoever_asks_for_everything_fills_no_memory() {
         let mut repairs = repairs(RepairCast::Auto);
         for sequence in 1..2 * ASKED_MAX as u64 {
-            repairs.ask(at(0), sequence, NodeId(1), (100, false));
+            repairs.ask(at(0), sequence, NodeId(1), (100, false, false));
         }
         assert_eq!(repairs.asked.len(), ASKED_MAX);
         assert_eq!(repairs.queue.len() + repairs.late.len(), ASKED_MAX);
         while repairs.next(at(0), REACH).is_some() {}
-        repairs.ask(at(INTERVAL), 1, NodeId(1), (100, false));
+        repairs.ask(at(INTERVAL), 1, NodeId(1), (100, false, false));
         assert!(repairs.asked.len() < 10, "{} are remembered", repairs.asked.len());
     }
 
@@ -377,7 +400,7 @@ mod tests {
                         asked.insert((sequence, node));
                     }
                     _ => {
-                        repairs.ask(at(now), sequence, NodeId(node), (1, false));
+                        repairs.ask(at(now), sequence, NodeId(node), (1, false, false));
                         asked.insert((sequence, node));
                     }
                 }

@@ -3,7 +3,7 @@
 use faircast_base::{NullTrace, Purpose, Rng};
 
 use super::*;
-use crate::tram::settings::{Pruning, RightEdge};
+use crate::tram::settings::{Pruning, RepairCast, RightEdge};
 use crate::world::at;
 
 const FIT: Known = Known { level: 2, fit: true, low: 1, high: 99, done: false, id: 50, name: 6 };
@@ -257,4 +257,47 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
     // Nobody has come, so it shows itself later than the second time.
     head.on_timeout(at(3 * next), 1);
     assert_eq!(flags(&sent(&mut head, 3 * next, FIT)), [(1, true), (6, false)]);
+}
+
+/// Repairs of a packet that `members` of them ask for again and again, each at one hop as far as they know: how many go
+/// to all within a hop, how many to all, and how many to one alone, in a row.
+fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
+    let (mut head, settings) = head(|it| it.repair = RepairCast::Scope);
+    let lacks = if catches_up { 5 } else { 100 };
+    assert!(head.cache.insert(5, &[1], 0) && head.cache.insert(100, &[1], 0));
+    for node in 1..=members {
+        let bind = Bind { role: HeadRole::Reluctant, distance: 1, joins: 0, first_missing: 5 };
+        head.on_bind(at(0), NodeId(node), node.into(), bind, FIT).unwrap();
+        for _ in 0..if catches_up { 0 } else { 2 } {
+            acknowledges(&mut head, node, &has(100)).unwrap();
+        }
+    }
+    let asks = Ack { mask: &[0x80], ..has(lacks) };
+    let mut kinds = [0; 3];
+    for round in 1..=15 {
+        let now = at(1 + round * settings.repair_interval.as_nanos() / 1_000_000);
+        let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
+        for node in 1..=members {
+            head.on_ack(now, (NodeId(node), node.into()), &asks, (101, 0), has).unwrap();
+        }
+        while let Some(repair) = head.next_repair(now) {
+            let kind = match (repair.to, repair.ttl) {
+                (Destination::Node(_), _) => 2,
+                (_, ttl) => usize::from(ttl > 1),
+            };
+            assert!(kinds[kind + 1..].iter().all(|count| *count == 0), "{kinds:?} {repair:?}");
+            kinds[kind] += 1;
+        }
+    }
+    kinds
+}
+
+#[test]
+fn members_that_repairs_within_their_reach_do_not_reach_have_them_alone_and_many_have_them_from_further()
+ {
+    for catches_up in [false, true] {
+        assert_eq!(repairs_in_vain(1, catches_up), [3, 0, 12]);
+        assert_eq!(repairs_in_vain(2, catches_up), [3, 0, 24]);
+        assert_eq!(repairs_in_vain(3, catches_up), [10, 5, 0]);
+    }
 }

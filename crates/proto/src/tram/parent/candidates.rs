@@ -110,6 +110,12 @@ impl Candidates {
         self.root
     }
 
+    /// True if a head has advertised itself after this moment.
+    pub(super) fn is_heard(&self, node: NodeId, since: Time) -> bool {
+        let heard = |it: &Candidate| it.node == node && it.heard_at > since;
+        self.known.iter().chain(&self.root).any(heard)
+    }
+
     /// A head advertises itself; how far it is may not be known. Returns whether it is a candidate.
     pub(super) fn hear(
         &mut self,

@@ -118,6 +118,12 @@ fn a_head_that_does_not_answer_or_refuses_is_left_for_the_next() {
     assert!(asked.iter().all(|step| *step == Some(Step::Bind { to: NodeId(1), distance: 1 })));
     let now = parent.next_timeout().unwrap();
     parent.on_timeout(now, HEAD);
+    assert!(matches!(parent.poll(), Some(Step::Solicit { .. })), "are the others there?");
+    for node in [2, 3] {
+        heard(&mut parent, now.as_nanos() / 1_000_000, node, node as u8, 1);
+    }
+    let now = parent.next_timeout().unwrap();
+    parent.on_timeout(now, HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 2 }));
     assert_eq!(parent.on_reject(now, NodeId(2), HEAD), News::Nothing);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 3 }));
@@ -274,15 +280,43 @@ fn after_a_head_that_does_not_answer_one_that_still_advertises_is_asked() {
     for round in 1..60 {
         heard(&mut parent, 500 * round - 1, 1, 8, 1);
         parent.on_timeout(at(500 * round), HEAD);
-        match parent.poll() {
-            Some(Step::Bind { to, .. }) if asked.last() != Some(&to) => asked.push(to),
-            _ => {}
+        if let Some(Step::Bind { to, .. }) = parent.poll() {
+            asked.push(to);
         }
         if asked.last() == Some(&NodeId(1)) {
             break;
         }
     }
-    assert_eq!(asked, [NodeId(10), NodeId(1)]);
+    assert_eq!(asked, [NodeId(10), NodeId(1)], "one request is enough");
+}
+
+#[test]
+fn after_a_head_that_does_not_answer_silent_ones_are_called_before_they_are_asked() {
+    for is_there in [true, false] {
+        let mut parent = parent();
+        parent.on_session(at(0), ms(500));
+        (10..18).for_each(|node| heard(&mut parent, 1, node, 1, 1));
+        let (mut asked, mut calls) = (vec![], 0);
+        while asked.len() < 4 && asked.last() != Some(&NodeId(1)) {
+            let now = parent.next_timeout().unwrap();
+            parent.on_timeout(now, HEAD);
+            match parent.poll() {
+                Some(Step::Bind { to, .. }) => asked.push(to),
+                Some(Step::Solicit { .. }) => {
+                    calls += 1;
+                    if is_there {
+                        heard(&mut parent, now.as_nanos() / 1_000_000 + 20, 1, 8, 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let first = [NodeId(10); 3];
+        match is_there {
+            true => assert_eq!((&asked[..3], asked[3], calls), (&first[..], NodeId(1), 1)),
+            false => assert_eq!((&asked[..3], asked[3], calls), (&first[..], NodeId(11), 3)),
+        }
+    }
 }
 
 #[test]

@@ -90,3 +90,42 @@ impl TramReceiver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    use super::*;
+    use crate::Machine;
+    use crate::options::Options;
+    use crate::tram::TramSetup;
+    use crate::tram::wire::Front;
+    use crate::world::{SOURCE, TSI, at};
+
+    /// Second in which a receiver that lacks something and has no head gives the session up, after a packet of the
+    /// source at 1 s.
+    fn given_up_at(done: bool) -> u64 {
+        let options = Options::default();
+        let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
+        let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        receiver.handle_timeout(&mut cx);
+        receiver.begin_at(&mut cx, 1);
+        cx.now = at(1000);
+        receiver.on_front(cx.now, Front { sequence: 40, done, ..Front::default() });
+        receiver.hear_of(&mut cx, 40, done);
+        while let Some(next) = receiver.next_timeout() {
+            cx.now = next;
+            receiver.handle_timeout(&mut cx);
+        }
+        let gone = core::iter::from_fn(|| receiver.poll_event()).any(|it| it == AppEvent::Gone);
+        assert!(receiver.phase == Phase::Left && gone);
+        cx.now.as_nanos() / 1_000_000_000
+    }
+
+    #[test]
+    fn a_stream_whose_source_ended_and_that_no_head_repairs_is_given_up_soon() {
+        assert_eq!((given_up_at(true), given_up_at(false)), (31, 251));
+    }
+}

@@ -3,7 +3,7 @@
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId};
 
 use super::doubts::Doubts;
-use super::{LEVEL_MAX, Reached, TramReceiver};
+use super::{LEVEL_MAX, Reached, Timer, TramReceiver};
 use crate::AppEvent;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
@@ -167,6 +167,7 @@ impl TramReceiver {
             return;
         }
         self.missed = Some((self.head_number, self.parent.lost_at()));
+        self.timers.arm_by(Timer::Silence, self.silent_until());
         cx.emit(Event::RepairHead { node: None, level: 0 });
     }
 

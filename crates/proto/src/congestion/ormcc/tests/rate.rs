@@ -2,7 +2,7 @@
 
 use faircast_base::Time;
 
-use super::harness::{ms, paper};
+use super::harness::{improved, ms, paper};
 use crate::congestion::ormcc::OrmccConfig;
 use crate::congestion::ormcc::rate::Rate;
 
@@ -48,6 +48,19 @@ fn a_cut_goes_to_three_quarters_of_the_output_once_in_a_round_trip() {
     assert!(!rate.cut(&config, at(300), 40_000.0, RTT, S), "it is there already");
     assert!(!rate.cut(&config, at(300), 90_000.0, RTT, S), "and never goes up");
     assert_eq!(rate.bytes_per_s(), 30_000.0);
+}
+
+#[test]
+fn one_cut_leaves_a_quarter_with_the_guard() {
+    for (config, want) in [(improved(), [25_000.0, 6250.0]), (paper(), [750.0, 750.0])] {
+        let mut rate = Rate::new(&config, S);
+        rate.raise(100_000.0);
+        for (second, want) in (1..).zip(want) {
+            let at = Time::ZERO + ms(1000 * second);
+            rate.cut(&config, at, 1000.0, RTT, S);
+            near(rate.bytes_per_s(), want);
+        }
+    }
 }
 
 #[test]

@@ -92,7 +92,10 @@ fn a_new_acker_is_held_for_a_round_trip_unless_another_is_far_slower() {
     assert_eq!(bench.representative(), Some(4), "6 times slower");
     let mut bench = with_acker(at_once());
     bench.nak(2, 1, 0.01, ms(200));
+    bench.ack_from(1, bench.next() - 1, 0.0);
+    assert!(bench.pump(10) > 0);
     bench.advance(ms(201));
+    bench.ack(2, bench.next() - 1, u32::MAX, 0.01);
     bench.nak(3, 1, 0.01, ms(500));
     assert_eq!(bench.representative(), Some(3), "after the holding time");
     let mut free = with_acker(PgmccConfig { holding_time: 0.0, ..at_once() });

@@ -113,6 +113,92 @@ fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
     assert_eq!(bench.stalls(), 1);
 }
 
+/// A sender whose acker 1 has been replaced by 2, which claims this round trip in a request for packet 1.
+fn replaced(config: PgmccConfig, rtt: Duration) -> Bench {
+    let mut bench = running(config);
+    (0..100).for_each(|_| bench.round(1, 0.01));
+    bench.nak(2, 1, 0.9, rtt);
+    assert_eq!(bench.representative(), Some(2));
+    bench
+}
+
+/// Waits for the next stall timeout. Returns how long that took.
+fn stall(bench: &mut Bench) -> Duration {
+    let (start, before) = (bench.now, bench.stalls());
+    while bench.stalls() == before {
+        bench.advance(bench.due());
+    }
+    bench.now.since(start)
+}
+
+#[test]
+fn an_acker_that_is_not_there_costs_one_timeout_of_three_seconds_at_most() {
+    for (rtt, due) in [(400, 1200), (800, 2400), (8000, 3000)] {
+        let mut bench = replaced(plain(), ms(rtt));
+        assert_eq!(stall(&mut bench), ms(due));
+        assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
+        assert_eq!((bench.pump(10), bench.named()), (1, None));
+        let call = bench.next() - 1;
+        bench.advance(ms(100));
+        bench.ack(1, call, u32::MAX, 0.01);
+        assert_eq!(bench.representative(), Some(1), "it answers the call");
+    }
+    let draft = plain_of(Profile::Draft);
+    let mut bench = replaced(draft, ms(800));
+    stall(&mut bench);
+    assert_eq!(bench.representative(), Some(2), "the draft has no trial");
+}
+
+#[test]
+fn trials_of_receivers_that_are_not_there_do_not_add_up() {
+    let mut bench = replaced(plain(), ms(800));
+    for node in 3..9 {
+        bench.advance(ms(if node == 3 { 800 } else { 200 }));
+        bench.nak(node, 1, 0.99, ms(8000));
+        // What acknowledges packets that named others shows nothing.
+        bench.ack(2, 1, u32::MAX, 0.9);
+        assert_eq!(bench.representative(), Some(2));
+    }
+    stall(&mut bench);
+    assert_eq!(bench.representative(), None);
+}
+
+#[test]
+fn an_acker_that_has_acknowledged_is_dropped_after_two_timeouts() {
+    let mut bench = replaced(plain(), ms(400));
+    bench.advance(ms(400));
+    // The acknowledgements of acker 1 make room for packets that name 2.
+    bench.ack_from(1, bench.next() - 2, 0.01);
+    bench.pump(10);
+    let named = bench.next() - 1;
+    bench.advance(ms(400));
+    bench.ack(2, named, u32::MAX, 0.9);
+    bench.pump(10);
+    for left in [Some(2), None] {
+        stall(&mut bench);
+        assert_eq!(bench.representative(), left);
+        bench.pump(10);
+    }
+}
+
+#[test]
+fn a_receiver_further_away_than_three_seconds_is_on_trial_once() {
+    let mut bench = replaced(plain(), ms(5000));
+    bench.ack_from(1, bench.next() - 2, 0.01);
+    assert!(bench.pump(10) > 0);
+    let named = bench.next() - 1;
+    assert_eq!((stall(&mut bench), bench.representative()), (ms(3000), None));
+    bench.pump(1);
+    bench.ack(1, bench.next() - 1, u32::MAX, 0.01);
+    bench.advance(ms(2000));
+    bench.ack(2, named, u32::MAX, 0.9);
+    assert_eq!(bench.representative(), Some(1), "that it is too late shows it");
+    (0..100).for_each(|_| bench.round(1, 0.01));
+    bench.nak(2, 1, 0.9, ms(5000));
+    assert_eq!(bench.representative(), Some(2));
+    assert_eq!((stall(&mut bench), bench.representative()), (ms(15_000), Some(2)));
+}
+
 #[test]
 fn a_silent_acker_is_dropped_after_two_stalls_and_kept_out_until_nobody_else_answers() {
     let mut bench = running(plain());

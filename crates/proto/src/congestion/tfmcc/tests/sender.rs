@@ -312,6 +312,31 @@ fn after_a_long_pause_it_begins_anew_and_returns_in_slow_start() {
 }
 
 #[test]
+fn after_a_long_pause_losses_before_it_bound_slow_start_and_do_not_end_it() {
+    let paused = || {
+        let mut bench = Bench::running();
+        bench.with(SenderControl::on_idle);
+        bench.now += ms(1000);
+        bench.pass(ms(20));
+        assert!((bench.rate() / 2.5e5 - 1.0).abs() < 0.05, "{}", bench.rate());
+        bench
+    };
+    for (can_take, want) in [(2e6, 1e6), (6e5, 6e5)] {
+        let mut bench = paused();
+        for _ in 0..2 {
+            bench.report(1, can_take, 40, true);
+            bench.pass(ms(40));
+            assert!(bench.rate() <= can_take, "{}", bench.rate());
+        }
+        assert!((bench.rate() / want - 1.0).abs() < 0.3, "{can_take}: {}", bench.rate());
+    }
+    // A new loss ends it.
+    let mut bench = paused();
+    bench.report(1, 2e5, 40, true);
+    assert!(!bench.sender.in_slow_start());
+}
+
+#[test]
 fn small_messages_now_and_then_do_not_hold_back_full_packets() {
     let mut bench = Bench::new(TfmccConfig::default());
     bench.pass(ms(1000));
