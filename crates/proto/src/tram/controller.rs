@@ -33,8 +33,9 @@ pub(super) struct Leaving {
 pub(super) struct Progress {
     /// Bytes that all members have now, and had not before.
     pub(super) bytes: u32,
-    /// Somebody has met congestion.
+    /// Somebody has met congestion, and the last packet that the acknowledgement knows of.
     pub(super) congested: bool,
+    pub(super) highest: u64,
     /// Packets that members allow beyond what all have, and those that have been sent of them.
     pub(super) allowed: u64,
     pub(super) flight: u32,
@@ -393,8 +394,9 @@ mod tests {
             }
             assert_eq!(steered.on_sent(cx, repair, &mut Vec::new()), None);
             if packet == 0 {
-                let (bytes, congested, allowed, flight) = (0, false, 0, 0);
-                steered.on_progress(cx, Progress { bytes, congested, allowed, flight, repeated });
+                let (bytes, congested, highest, allowed, flight) = (0, false, 0, 0, 0);
+                let progress = Progress { bytes, congested, highest, allowed, flight, repeated };
+                steered.on_progress(cx, progress);
             }
         }
         steered.bits_per_s() as u64

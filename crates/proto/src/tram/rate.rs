@@ -51,6 +51,10 @@ pub(super) struct RateControl {
     /// A packet found the window closed, and it has not opened since.
     closed: bool,
     restarts: bool,
+    /// The latest packet, and the first W_a after slow start began again. Reports of the window before that tell of losses that
+    /// have had their answer, as those before the recovery point of TCP (src: RFC 6582 s3.2).
+    latest: u64,
+    recovery_point: u64,
     /// The rate that was achieved last while the window was open.
     proven: f64,
     /// Greatest rate at which all members acknowledged, averaged over T; each congestion report halves this value. The rate
@@ -191,6 +195,8 @@ impl RateControl {
             proven: 0.0,
             sustained: 0.0,
             restarts: settings.restart,
+            latest: 0,
+            recovery_point: 0,
             ceiling: rate_max,
             risen: 0.0,
             allowed: 0,
@@ -376,6 +382,7 @@ impl RateControl {
     fn consider_restart(&mut self) {
         if self.restarts && self.rate < self.proven / 2.0 {
             (self.slow_start, self.step) = (true, self.step_min);
+            self.recovery_point = self.latest + self.ack_window as u64;
             self.ceiling = (self.proven / 2.0).max(self.rate_min);
             self.probe = None;
         }
@@ -457,7 +464,8 @@ impl Controller for RateControl {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, _announce: &mut Vec<u8>) -> Option<u8> {
-        let Leaving { len, repair, window, .. } = packet;
+        let Leaving { sequence, len, repair, window } = packet;
+        self.latest = self.latest.max(sequence);
         if repair {
             self.on_repair_sent(cx.now, window, len);
         } else if self.on_new_sent(cx.now, window, len) {
@@ -467,14 +475,14 @@ impl Controller for RateControl {
     }
 
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
-        let Progress { bytes, congested, allowed, flight, .. } = progress;
+        let Progress { bytes, congested, highest, allowed, flight, .. } = progress;
         self.on_acknowledged(cx.now, bytes);
         self.allowed = allowed;
         let window_milli = allowed.saturating_mul(1000);
         if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
             cx.emit(Event::Window { window_milli, flight });
         }
-        if congested {
+        if congested && highest >= self.recovery_point {
             self.on_congestion(cx.now);
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }

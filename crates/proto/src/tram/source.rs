@@ -279,6 +279,7 @@ impl<P: Packets> TramSource<P> {
         let progress = Progress {
             bytes,
             congested: told.congested,
+            highest: ack.highest,
             allowed: allowed.saturating_sub(has),
             flight: u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX),
             repeated: self.head.take_repeated(),

@@ -1,5 +1,7 @@
 //! Tests of the source's rate.
 
+use faircast_base::{NodeId, NullTrace, Purpose, Rng};
+
 use super::*;
 use crate::world::at;
 
@@ -210,6 +212,26 @@ fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
     control.on_new_sent(now, -1, P);
     control.on_opened(now);
     assert!(control.rate < proven);
+}
+
+#[test]
+fn losses_from_before_a_restart_do_not_end_it() {
+    for (later, ends) in [(0, false), (63, false), (64, true)] {
+        let mut control = control(|_| ());
+        let mut now = send(&mut control, at(0), 128, 600);
+        control.end_slow_start(now);
+        now = send(&mut control, now, 0, 300);
+        (control.latest, control.closed) = (900, true);
+        control.on_opened(now);
+        assert!(control.slow_start, "W_a is 64");
+        let (mut rng, mut trace) = (Rng::new(1, NodeId(1), Purpose::Machine(0)), NullTrace);
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let (highest, congested) = (900 + later, true);
+        let progress =
+            Progress { bytes: 0, congested, highest, allowed: 128, flight: 1, repeated: 0 };
+        Controller::on_progress(&mut control, &mut cx, progress);
+        assert_eq!(control.slow_start, !ends, "{later} packets later");
+    }
 }
 
 #[test]
