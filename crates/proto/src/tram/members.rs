@@ -56,6 +56,8 @@ pub(super) struct Child {
     pub(super) of_subtree: bool,
     /// Receivers below it, and those of them that advertise themselves as heads.
     pub(super) below: u32,
+    /// Receivers that had come from it to other heads when the first of these came to it.
+    found: u32,
     pub(super) heads: u32,
     /// It has everything, or all that can still be had.
     pub(super) complete: bool,
@@ -147,9 +149,10 @@ impl Child {
 /// What those below a lost member had.
 #[derive(Debug)]
 struct Orphans {
-    /// The number of that member, and how many there were.
+    /// The number of that member, how many there were, and how many had come from it to other heads before.
     head: u64,
     below: u32,
+    found: u32,
     first_missing: u64,
     /// What they allow; `None` where they were catching up, so that nobody waits for that.
     allowed: Option<u64>,
@@ -274,6 +277,7 @@ impl Members {
             loss: 0,
             of_subtree: false,
             below: 0,
+            found: self.departures.found_from(id),
             heads: 0,
             complete: false,
             gaps: false,
@@ -361,6 +365,9 @@ impl Members {
         let still_lags = |until: &u64| lacks_backlog(until) && child.allowed + 1 < sent;
         child.catches_up = backlog.filter(|until| child.rescued || still_lags(until));
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
+        if below > child.below {
+            child.found = self.departures.found_from(child.id);
+        }
         child.below = below;
         child.heads = ack.heads;
         (child.complete, child.gaps) = (ack.complete && !ack.short, ack.complete && ack.short);
@@ -463,10 +470,11 @@ impl Members {
         self.forget_found();
     }
 
-    /// Nobody waits for those below a lost member when all of them have another head.
+    /// Drops orphans that all have another head.
     fn forget_found(&mut self) {
         let departures = &self.departures;
-        self.orphans.retain(|orphans| departures.found_from(orphans.head) < orphans.below);
+        let found = |it: &Orphans| departures.found_from(it.head).saturating_sub(it.found);
+        self.orphans.retain(|orphans| found(orphans) < orphans.below);
     }
 
     fn note(&mut self, node: NodeId, child: &Child, fate: Fate) {
@@ -644,10 +652,12 @@ impl Members {
                 self.refuse(*node, now + MUTE_REFUSED_FOR);
             }
             if child.below > 0 && !child.rescued {
-                let Child { id: head, below, first_missing, allowed, catches_up, .. } = child;
+                let Child { id: head, below, found, first_missing, allowed, catches_up, .. } =
+                    child;
                 let allowed = catches_up.is_none().then_some(allowed);
                 let until = now + self.orphans_for;
-                self.orphans.push(Orphans { head, below, first_missing, allowed, until });
+                let orphans = Orphans { head, below, found, first_missing, allowed, until };
+                self.orphans.push(orphans);
             }
         }
         self.forget_found();

@@ -43,16 +43,18 @@ pub(super) struct RateControl {
     part: Duration,
     began: Option<Time>,
     below_min_since: Option<Time>,
-    /// Of the present W_a packets: when the first has gone, how many have, and the sum of the windows that they found.
+    /// Time of the first of the present W_a packets, how many have gone, and the sum of the windows that they found.
     window_began: Time,
     packets: f64,
     windows: f64,
     window_before: f64,
     /// A packet found the window closed, and it has not opened since.
     closed: bool,
+    /// One has since the last W_a packets began.
+    was_closed: bool,
     restarts: bool,
-    /// The latest packet, and the first W_a after slow start began again. Reports of the window before that tell of losses that
-    /// have had their answer, as those before the recovery point of TCP (src: RFC 6582 s3.2).
+    /// The latest packet, and the first W_a after slow start began again. Earlier losses have ended the rate
+    /// before, as those before the recovery point of TCP (src: RFC 6582 s3.2).
     latest: u64,
     recovery_point: u64,
     /// The rate that was achieved last while the window was open.
@@ -192,6 +194,7 @@ impl RateControl {
             windows: 0.0,
             window_before: 0.0,
             closed: false,
+            was_closed: false,
             proven: 0.0,
             sustained: 0.0,
             restarts: settings.restart,
@@ -341,8 +344,11 @@ impl RateControl {
         self.rise();
         // W_a packets take half a minute at the packet a second that a closed window has left of the rate.
         let whole = self.part * u64::from(PARTS);
-        let creeps = window as f64 >= self.ack_window && now.since(self.window_began) >= whole;
+        let creeps = window as f64 >= self.ack_window
+            && self.was_closed
+            && now.since(self.window_began) >= whole;
         let ends = self.packets >= self.ack_window || self.restarts && creeps;
+        self.was_closed |= self.closed;
         if ends {
             self.end_window(now, window >= 0);
         }
@@ -370,6 +376,7 @@ impl RateControl {
             RateRule::Current => self.rate + self.step,
         };
         self.rate = self.rate.max(self.risen).min(self.rate_max);
+        self.was_closed &= !open || window < self.ack_window;
         self.step = (self.increase * average).min(self.step_max).max(self.step_min);
         if window >= self.ack_window {
             self.proven = self.proven.max(average);
@@ -382,7 +389,9 @@ impl RateControl {
     fn consider_restart(&mut self) {
         if self.restarts && self.rate < self.proven / 2.0 {
             (self.slow_start, self.step) = (true, self.step_min);
-            self.recovery_point = self.latest + self.ack_window as u64;
+            if self.latest >= self.recovery_point {
+                self.recovery_point = self.latest + self.ack_window as u64;
+            }
             self.ceiling = (self.proven / 2.0).max(self.rate_min);
             self.probe = None;
         }
@@ -405,6 +414,11 @@ impl RateControl {
     /// Handles a receiver's congestion report.
     fn on_congestion(&mut self, now: Time) {
         self.end_slow_start(now);
+        self.note_congestion();
+    }
+
+    /// Halves what repairs may rely on.
+    fn note_congestion(&mut self) {
         self.sustained = self.rate.max(self.sustained / 2.0);
     }
 
@@ -482,8 +496,11 @@ impl Controller for RateControl {
         if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
             cx.emit(Event::Window { window_milli, flight });
         }
-        if congested && highest >= self.recovery_point {
-            self.on_congestion(cx.now);
+        if congested {
+            match highest >= self.recovery_point {
+                true => self.on_congestion(cx.now),
+                false => self.note_congestion(),
+            }
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }
     }

@@ -76,7 +76,7 @@ impl TramObjectReceiver {
         }
         if core::mem::take(&mut self.asks) && !self.assembly.phase.is_over() {
             let claim = match self.assembly.phase {
-                TransferPhase::Manifest => Claim::Joined,
+                TransferPhase::Listening | TransferPhase::Manifest => Claim::Joined,
                 _ => Claim::Receiving,
             };
             self.assembly.member.claim(cx, claim, String::new());
@@ -256,13 +256,18 @@ impl TramObjectReceiver {
         self.tram.handle_close(cx);
     }
 
+    /// True if packets are wanted: of the announcement too, which comes after long packets that may be missing.
+    fn wants_packets(&self) -> bool {
+        self.assembly.phase == TransferPhase::Listening || self.assembly.wants_packets()
+    }
+
     /// A packet of `len` bytes has come, which is no answer.
     fn note_length(&mut self, now: Time, len: u64) {
         let symbol = self.assembly.notice.map(|notice| u64::from(notice.announcement.symbol_bytes));
         let full = symbol.map_or(UNKNOWN_LONG, |symbol| DATA_HEADER as u64 + symbol);
         if len >= full {
             self.assembly.path.on_long();
-        } else if self.assembly.wants_packets() && self.tram.lacks_packets() {
+        } else if self.wants_packets() && self.tram.lacks_packets() {
             self.assembly.path.on_ahead(now);
         }
     }

@@ -307,6 +307,15 @@ fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
     assert_eq!((gone, members.allowed()), (Vec::from([NodeId(2)]), Some(110)), "one is missed");
     tell(&mut members, 6, &[back(7), back(8)]);
     assert_eq!((members.allowed(), members.first_missing()), (Some(115), Some(100)));
+    // The head is back, and so are they: what was told before says nothing of the next time.
+    admit(&mut members, 2, HeadRole::Reluctant, 95).unwrap();
+    for _ in 0..2 {
+        members.acknowledge(s(7), NodeId(2), &below, (1, 100, 0)).unwrap();
+    }
+    members.look_after(s(9), Duration::from_secs(2), 1);
+    let (_, gone) = members.look_after(s(10), Duration::from_secs(2), 1);
+    assert!(gone.contains(&NodeId(2)));
+    assert_eq!(members.allowed(), Some(114), "as at first");
 }
 
 #[test]

@@ -442,7 +442,8 @@ impl TramReceiver {
     pub(super) fn give_up_backlog(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &self.reached else { return };
         let first = reached.reception.first_missing();
-        let end = reached.reception.end().max(self.front.sequence + 1);
+        // Beacons alone, which anybody can forge, raise no limit that nothing takes back.
+        let end = reached.reach.newest() + 1;
         let is_long = end > first + self.settings.cache_floor() as u64;
         if self.can_ask_otherwise() && self.parent.bound().is_none() && is_long {
             self.give_up_before(cx, end);

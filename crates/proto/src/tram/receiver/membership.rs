@@ -54,7 +54,8 @@ impl TramReceiver {
         self.head_number = number;
         self.come_back(cx);
         let Accept { start, .. } = accept;
-        if self.can_ask_otherwise() && start <= self.front.sequence + 1 {
+        let newest = self.reached.as_ref().map(|reached| reached.reach.newest());
+        if self.can_ask_otherwise() && newest.is_some_and(|newest| start <= newest + 1) {
             // Neither the old head nor a confirmation of the new one need be waited for.
             self.give_up_before(cx, start);
         }
