@@ -18,7 +18,7 @@ use crate::AppEvent;
 pub(super) struct Course {
     pub(super) members: Members,
     wait_for: u32,
-    /// Names that are waited for at the end, where that is said.
+    /// Receivers to wait for at the end; empty for those that were there when content began.
     pub(super) names: BTreeSet<String>,
     pub(super) give_up: Duration,
     /// Time without progress after which a member that speaks is given up.

@@ -15,7 +15,7 @@ use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, s};
 use crate::{AppEvent, BlackHole};
 
-/// Packets of one length, so many or without end, of a stream that goes on.
+/// Stream of packets of one length: a number of them, or an endless one for `None`.
 struct Endless(Option<u64>);
 
 const BYTES: u32 = 1000;

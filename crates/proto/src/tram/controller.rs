@@ -33,8 +33,9 @@ pub(super) struct Leaving {
 pub(super) struct Progress {
     /// Bytes that all members have now, and had not before.
     pub(super) bytes: u32,
-    /// Somebody has met congestion, and the last packet that the acknowledgement knows of.
+    /// True if a receiver has met congestion.
     pub(super) congested: bool,
+    /// Last packet that the acknowledgement knows of.
     pub(super) highest: u64,
     /// Packets that members allow beyond what all have, and those that have been sent of them.
     pub(super) allowed: u64,

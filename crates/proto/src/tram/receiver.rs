@@ -80,7 +80,7 @@ impl Reason for Timer {
 /// After the end of a session so long a silence shows that nobody repairs what is still missing.
 const ENDED_SILENCE: Duration = Duration::from_secs(10);
 
-/// The same for a stream, from the loss of the last head on: as long as it takes to find another after an attack.
+/// Longest silence of a stream after its end and the loss of the last head: the time to find another head after an attack.
 const HEADLESS_SILENCE: Duration = super::RECOVERY;
 
 /// Whether an application says when it needs nothing more.

@@ -46,8 +46,8 @@ impl Reception {
         Self { end: first, missing: RangeSet::default(), lost_before: first, disorder: None }
     }
 
-    /// Nothing has come of a session whose source has sent packets up to `last`, and `first` is the first that is wanted:
-    /// a receiver that joins late may lack more packets than [`JUMP_MAX`].
+    /// Reception of a late receiver: the source has sent packets up to `last`, and those from `first` on are missing, perhaps
+    /// more than [`JUMP_MAX`].
     pub(super) fn joining(first: u64, last: u64) -> Self {
         let mut reception = Self::new(first);
         reception.end = first.max(last + 1);

@@ -170,7 +170,7 @@ settings! {
     rate_rule: RateRule = Average;
     /// How fine the sleep between two packets is
     clock: Clock = Fine;
-    /// What a member of a stream may still have that joins when data is being sent (jrms: none; objects: always none)
+    /// Earlier data that a late member of a stream may still have (jrms: none; objects: always none)
     late_join: LateJoin = Full;
     /// A packet is repaired no more when so many later ones have been sent; 0 for never obsolete
     obsolete_after: u32 [0, 1000000000] = 0;

@@ -42,8 +42,8 @@ const RISE_MAX: f64 = 14.0;
 /// Longest stall under credits and of a hop, in seconds: both wait 3 and 4 s for a node that is not there.
 const SILENCE_MAX: f64 = 5.0;
 
-/// Schemes of faircast and TRAM, and the longest stall with another one, such as that of docs/your-own-scheme.md. It sends few
-/// packets, and forged packets without an effect move its losses: some 2 % of such sessions stall for 4.8 s.
+/// Schemes of faircast and TRAM, and the longest stall with another one, such as the example of docs/your-own-scheme.md: 62 of
+/// its 3356 forgeries stall a stream for 4.8 s, and a quiet stream stalls for 1.7 s; the cause is not known.
 const OWN_SCHEMES: [&str; 4] = ["pgmcc", "tfmcc", "ormcc", "tram"];
 const OTHER_MAX: f64 = 6.0;
 
@@ -454,12 +454,10 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Fault of this outcome against the `quiet` one of a session without forgeries, which may cost so much time and stall the
-    /// session for so long. A scheme that stalls by itself may do this for a third longer.
-    fn fault(&self, quiet: &Self, (lost_max, stall_max): (f64, f64)) -> Option<String> {
+    /// What is wrong with it, where an undisturbed session takes `quiet` seconds, and forgeries may cost so much time and
+    /// stall it for so long.
+    fn fault(&self, quiet: f64, (lost_max, stall_max): (f64, f64)) -> Option<String> {
         let Self { done, stall, intact, named, .. } = *self;
-        let stall_max = stall_max.max(SHARE * quiet.stall);
-        let quiet = quiet.done;
         let slow = done > SHARE * quiet + lost_max || stall > stall_max;
         (slow || !intact || named).then(|| {
             let damaged = if intact { "" } else { ", not intact" };
@@ -551,7 +549,7 @@ impl Case<'_> {
     fn least(
         self,
         mut forgeries: Vec<(usize, Forgery)>,
-        quiet: &Outcome,
+        quiet: f64,
     ) -> (Vec<(usize, Forgery)>, String) {
         for place in (0..forgeries.len()).rev() {
             let removed = forgeries.remove(place);
@@ -563,8 +561,8 @@ impl Case<'_> {
         (forgeries, fault)
     }
 
-    /// Forges packets in a session whose outcome is `quiet` without them.
-    fn fault(self, forgeries: &[(usize, Forgery)], quiet: &Outcome) -> Option<String> {
+    /// Forges packets in a session that takes `quiet` seconds without them.
+    fn fault(self, forgeries: &[(usize, Forgery)], quiet: f64) -> Option<String> {
         self.run(forgeries).fault(quiet, self.limits())
     }
 
@@ -676,25 +674,21 @@ fn no_forged_packet_ends_or_stalls_a_session() {
                 let forgeries: Vec<_> = of_run(run).collect();
                 let outcome = case.run(&forgeries);
                 taken += outcome.taken;
-                if outcome.fault(&quiet, case.limits()).is_none() {
+                if outcome.fault(quiet.done, case.limits()).is_none() {
                     continue;
                 }
                 let before = faults.len();
                 for forgery in &forgeries {
-                    if let Some(fault) = case.fault(&[*forgery], &quiet) {
+                    if let Some(fault) = case.fault(&[*forgery], quiet.done) {
                         faults.insert(format!("{case}: {forgery:?}: {fault}"));
                     }
                 }
                 if faults.len() == before {
-                    let (least, fault) = case.least(forgeries, &quiet);
+                    let (least, fault) = case.least(forgeries, quiet.done);
                     faults.insert(format!("{case}: together {least:?}: {fault}"));
                 }
             }
-            let Outcome { done, stall, .. } = quiet;
-            println!(
-                "{case}: {} forgeries, {done:.1} s, stall of {stall:.1} s, {taken} taken",
-                all.len()
-            );
+            println!("{case}: {} forgeries, {:.1} s, {taken} taken", all.len(), quiet.done);
             assert!(taken > 0, "{case}: nothing was forged");
         }
     }

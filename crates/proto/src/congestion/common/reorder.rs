@@ -34,7 +34,7 @@ impl Evidence {
         reordering.map_or(Self::Later(later as usize), Self::Overdue)
     }
 
-    /// True if a gap that was noticed then is a loss, with so many packets that wait behind it.
+    /// True if a gap that was `noticed` at this time, with `waiting` packets behind the gap, is a loss.
     fn shows_loss(self, now: Time, noticed: Time, waiting: usize) -> bool {
         match self {
             Self::Later(packets) => waiting >= packets,

@@ -37,7 +37,7 @@ impl LoadMeter {
         }
     }
 
-    /// Load to report, with so many packets lost.
+    /// Load to report after `lost` lost packets.
     pub(in crate::object) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
         let (last, first) = (self.now?, self.first?);
         let compared = self.compared + self.comparing.map_or(Duration::ZERO, |at| now.since(at));

@@ -347,7 +347,7 @@ fn a_receiver_that_was_started_again_in_a_long_session_goes_on_at_once() {
     tree.assert_over();
 }
 
-/// Symbols of a session of three receivers that are sent in each half second from `tree.now` on, for so many seconds.
+/// Sent symbols of each half second in the next `seconds`.
 fn pace(tree: &mut Tree, seconds: u64) -> Vec<u64> {
     let sent = |tree: &Tree| tree.source.machine.status().symbols;
     let halves = (0..2 * seconds).map(|_| {
@@ -377,7 +377,7 @@ fn a_program_that_is_killed_or_stopped_holds_the_session_up_for_seconds() {
             let before = tree.receivers[which].machine.status().bytes_done;
             let after = pace(&mut tree, 10);
             let slow = |halves: &[u64]| halves.iter().filter(|it| **it < usual * 8 / 10).count();
-            assert!(slow(&during) <= 2 * 12, "{case}: {during:?}");
+            assert!(slow(&during) <= 2 * 10, "{case}: {during:?}");
             assert!(slow(&after) <= 2 * 4, "{case}: {after:?}");
             let done = tree.receivers[which].machine.status().bytes_done - before;
             assert!(done >= after.iter().sum::<u64>() * 6 / 10 * 100, "{case}: {done} bytes");

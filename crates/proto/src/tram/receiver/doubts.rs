@@ -149,6 +149,24 @@ mod tests {
     use crate::world::{SOURCE, TSI, at};
 
     #[test]
+    fn beacons_alone_do_not_make_a_receiver_of_an_object_give_packets_up() {
+        let options = Options::default();
+        let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
+        let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        receiver.handle_timeout(&mut cx);
+        receiver.kept = Kept::Until;
+        receiver.begin_at(&mut cx, 1);
+        receiver.hear_of(&mut cx, 40, false);
+        // The front is believed, and the receiver looks for a head.
+        receiver.on_front(at(1000), Front { sequence: 1 << 40, ..Front::default() });
+        receiver.give_up_backlog(&mut cx);
+        let reached = receiver.reached.as_ref().expect("it has begun");
+        assert_eq!((reached.reception.first_missing(), reached.deliver), (1, 1));
+    }
+
+    #[test]
     fn packets_of_which_only_forged_ones_told_are_void_once_its_head_says_so_for_a_second() {
         for (says, want) in [
             (&[(0, 20), (600, 20), (1200, 20)][..], 21),

@@ -67,8 +67,7 @@ impl Members {
         }
     }
 
-    /// How `node` stands, of whose report the reporter is `reporter` where it tells; and it has
-    /// been heard.
+    /// Standing of `node`, which has been heard, by its report in the name of `reporter`, if it has one.
     ///
     /// Elements pass NAKs on in their own name, so that there the reporter's word must do.
     pub(in crate::object) fn hear(
@@ -112,5 +111,5 @@ impl Members {
     }
 }
 
-/// A member is silent when so many messages in a row are missing.
+/// Missing messages in a row after which a member is silent.
 const SILENT_MESSAGES: u64 = 5;

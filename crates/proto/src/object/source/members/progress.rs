@@ -56,7 +56,7 @@ impl Members {
         self.proven && member.is_some_and(|member| member.progressed.is_none())
     }
 
-    /// Whether a symbol may be repaired for such a member, where so many have been sent by now.
+    /// True if a symbol may be repaired for a member without progress, after `sent` symbols.
     pub(in crate::object) fn has_spare(&mut self, sent: u64) -> bool {
         let (left, before) = self.spare;
         let left = left + sent.saturating_sub(before) as f64 * SPARE_SHARE;
