@@ -64,8 +64,9 @@ pub(super) struct RateControl {
     sustained: f64,
     /// Up to where slow start goes.
     ceiling: f64,
-    /// Where slow start has come to at its ceiling, while the window has been open since: the average lags behind.
-    risen: f64,
+    /// Part of the averaging time in which slow start reached its ceiling, and that rate, if the window has been open
+    /// since: the average is of later packets, and the rate stays above.
+    risen: Option<(u64, f64)>,
     /// Packets that members allow beyond what all have, and more than which they allow only where nothing has been
     /// lost for long: half way to the largest window, since what deep trees acknowledge is some W_a behind.
     allowed: u64,
@@ -201,7 +202,7 @@ impl RateControl {
             latest: 0,
             recovery_point: 0,
             ceiling: rate_max,
-            risen: 0.0,
+            risen: None,
             allowed: 0,
             largest: match settings.window_max(settings.ack_window.into()) {
                 max if max > of_paper => u64::midpoint(of_paper, max),
@@ -278,11 +279,11 @@ impl RateControl {
             // Repairs go with R, which a closed window has brought down to a packet a second.
             self.consider_restart();
         }
-        self.rise();
+        self.rise(now);
     }
 
     /// In slow start the rate rises with each packet.
-    fn rise(&mut self) {
+    fn rise(&mut self, now: Time) {
         if self.slow_start && self.probe.as_ref().is_none_or(|probe| probe.may_rise(self.rate)) {
             self.rate += self.step;
             self.step = (self.step + self.step_growth).min(self.step_max).max(self.step_min);
@@ -290,7 +291,7 @@ impl RateControl {
                 self.rate = self.ceiling;
                 self.slow_start = false;
                 if self.ceiling < self.rate_max {
-                    self.risen = self.ceiling;
+                    self.risen = Some((self.part_of(now), self.ceiling));
                 }
             }
         }
@@ -322,7 +323,7 @@ impl RateControl {
 
     /// Counts something in the present part of the averaging time, and in the sum over all parts.
     fn part_at(&mut self, now: Time, count: impl Fn(&mut Sent)) {
-        let part = now.as_nanos() / self.part.as_nanos().max(1);
+        let part = self.part_of(now);
         if self.sent.back().is_none_or(|last| last.0 != part) {
             self.sent.push_back((part, Sent::default()));
         }
@@ -341,7 +342,7 @@ impl RateControl {
         }
         self.packets += 1.0;
         self.windows += window as f64;
-        self.rise();
+        self.rise(now);
         // W_a packets take half a minute at the packet a second that a closed window has left of the rate.
         let whole = self.part * u64::from(PARTS);
         let creeps = window as f64 >= self.ack_window
@@ -365,7 +366,7 @@ impl RateControl {
             return;
         }
         if !open {
-            self.risen = 0.0;
+            self.risen = None;
         }
         self.rate = match self.rule {
             _ if !(open && wider) => average,
@@ -375,7 +376,7 @@ impl RateControl {
             RateRule::Average => average + self.step,
             RateRule::Current => self.rate + self.step,
         };
-        self.rate = self.rate.max(self.risen).min(self.rate_max);
+        self.rate = self.rate.max(self.risen.map_or(0.0, |it| it.1)).min(self.rate_max);
         self.was_closed &= !open || window < self.ack_window;
         self.step = (self.increase * average).min(self.step_max).max(self.step_min);
         if window >= self.ack_window {
@@ -401,7 +402,7 @@ impl RateControl {
     /// to try: what has been achieved is where steady state, and repairs, go on from. That is what members have
     /// acknowledged lately, where it is known: a rate that has grown all the time is far above its average.
     fn end_slow_start(&mut self, now: Time) {
-        self.risen = 0.0;
+        self.risen = None;
         if core::mem::take(&mut self.slow_start) {
             let heard = self.probe.as_ref().and_then(|probe| probe.heard).unwrap_or(0.0);
             self.rate = self.average(now).max(heard).min(self.rate_max);
@@ -437,23 +438,30 @@ impl RateControl {
         if self.slow_start {
             self.pause_probe();
         } else {
-            self.forget(now.as_nanos() / self.part.as_nanos().max(1));
+            self.forget(self.part_of(now));
             self.rate = self.average(now).min(self.rate_max);
             self.consider_restart();
         }
     }
 
-    /// Bytes per second that were achieved over the averaging time.
+    /// Bytes per second that were achieved over the averaging time, or where that is less since the beginning or since
+    /// slow start reached its ceiling: over all of the time the average would be far too low when slow start ends.
     fn average(&self, now: Time) -> f64 {
-        self.per_second(now, self.sent_lately.all)
+        let Some(began) = self.began else { return self.rate_min };
+        let first = self.risen.map_or(0, |risen| risen.0);
+        let before = self.sent.iter().take_while(|(part, _)| *part < first);
+        let bytes = self.sent_lately.all - before.map(|(_, sent)| sent.all).sum::<u64>();
+        let since = Time::ZERO + Duration::from_nanos(self.part.as_nanos() * first);
+        self.per_second(now, began.max(since), bytes)
     }
 
-    /// So many bytes of the averaging time in a second, or since the beginning where that is less: divided by all of it
-    /// the average would be far too low when slow start ends.
-    fn per_second(&self, now: Time, bytes: u64) -> f64 {
-        let Some(began) = self.began else { return self.rate_min };
+    fn part_of(&self, now: Time) -> u64 {
+        now.as_nanos() / self.part.as_nanos().max(1)
+    }
+
+    fn per_second(&self, now: Time, since: Time, bytes: u64) -> f64 {
         let whole = self.part * u64::from(PARTS);
-        let over = now.since(began).max(self.part).min(whole);
+        let over = now.since(since).max(self.part).min(whole);
         bytes as f64 / over.as_secs_f64()
     }
 
@@ -531,10 +539,11 @@ impl Controller for RateControl {
     }
 
     fn below_min_since(&mut self, now: Time) -> Option<Time> {
-        self.forget(now.as_nanos() / self.part.as_nanos().max(1));
+        self.forget(self.part_of(now));
         // Repairs do not count: to somebody hopeless they may be more than the least rate.
-        let is_below =
-            self.began.is_some() && self.per_second(now, self.sent_lately.new) <= self.rate_min;
+        let is_below = self.began.is_some_and(|began| {
+            self.per_second(now, began, self.sent_lately.new) <= self.rate_min
+        });
         self.below_min_since = is_below.then(|| self.below_min_since.unwrap_or(now));
         self.below_min_since
     }

@@ -190,7 +190,7 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
 }
 
 #[test]
-fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
+fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     let mut control = control(|_| ());
     let mut now = send(&mut control, at(0), 128, 600);
     control.end_slow_start(now);
@@ -204,10 +204,13 @@ fn what_slow_start_has_won_back_is_kept_while_the_average_lags() {
     while control.slow_start {
         now = send(&mut control, now, 128, 1);
     }
-    for _ in 0..5 * 64 {
-        now = send(&mut control, now, 128, 1);
+    let risen = now;
+    while control.rate < 0.8 * proven {
+        now = send(&mut control, now, 320, 1);
         assert!(!control.slow_start && control.rate >= proven / 2.0, "{}", control.rate);
     }
+    let took = now.since(risen).as_secs_f64();
+    assert!(took < 5.0, "{took} s, and with what was sent before in the average 6 s");
     // A window that closes shows that the path has become worse.
     control.on_new_sent(now, -1, P);
     control.on_opened(now);
