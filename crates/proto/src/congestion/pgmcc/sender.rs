@@ -150,11 +150,13 @@ impl PgmccSender {
     fn timeout_value(&self) -> Duration {
         let value = self.rto.value(&self.config, self.acker.is_none());
         // The round trip of a receiver that has acknowledged nothing is a claim and no sample.
-        if self.is_on_trial() { value.min(self.config.timeout) } else { value }
+        if self.is_claim() { value.min(self.config.timeout) } else { value }
     }
 
-    fn is_on_trial(&self) -> bool {
-        self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some())
+    /// Whether all that is known of the acker is what somebody has said.
+    fn is_claim(&self) -> bool {
+        self.config.retry_new < self.config.retry_max
+            && self.acker_id().is_some_and(|id| !self.receivers.is_shown(id))
     }
 
     fn arm_stall(&mut self, now: Time) {
@@ -201,7 +203,8 @@ impl PgmccSender {
         self.trace_cut(cx, CutReason::Timeout);
         self.expiries += 1;
         self.rto.back_off();
-        let on_trial = self.is_on_trial();
+        let is_claim = self.is_claim();
+        let on_trial = self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some());
         let retry_max = if on_trial { self.config.retry_new } else { self.config.retry_max };
         if let Some(id) = self.acker_id()
             && self.expiries >= retry_max
@@ -210,8 +213,7 @@ impl PgmccSender {
                 self.blacklist.add(id, cx.now + self.timeout_value() * 2);
             }
             self.drop_acker(cx, SwitchReason::Silent);
-            if on_trial {
-                // All that it has is from that claim.
+            if is_claim {
                 self.rto.restart();
             }
         }

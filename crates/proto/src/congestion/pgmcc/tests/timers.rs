@@ -264,3 +264,18 @@ fn an_idle_sender_has_no_timer_and_its_window_stands_still() {
     assert_eq!((bench.flight(), bench.sender.next_timeout()), (0, None));
     assert_eq!(bench.permit(), Permit::Now);
 }
+
+#[test]
+fn a_second_acker_that_is_not_there_costs_two_timeouts_of_three_seconds_at_most() {
+    let mut bench = replaced(plain(), ms(8000));
+    stall(&mut bench);
+    bench.pump(10);
+    bench.nak(3, 1, 0.9, ms(8000));
+    assert_eq!(bench.representative(), Some(3));
+    bench.pump(10);
+    for left in [Some(3), None] {
+        assert!(stall(&mut bench) <= ms(3000));
+        assert_eq!(bench.representative(), left);
+        bench.pump(10);
+    }
+}
