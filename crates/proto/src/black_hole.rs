@@ -75,6 +75,8 @@ pub(crate) struct Watch {
     /// Number of the latest SPM, and SPMs that were lost since the first.
     spm: Option<Seq>,
     spms_lost: u32,
+    /// A number far from that one. The source has gone on there if the next SPM follows it; else somebody has forged it.
+    far: Option<Seq>,
     /// Packets after the latest that came, as the first SPM says. They may have been lost in an outage, with SPMs.
     ahead: u64,
     /// Repairs that were confirmed and did not come, and the time of the latest confirmation.
@@ -100,15 +102,22 @@ impl Watch {
     /// SPM `number` has come, and `ahead` packets after the latest that came were sent. Returns true once, if there is a
     /// black hole.
     pub(crate) fn on_spm(&mut self, now: Time, number: Seq, ahead: u64) -> bool {
-        let step = self.spm.map_or(1, |latest| number.distance(latest));
+        let mut step = self.spm.map_or(1, |latest| number.distance(latest));
+        if step.unsigned_abs() > SPM_LOSS_MAX {
+            let follows = |far| (1..=SPM_LOSS_MAX as i32).contains(&number.distance(far));
+            if !self.far.replace(number).is_some_and(follows) {
+                return false;
+            }
+            step = 1;
+        }
         if step <= 0 {
             return false;
         }
-        self.spm = Some(number);
+        (self.spm, self.far) = (Some(number), None);
         if !self.suspicion.is_raised() {
             self.ahead = ahead;
         }
-        self.spms_lost = self.spms_lost.saturating_add(step.min(SPM_LOSS_MAX) as u32 - 1);
+        self.spms_lost = self.spms_lost.saturating_add(step as u32 - 1);
         self.suspicion.report(now);
         let spms = self.spms_lost.saturating_mul(SPMS_PER_LOST).saturating_add(SPMS);
         let originals = ahead.saturating_sub(self.ahead) >= ORIGINALS
@@ -139,5 +148,5 @@ const REPAIRS_TIME: Duration = Duration::from_secs(8);
 /// Shortest time between two repairs of one packet.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Most lost SPMs that one gap counts for.
-const SPM_LOSS_MAX: i32 = 100;
+/// Most SPMs that are lost in one gap; chosen. After an outage that is longer than so many, SPMs count from there.
+const SPM_LOSS_MAX: u32 = 100;

@@ -3,3 +3,4 @@
 mod announcements;
 mod black_holes;
 mod schemes;
+mod walks;

@@ -5,8 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId, Rng, Time};
+use faircast_base::{Duration, NodeId, Rng, Seq, Time};
 
+use crate::black_hole::Watch;
 use crate::catalog::{SCHEMES, SchemeEntry};
 use crate::content::Packets;
 use crate::options::{OptionValue, Options};
@@ -16,9 +17,9 @@ use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, W
 use crate::{AppEvent, BlackHole};
 
 /// Stream of packets of one length: a number of them, or an endless one for `None`.
-struct Endless(Option<u64>);
+pub(super) struct Endless(pub(super) Option<u64>);
 
-const BYTES: u32 = 1000;
+pub(super) const BYTES: u32 = 1000;
 
 impl Packets for Endless {
     fn end(&self) -> Option<u64> {
@@ -45,7 +46,7 @@ impl Packets for Endless {
 const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 
 /// A stream as the library sends it, to two receivers.
-fn stream(
+pub(super) fn stream(
     entry: &SchemeEntry,
     (count, seed): (Option<u64>, u64),
     mut network: impl FnMut(&Hop<'_>, &mut Rng) -> Fate + 'static,
@@ -158,4 +159,23 @@ fn a_few_long_messages_that_do_not_arrive_are_named_within_ten_seconds() {
         }
     }
     assert!(late.is_empty(), "{late:?}");
+}
+
+#[test]
+fn numbers_of_forged_announcements_hide_no_black_hole() {
+    // One by one, and two that follow each other, before and after the watch has begun.
+    for forged in [&[1][..], &[2], &[6], &[6, 7], &[5, 9], &[6, 7, 8]] {
+        let mut watch = Watch::default();
+        let told = (1..=12).find(|&second: &u32| {
+            if forged.contains(&second) {
+                watch.on_spm(s(second.into()), Seq::new(second + (1 << 30)), 0);
+            }
+            watch.on_spm(s(second.into()), Seq::new(second), u64::from(second))
+        });
+        assert!(told.is_some_and(|second| second <= 10), "{forged:?}: {told:?}");
+    }
+    // A source that goes on with other numbers, as after a long outage.
+    let mut watch = Watch::default();
+    let number = |second| Seq::new(if second > 3 { 1000 + second } else { second });
+    assert!((1..=9).any(|second| watch.on_spm(s(second.into()), number(second), second.into())));
 }

@@ -100,7 +100,7 @@ impl PgmReceiver {
 
     /// Number of packets that it asks for.
     #[cfg(test)]
-    pub(in crate::pgm) fn missing_packets(&self) -> usize {
+    pub(crate) fn missing_packets(&self) -> usize {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)
     }
 

@@ -152,6 +152,8 @@ pub(crate) enum ReceiverPhase {
 struct Doubts {
     /// The least trail beyond packets that are still wanted.
     trail: Dissent<u64>,
+    /// That packets which are known were not sent.
+    beyond: Dissent<()>,
     /// Another scheme, or other settings of it.
     scheme: Dissent<()>,
     settings: Dissent<()>,

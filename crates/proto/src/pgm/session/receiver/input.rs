@@ -307,7 +307,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
             !window.received_lately(index)
         };
         let newer = index > reach.newest();
-        match reach.take(cx.now, index, fresh) {
+        let belief = reach.take(cx.now, index, fresh);
+        if newer && belief == Belief::Believed {
+            self.doubts.beyond.contradict();
+        }
+        match belief {
             // It was given up because of what somebody had said of packets to come.
             Belief::Believed if newer && index < window.next => {
                 self.rewind(cx, packet, index, index);
@@ -320,7 +324,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Packets after `index` were none of the source, which has come from `first` to there.
-    fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
+    pub(super) fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
         let Some(window) = &mut self.window else { return };
         let ahead = index >= window.next;
         if let Some(naks) = self.repair.naks_mut() {

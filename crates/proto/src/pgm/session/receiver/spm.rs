@@ -69,6 +69,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.advance_trail(cx, trail);
         if let (Some(lead), Some(window)) = (lead_index, &mut self.window) {
             window.learn(lead);
+            self.doubt_beyond(cx, packet, lead + 1);
             self.find_gaps(cx);
         }
         if fin {
@@ -79,6 +80,21 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.end = None;
         }
         Ok(())
+    }
+
+    /// Handles a message of the source that no packet follows before packet `end`. If several say that and no original
+    /// contradicts them, packets from there on were forged. A source that waits for acknowledgements would refuse those
+    /// of this receiver, and sends too few originals to show where the source is.
+    fn doubt_beyond(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, end: u64) {
+        let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else { return };
+        // Delivered packets stay delivered.
+        let end = end.max(window.next);
+        if end >= window.known {
+            self.doubts.beyond.contradict();
+        } else if self.doubts.beyond.claim(cx.now, (), Duration::ZERO, |()| true) {
+            reach.go_back(cx.now, end - 1);
+            self.rewind(cx, packet, end, end);
+        }
     }
 
     /// The source says that `lead` is the last packet.
