@@ -109,6 +109,8 @@ pub(super) struct Members {
     member_only_max: usize,
     heads_max: usize,
     ack_window: u64,
+    /// Hops that control packets go at most.
+    ttl: u8,
     /// True at a source that reads all packets again for members that joined late.
     reads_again: bool,
     /// What a receiver can allow beyond what it has.
@@ -170,6 +172,7 @@ impl Members {
             member_only_max: member_only_max.clamp(1, members_max),
             heads_max: members_max,
             ack_window,
+            ttl: u8::try_from(settings.ttl).unwrap_or(u8::MAX),
             reads_again: false,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window + settings.window_max(ack_window),
@@ -593,7 +596,7 @@ impl Members {
     /// away than that.
     pub(super) fn reach(&self) -> u8 {
         let of = |child: &Child| match child.fruitless >= FRUITLESS_MAX {
-            true => u8::MAX,
+            true => self.ttl,
             false => child.distance,
         };
         self.children.values().map(of).max().unwrap_or(1)

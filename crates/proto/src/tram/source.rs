@@ -179,7 +179,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     /// Whether all that was ever sent comes to whoever joins.
-    pub(crate) fn brings_all(&self) -> bool {
+    fn brings_all(&self) -> bool {
         self.settings.late_join == LateJoin::Full
     }
 

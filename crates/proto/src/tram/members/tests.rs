@@ -517,6 +517,14 @@ fn who_is_sent_what_it_lacks_again_and_again_and_gets_no_further_is_removed_soon
 }
 
 #[test]
+fn repairs_that_do_not_reach_a_member_go_as_far_as_control_packets() {
+    let mut members = Members::new(&TramSettings { ttl: 8, ..settings() });
+    admit(&mut members, 1, HeadRole::Never, 1).unwrap();
+    (0..FRUITLESS_MAX).for_each(|_| members.on_repair(1, Destination::Group(GroupId(1))));
+    assert_eq!(members.reach(), 8);
+}
+
+#[test]
 fn a_member_that_acknowledged_once_is_removed_after_three_intervals() {
     let is_removed = |settings: &TramSettings, after: Duration, again: bool| {
         let mut members = Members::new(settings);
