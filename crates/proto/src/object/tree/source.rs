@@ -138,12 +138,9 @@ impl TramObjectSource {
             // Thousands who never get any further may have been invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
             let sent = stream.sent_symbols();
-            stream.want(&lacks, |symbols| {
-                let may = !limited || members.has_spare(sent);
-                if limited && may {
-                    members.spend_spare(u32::try_from(symbols).unwrap_or(u32::MAX));
-                }
-                may
+            stream.want(&lacks, |symbols| match limited {
+                true => members.take_spare(sent, symbols),
+                false => symbols,
             });
         }
         self.review(cx);

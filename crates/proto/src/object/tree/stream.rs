@@ -169,8 +169,8 @@ impl ObjectStream {
     }
 
     /// What is wanted of what a receiver lacks and nothing brings to it that is sent already or will be: symbols that
-    /// were sent before are only sent again where `again` allows so many.
-    pub(super) fn want(&mut self, lacks: &Lacks, again: impl FnOnce(u64) -> bool) {
+    /// were sent before are sent again as far as `again` allows, the first ones first.
+    pub(super) fn want(&mut self, lacks: &Lacks, again: impl FnOnce(u64) -> u64) {
         let mut wanted = RangeSet::default();
         for part in [Part::Manifest, Part::Content, Part::Digests] {
             let all = places(&self.layout, part);
@@ -188,15 +188,13 @@ impl ObjectStream {
         if let Some(Item::Symbol(place)) = self.chosen {
             wanted.remove(place..place + 1);
         }
-        let before = |set: &RangeSet| -> u64 {
-            let sent = wanted.iter().flat_map(|range| set.within(range));
-            sent.map(|range| range.end - range.start).sum()
-        };
-        let repeated = before(&self.sent);
-        if repeated > 0 && (self.log.is_full() || !again(repeated)) {
-            for range in self.sent.iter() {
-                wanted.remove(range);
-            }
+        let repeats: Vec<_> = wanted.iter().flat_map(|range| self.sent.within(range)).collect();
+        let count = repeats.iter().map(|range| range.end - range.start).sum();
+        let mut left = if count == 0 || self.log.is_full() { 0 } else { again(count) };
+        for range in repeats {
+            let taken = left.min(range.end - range.start);
+            left -= taken;
+            wanted.remove(range.start + taken..range.end);
         }
         if !wanted.is_empty() {
             self.told_exhausted = false;

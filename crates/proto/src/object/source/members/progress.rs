@@ -64,6 +64,17 @@ impl Members {
         self.spare.0 >= 1.0
     }
 
+    /// Takes up to `symbols` repairs for such a member, after `sent` symbols. Returns how many there are: whoever asks for
+    /// many leaves the next one those that are saved up from then on.
+    pub(in crate::object) fn take_spare(&mut self, sent: u64, symbols: u64) -> u64 {
+        let taken = match self.has_spare(sent) {
+            true => symbols.min(self.spare.0 as u64),
+            false => 0,
+        };
+        self.spare.0 -= taken as f64;
+        taken
+    }
+
     /// Spends `symbols` repairs on such a member.
     pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
         self.spare.0 -= f64::from(symbols);
