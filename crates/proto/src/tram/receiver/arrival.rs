@@ -350,6 +350,7 @@ impl TramReceiver {
 
     /// An acknowledgement window has ended.
     fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
+        let step = self.step();
         let Some(reached) = &mut self.reached else { return };
         let from = self.losses.from();
         let missing = reached.reception.lost_packets_from(from);
@@ -363,7 +364,7 @@ impl TramReceiver {
         }
         self.congested |= congested;
         // The end of a window is told of, but for what lies well within a large one.
-        let late = reached.acks.packets() * 2 >= reached.window.step();
+        let late = reached.acks.packets() * 2 >= step;
         self.ack_due |= congested || late || reached.reception.lacks();
     }
 
@@ -465,8 +466,8 @@ impl TramReceiver {
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
         self.head.cache.make_room(reached.window.allowed(), done);
-        let (told, step) = (reached.told_allowed, reached.window.step());
-        if self.allowed() > told + step {
+        let told = reached.told_allowed;
+        if self.allowed() > told + self.step() {
             self.ack_due = true;
         }
         let Some(reached) = &mut self.reached else { return };
@@ -474,6 +475,17 @@ impl TramReceiver {
             self.goodbyes.push_back(node);
         }
         self.check_end(cx);
+    }
+
+    /// When H_a has grown by more than this it is told at once. A member that has just joined may have a small window: a head
+    /// that told of each quarter of its own large one would keep the member's closed.
+    fn step(&self) -> u64 {
+        let Some(reached) = &self.reached else { return 0 };
+        let below = self.head.members.allowed();
+        match below.is_some_and(|below| below < reached.window.allowed()) {
+            true => reached.window.ack_window() / 2,
+            false => reached.window.step(),
+        }
     }
 
     /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
