@@ -48,8 +48,8 @@ pub(super) struct RateControl {
     packets: f64,
     windows: f64,
     window_before: f64,
-    /// A packet found the window closed, and it has not opened since.
-    closed: bool,
+    /// When the first packet found the window closed that has not opened since.
+    closed: Option<Time>,
     /// One has since the last W_a packets began.
     was_closed: bool,
     restarts: bool,
@@ -117,6 +117,9 @@ const LOSSLESS_GROWTH: f64 = 1.5;
 /// Acknowledgements are measured over so long at least: hosts gather what they send, so that some come at one moment.
 /// Chosen: some times the 2 ms for which a receiver gathers.
 const HEARD_MIN: Duration = Duration::from_millis(10);
+/// Share of the former rate up to which slow start begins again after the window was closed for T: what CUBIC keeps after a
+/// loss (src: RFC 9438 s4.6). Congestion closes windows for shorter times.
+const STOOD_SHARE: f64 = 0.7;
 
 impl Probe {
     fn on_sent(&mut self, len: u32, ack_window: f64) {
@@ -194,7 +197,7 @@ impl RateControl {
             packets: 0.0,
             windows: 0.0,
             window_before: 0.0,
-            closed: false,
+            closed: None,
             was_closed: false,
             proven: 0.0,
             sustained: 0.0,
@@ -335,7 +338,7 @@ impl RateControl {
     /// A new packet leaves, which found this window. Returns whether the rate was set anew.
     fn on_new_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
         self.count(now, len, false);
-        self.closed = window < 0;
+        self.closed = (window < 0).then(|| self.closed.unwrap_or(now));
         self.sleep(now, window, len, false);
         if self.packets == 0.0 {
             self.window_began = now;
@@ -349,7 +352,7 @@ impl RateControl {
             && self.was_closed
             && now.since(self.window_began) >= whole;
         let ends = self.packets >= self.ack_window || self.restarts && creeps;
-        self.was_closed |= self.closed;
+        self.was_closed |= self.closed.is_some();
         if ends {
             self.end_window(now, window >= 0);
         }
@@ -381,12 +384,15 @@ impl RateControl {
         self.step = (self.increase * average).min(self.step_max).max(self.step_min);
         if window >= self.ack_window {
             self.proven = self.proven.max(average);
+        }
+        if open && window >= self.ack_window / 2.0 {
             self.consider_restart();
         }
     }
 
     /// Where the rate has fallen for want of a window, as while others join or a head is lost, it says nothing about
-    /// the path: half of what it took before is tried, as after a timeout of TCP.
+    /// the path: half of what it took before is tried, as after a timeout of TCP. At a low rate a window of half W_a is
+    /// open: one that a report of old losses has left short of W_a grows by two packets in each W_a, which take seconds.
     fn consider_restart(&mut self) {
         if self.restarts && self.rate < self.proven / 2.0 {
             (self.slow_start, self.step) = (true, self.step_min);
@@ -432,15 +438,16 @@ impl RateControl {
 
     /// The window has opened again: the rate that the closed one has brought is where to go on from (src: jrms).
     fn on_opened(&mut self, now: Time) {
-        if !core::mem::take(&mut self.closed) {
-            return;
-        }
+        let Some(since) = self.closed.take() else { return };
         if self.slow_start {
             self.pause_probe();
         } else {
             self.forget(self.part_of(now));
             self.rate = self.average(now).min(self.rate_max);
             self.consider_restart();
+        }
+        if self.slow_start && now.since(since) >= self.part * u64::from(PARTS) {
+            self.ceiling = self.ceiling.max(STOOD_SHARE * self.proven);
         }
     }
 

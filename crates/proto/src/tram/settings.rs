@@ -161,8 +161,9 @@ settings! {
     rate_increase: f64 [0.0, 10.0] = 0.15;
     /// Slow start goes to no more than twice the rate at which all members acknowledge (paper, jrms: false)
     slow_start_acknowledged: bool = true;
-    /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate. Repairs keep
-    /// half of the greatest rate that was acknowledged, which each congestion report halves (paper, jrms: false)
+    /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate, or 0.7 of it
+    /// after a window that was closed for T. Repairs keep half of the greatest rate that was acknowledged, which each
+    /// congestion report halves (paper, jrms: false)
     restart: bool = true;
     /// Over how long the average rate is taken, T (paper, jrms: 5 s)
     averaging_time: Duration [100 ms, 60 s] = 2 s;

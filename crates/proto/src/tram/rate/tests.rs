@@ -192,13 +192,13 @@ fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
 #[test]
 fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     let mut control = control(|_| ());
-    let mut now = send(&mut control, at(0), 128, 600);
+    let mut now = send(&mut control, at(0), 128, 640);
     control.end_slow_start(now);
     let proven = control.proven;
     // For want of a window it falls to almost nothing.
     now = send(&mut control, now, 0, 300);
     assert!(control.rate < proven / 4.0);
-    control.closed = true;
+    control.closed = Some(now);
     control.on_opened(now);
     assert!(control.slow_start, "half of {proven} is tried, not {}", control.rate);
     while control.slow_start {
@@ -224,7 +224,7 @@ fn losses_from_before_a_restart_do_not_end_it() {
         let mut now = send(&mut control, at(0), 128, 600);
         control.end_slow_start(now);
         now = send(&mut control, now, 0, 300);
-        (control.latest, control.closed) = (900, true);
+        (control.latest, control.closed) = (900, Some(now));
         control.on_opened(now);
         assert!(control.slow_start, "W_a is 64");
         let (mut rng, mut trace) = (Rng::new(1, NodeId(1), Purpose::Machine(0)), NullTrace);
@@ -262,7 +262,7 @@ fn a_rate_that_a_closed_window_has_left_at_a_packet_a_second_comes_back() {
 fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
     for restart in [true, false] {
         let mut control = control(|settings| settings.restart = restart);
-        let mut now = send(&mut control, at(0), 128, 600);
+        let mut now = send(&mut control, at(0), 128, 640);
         control.end_slow_start(now);
         control.on_acknowledged(now, 600 * P);
         let took = control.sustained;
@@ -292,7 +292,7 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
         let heard = control.probe.as_ref().unwrap().heard;
         assert!(heard.is_some());
         // The window closes, and opens again after a minute.
-        control.closed = pauses;
+        control.closed = pauses.then_some(now);
         now += Duration::from_secs(60);
         control.on_opened(now);
         control.on_acknowledged(now, window);
