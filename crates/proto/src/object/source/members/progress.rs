@@ -162,7 +162,7 @@ impl Members {
             let path = status.path.map(|path| path.with(headers));
             status.reason = why_stalled(path, &status.load);
             let (node, reporter) = (status.node, status.reporter);
-            (member.given_up, member.settled) = (true, true);
+            member.given_up = true;
             self.set(id, MemberState::Failed);
             for _ in 0..STALLED_SAID {
                 self.answer(node, 0, id, Status::Stalled);
