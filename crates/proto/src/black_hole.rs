@@ -148,5 +148,5 @@ const REPAIRS_TIME: Duration = Duration::from_secs(8);
 /// Shortest time between two repairs of one packet.
 const REPAIR_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Most SPMs that are lost in one gap; chosen. After an outage that is longer than so many, SPMs count from there.
+/// Longest gap between two SPMs that counts as lost SPMs; chosen. A longer outage counts for none.
 const SPM_LOSS_MAX: u32 = 100;

@@ -561,8 +561,7 @@ impl Case<'_> {
     }
 
     /// Most seconds that forged packets may cost beyond [`SHARE`], and longest stall. A scheme tells in how long it recovers:
-    /// the example of docs/your-own-scheme.md in 20 s. Its rate swings so much that two of sixty streams that nobody attacks
-    /// stall for nearly 5 s.
+    /// the example of docs/your-own-scheme.md in 20 s.
     fn limits(self) -> (f64, f64) {
         let name = self.protocol.name;
         let recovery = scheme(name).map_or(LOST_MAX, |it| it.guarantees.recovery.as_secs_f64());

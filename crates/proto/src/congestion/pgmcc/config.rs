@@ -117,8 +117,8 @@ settings! {
     timeout_after_cut: bool = false;
     /// Stall timeouts in a row after which the acker is dropped (pgmcc draft s2.7)
     retry_max: u32 [1, 100] = 2;
-    /// The same for an acker that replaced another and has acknowledged nothing yet. Where this is less than `retry_max`, no
-    /// timeout is longer than `timeout` before the first acknowledgement of an acker
+    /// Stall timeouts after which an acker is dropped that replaced another and has acknowledged nothing. If less than
+    /// `retry_max`, timeouts are no longer than `timeout` until an acker has acknowledged something
     /// (paper, draft: 2)
     // Any host can report in the name of a receiver that is not there.
     retry_new: u32 [1, 100] = 1;

@@ -64,8 +64,8 @@ impl Members {
         self.spare.0 >= 1.0
     }
 
-    /// Takes up to `symbols` repairs for such a member, after `sent` symbols. Returns how many there are: whoever asks for
-    /// many leaves the next one those that are saved up from then on.
+    /// Repairs for a member without progress: up to `symbols`, after `sent` symbols, and no more than are saved up. A debt
+    /// would keep the next such member waiting.
     pub(in crate::object) fn take_spare(&mut self, sent: u64, symbols: u64) -> u64 {
         let taken = match self.has_spare(sent) {
             true => symbols.min(self.spare.0 as u64),
