@@ -298,8 +298,12 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
         if want.is_some() {
             // Each message of the member is answered so, and its own reason counts when it has noticed.
             while members.poll_answer().is_some() {}
+            assert!(!members.members[&1].settled, "it may ask whether that is true");
             members.take(at(61), NodeId(1), false, got(1, 0)).unwrap();
             assert_eq!(members.poll_answer().unwrap().1.status, Status::Stalled);
+            let failed = MemberMessage { ask: false, ..message(1, Claim::Failed) };
+            members.take(at(62), NodeId(1), false, failed).unwrap();
+            assert!(members.members[&1].settled);
         }
     }
 }
