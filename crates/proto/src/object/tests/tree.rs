@@ -366,6 +366,23 @@ fn receivers_that_start_again_one_after_the_other_go_on_at_once() {
     tree.assert_over();
 }
 
+#[test]
+fn a_receiver_that_looks_for_long_what_it_has_keeps_nobody_waiting() {
+    let mut tree = Tree::new(10_000_000, 1, &[("rate_max", "2 Mbit/s")]);
+    tree.add(Disk::default(), &[]);
+    tree.run_until(s(12));
+    let usual = pace(&mut tree, 1)[0];
+    let disk = Disk { slowness: u32::MAX, ..tree.disk_with(Some(0..1_000_000)) };
+    let late = tree.add(disk, &[]);
+    let during = pace(&mut tree, 12);
+    let slow = during.iter().filter(|sent| **sent < usual * 9 / 10).count();
+    assert!(slow <= 2, "usually {usual}: {during:?}");
+    assert_eq!(tree.receivers[late].machine.status().bytes_done, 0);
+    tree.disks[late].lock().unwrap().slowness = 0;
+    tree.run_for(Duration::from_secs(60));
+    tree.assert_over();
+}
+
 /// Sent symbols of each half second in the next `seconds`.
 fn pace(tree: &mut Tree, seconds: u64) -> Vec<u64> {
     let sent = |tree: &Tree| tree.source.machine.status().symbols;

@@ -98,7 +98,9 @@ impl TramObjectReceiver {
 
     fn take_packets(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         let mut taken = false;
-        while !self.assembly.phase.is_over() && self.assembly.phase != TransferPhase::Opening {
+        // Content that comes while the store looks what it has is not kept: it is asked for again. A long look would close
+        // the window of all.
+        while !self.assembly.phase.is_over() {
             if !core::mem::take(&mut self.waits) {
                 let Some(zeros) = self.tram.take_packet(&mut self.packet) else { break };
                 (self.zeros, taken) = (zeros, true);
