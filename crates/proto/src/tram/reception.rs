@@ -1,6 +1,5 @@
 //! A receiver's record of the packets that have come, and of the gaps between them.
 
-use alloc::boxed::Box;
 use core::ops::Range;
 
 use faircast_base::{Duration, Time};
@@ -36,14 +35,15 @@ pub(super) struct Reception {
     missing: RangeSet,
     /// Missing packets before this one count as lost; later ones may come late.
     lost_before: u64,
-    /// Lateness of originals; `None` before the first gap.
-    disorder: Option<Box<Disorder>>,
+    /// Lateness of originals.
+    disorder: Disorder,
 }
 
 impl Reception {
     /// Nothing has come, and `first` is the first that is wanted.
     pub(super) fn new(first: u64) -> Self {
-        Self { end: first, missing: RangeSet::default(), lost_before: first, disorder: None }
+        let (missing, disorder) = (RangeSet::default(), Disorder::default());
+        Self { end: first, missing, lost_before: first, disorder }
     }
 
     /// Reception of a late receiver: the source has sent packets up to `last`, and those from `first` on are missing, perhaps
@@ -114,8 +114,8 @@ impl Reception {
             self.end = sequence + 1;
             return Arrived::New;
         }
-        if let Some(disorder) = self.disorder.as_mut().filter(|_| !repair) {
-            disorder.came(now, sequence);
+        if !repair {
+            self.disorder.came(now, sequence);
         }
         if !self.missing.contains(sequence) {
             return Arrived::Useless;
@@ -131,8 +131,7 @@ impl Reception {
     fn open_gap(&mut self, now: Time, to: u64, (learns, round_trip): (bool, Option<Duration>)) {
         self.missing.insert(self.end..to);
         if learns {
-            let disorder = self.disorder.get_or_insert_default();
-            disorder.notice(now, (self.end, to), round_trip);
+            self.disorder.notice(now, (self.end, to), round_trip);
         }
     }
 
@@ -147,16 +146,16 @@ impl Reception {
     /// Decides of the gaps which ones are losses by now. Returns the packets that have been decided of, where some
     /// of them are missing.
     pub(super) fn find_lost(&mut self, now: Time) -> Option<Range<u64>> {
-        let to = match &self.disorder {
+        let to = match self.next_loss() {
+            Some(_) => self.disorder.overdue(now)?,
             // Without a gap that may close nothing is waited for.
-            Some(disorder) if disorder.next(self.lost_before).is_some() => disorder.overdue(now)?,
-            _ => self.end,
+            None => self.end,
         };
         let from = self.lost_before;
         self.lost_before = from.max(to);
         let lost = self.missing.within(from..to).next().is_some();
-        if let Some(disorder) = self.disorder.as_mut().filter(|_| lost) {
-            disorder.lost(now);
+        if lost {
+            self.disorder.lost(now);
         }
         lost.then_some(from..to)
     }
@@ -171,13 +170,12 @@ impl Reception {
 
     /// Time at which the next gap is a loss, unless it closes before.
     pub(super) fn next_loss(&self) -> Option<Time> {
-        let (due, _) = self.disorder.as_ref()?.next(self.lost_before)?;
-        Some(due)
+        self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
     /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(super) fn reordering(&self) -> Option<Duration> {
-        self.disorder.as_ref()?.tolerance()
+        self.disorder.tolerance()
     }
 
     /// The source has come as far as `last` and no further: what was said of later packets is void.
@@ -186,9 +184,7 @@ impl Reception {
             self.missing.remove(last + 1..self.end);
             self.end = last + 1;
             self.lost_before = self.lost_before.min(self.end);
-            if let Some(disorder) = &mut self.disorder {
-                disorder.rewind(self.end);
-            }
+            self.disorder.rewind(self.end);
         }
     }
 

@@ -11,6 +11,7 @@ use faircast_base::{Duration, Time};
 
 /// Lateness of the packets of one path.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Lateness {
     /// The longest of this period and the one before; `None` where all came in order.
     longest: Option<Duration>,
@@ -142,7 +143,9 @@ impl Gaps {
 }
 
 /// Gaps and lateness of the originals that come to one end. Packets go by their number without wrap.
+// What every packet needs stands first: see the receiver's session of PGM.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Disorder {
     lateness: Lateness,
     gaps: Gaps,
@@ -186,8 +189,9 @@ impl Disorder {
 
     /// On a path that reorders: time at which the first gap beyond `from` is lost, and one past its last packet.
     pub(crate) fn next(&self, from: u64) -> Option<(Time, u64)> {
+        let tolerance = self.tolerance()?;
         let (noticed, end) = self.gaps.next(from)?;
-        Some((noticed + self.tolerance()?, end))
+        Some((noticed + tolerance, end))
     }
 
     /// Packets from `to` on were never sent.

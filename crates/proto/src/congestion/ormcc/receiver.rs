@@ -241,6 +241,12 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(announce) = announce {
             self.on_announce(cx, arrival.seq, announce);
         }
+        if self.order.passes(arrival.seq) {
+            if arrival.congestion_experienced {
+                self.congested(cx.now, None);
+            }
+            return;
+        }
         if self.order.next().is_some_and(|next| arrival.seq.before(next)) {
             self.came_late(cx.now);
         }

@@ -142,7 +142,8 @@ impl PgmReceiver {
             Body::Odata(_) | Body::Rdata(_) if taken && self.watch.is_some() => self.end_watch(),
             // An SPM with a lead that is not believed yet is a packet that arrives too.
             Body::Spm(_) if self.session.is_of(packet) => self.suspect(cx, &packet.body, bytes),
-            Body::Ncf(_) if taken => self.suspect(cx, &packet.body, bytes),
+            // Most losses are repaired before the next SPM.
+            Body::Ncf(_) if taken && self.watch.is_some() => self.suspect(cx, &packet.body, bytes),
             _ => {}
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct ReceiverSession<R> {
     phase: ReceiverPhase,
     /// The numbers of the scheme's options, which every packet is looked through for.
     scheme_options: SchemeOptions,
+    /// Data port of the configuration.
+    data_port: u16,
     /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
     /// Whether this receiver has acknowledged, so that it must say when it leaves.
@@ -63,6 +65,12 @@ pub(crate) struct ReceiverSession<R> {
     end: Option<u64>,
     /// The first packet that it wants.
     begin: u64,
+    losses: LossRecord,
+    /// Acknowledgements that are due for originals which came so late that others do not show them;
+    /// `None` before the first.
+    late_acks: Option<Box<LateAcks>>,
+    /// Lateness of originals.
+    disorder: Disorder,
     timers: Timers<Timer, 5>,
     /// Packets that are here and that are missing; `None` before the first packet is known.
     window: Option<Window>,
@@ -73,21 +81,16 @@ pub(crate) struct ReceiverSession<R> {
     doubts: Doubts,
     pub(crate) repair: R,
     lone_nak: LoneNak,
-    config: ReceiverConfig,
+    /// Boxed, since a packet that comes in order needs none of it.
+    config: Box<ReceiverConfig>,
     /// All that is missing before this packet is being asked for or given up.
     declared: u64,
     /// The latest packet that was found missing.
     missing: Option<u64>,
     /// Gaps before this packet count as missing at [`Timer::Gaps`].
     suspected: u64,
-    /// Lateness of originals; `None` before the first gap.
-    disorder: Option<Box<Disorder>>,
-    /// Acknowledgements that are due for originals which came so late that others do not show them;
-    /// `None` before the first.
-    late_acks: Option<Box<LateAcks>>,
     /// Packets that were passed by.
     lost: u64,
-    losses: LossRecord,
 }
 
 /// State of the source.
@@ -184,7 +187,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         timers.arm(Timer::Start, config.start);
         Self {
             lone_nak: LoneNak::new(&config),
-            config,
+            data_port: config.data_port,
+            config: Box::new(config),
             repair,
             scheme_options: feedback.options(),
             feedback,
@@ -199,7 +203,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             missing: None,
             timers,
             suspected: 0,
-            disorder: None,
+            disorder: Disorder::default(),
             late_acks: None,
             requests_due: Requests::default(),
             nak_copy: None,
@@ -302,7 +306,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Time to wait for a missing original; `None` if later packets show a loss.
     pub(crate) fn reordering(&self) -> Option<Duration> {
-        self.disorder.as_ref()?.tolerance()
+        self.disorder.tolerance()
     }
 
     fn path(&self) -> Option<NodeId> {

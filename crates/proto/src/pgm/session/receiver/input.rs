@@ -57,7 +57,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
-        if packet.header.data_port(packet.kind()) != self.config.data_port {
+        if packet.header.data_port(packet.kind()) != self.data_port {
             return Err(BadInput::Foreign);
         }
         let adopted = self.adopt(cx, packet)?;
@@ -249,15 +249,16 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Looks whether packet `index` opens a gap or was late.
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
-        let Some(window) = self.window.as_ref().filter(|_| self.config.reorder_learn) else {
-            return;
-        };
+        let Some(window) = &self.window else { return };
         let next = window.highest.map_or(self.begin, |highest| highest + 1);
+        if index == next && self.late_acks.is_none() || !self.config.reorder_learn {
+            return;
+        }
         if newest && index > next {
             let round_trip = self.repair.naks().and_then(Naks::round_trip);
-            self.disorder.get_or_insert_default().notice(now, (next, index), round_trip);
-        } else if let Some(disorder) = self.disorder.as_mut().filter(|_| !newest && !repair) {
-            disorder.came(now, index);
+            self.disorder.notice(now, (next, index), round_trip);
+        } else if !newest && !repair {
+            self.disorder.came(now, index);
         }
         let behind = window.highest.map_or(0, |highest| highest.saturating_sub(index));
         let behind = if repair { 0 } else { behind };
@@ -341,9 +342,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.losses.rewind(if ahead { index } else { first }, |event| cx.emit(event));
         self.timers.disarm(Timer::Gaps);
-        if let Some(disorder) = &mut self.disorder {
-            disorder.rewind(index);
-        }
+        self.disorder.rewind(index);
         self.late_acks = None;
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
@@ -415,9 +414,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.timers.disarm(Timer::Gaps);
             return;
         }
-        let passed = match &self.disorder {
-            Some(disorder) if disorder.tolerance().is_some() => disorder.overdue(cx.now),
-            _ => window.passed_by(self.config.reorder_packets as usize),
+        let passed = match self.reordering() {
+            Some(_) => self.disorder.overdue(cx.now),
+            None => window.passed_by(self.config.reorder_packets as usize),
         };
         if let Some(passed) = passed {
             self.declare(cx, passed);
@@ -433,15 +432,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let from = self.declared.max(window.next);
         let received = window.highest.map_or(window.next, |highest| highest + 1);
-        let (tolerance, next) = match &self.disorder {
-            Some(disorder) => (disorder.tolerance(), disorder.next(from)),
-            None => (None, None),
-        };
-        let least = tolerance.unwrap_or_default();
+        let least = self.reordering().unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
             // An unnoticed gap lies before all packets that have come.
-            let (due, end) =
-                next.unwrap_or((cx.now + self.config.reorder_delay.max(least), received));
+            let unnoticed = (cx.now + self.config.reorder_delay.max(least), received);
+            let (due, end) = self.disorder.next(from).unwrap_or(unnoticed);
             (end, due)
         } else if window.has_gap(from.max(received), window.known) {
             (window.known, cx.now + self.config.tail_delay.max(least))

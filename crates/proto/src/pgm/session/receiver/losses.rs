@@ -45,9 +45,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Packets `first` to `last` are missing.
     fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
         self.losses.missing(first..last + 1, |event| cx.emit(event));
-        if let Some(disorder) = &mut self.disorder {
-            disorder.lost(cx.now);
-        }
+        self.disorder.lost(cx.now);
         for index in first..=last {
             if let Some(naks) = self.repair.naks_mut() {
                 naks.hold_back(index, backoff, cx.rng);

@@ -186,7 +186,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         buf: &mut Vec<u8>,
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Transmit {
-        let header = Header::upstream(source.tsi, self.config.data_port);
+        let header = Header::upstream(source.tsi, self.data_port);
         let mut encoder = Encoder::new(buf, &header, body);
         encoder.nak_list(list.iter().copied());
         if let Some(report) = report {

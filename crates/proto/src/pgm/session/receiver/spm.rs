@@ -22,7 +22,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         R: Default,
     {
         if let Some(negotiation) = self.negotiation.take() {
-            *self = Self::speaking(self.config.clone(), *negotiation, R::default());
+            *self = Self::speaking((*self.config).clone(), *negotiation, R::default());
             self.on_timeout(cx);
         }
     }
