@@ -74,6 +74,8 @@ pub(super) struct RateControl {
     /// What slow start may reach by what members have acknowledged; `None` where it does not ask.
     probe: Option<Probe>,
     pace: Pace,
+    /// Bytes of the latest packet, for which the pace waits.
+    paced: u32,
     /// With the coarse clock: when the sleep ends, and by how much earlier sleeps were too long.
     coarse: Option<(Time, u64)>,
     /// What was said last of what members allow.
@@ -213,23 +215,25 @@ impl RateControl {
             },
             probe: settings.slow_start_acknowledged.then(Probe::default),
             pace: Pace::new(rate * 8.0, Pace::BURST),
+            paced: 1,
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
             told_window: 0,
         }
     }
 
-    /// Whether a packet of `len` bytes may leave.
-    fn permit_at(&mut self, now: Time, window: Window, len: u32, repair: bool) -> Permit {
+    /// Whether a packet may leave.
+    fn permit_at(&mut self, now: Time, window: Window, repair: bool) -> Permit {
         if let Some((awake, _)) = self.coarse {
             return if awake <= now { Permit::Now } else { Permit::At(awake) };
         }
-        self.pace.set(now, self.scheduled(window, len, repair) * 8.0);
+        self.pace.set(now, self.scheduled(window, repair) * 8.0);
         self.pace.permit(now)
     }
 
-    /// R_s for a packet of `len` bytes.
-    fn scheduled(&self, window: Window, len: u32, repair: bool) -> f64 {
-        let one_per_interval = f64::from(len.max(1)) / CLOSED_INTERVAL.as_secs_f64();
+    /// R_s after the latest packet. Its length makes a packet a second: a short packet that follows a long one would wait for
+    /// the long one at a rate of its own length a second.
+    fn scheduled(&self, window: Window, repair: bool) -> f64 {
+        let one_per_interval = f64::from(self.paced.max(1)) / CLOSED_INTERVAL.as_secs_f64();
         if window < 0 && !repair {
             return one_per_interval;
         }
@@ -255,7 +259,8 @@ impl RateControl {
     }
 
     fn sleep(&mut self, now: Time, window: Window, len: u32, repair: bool) {
-        let rate = self.scheduled(window, len, repair);
+        self.paced = len;
+        let rate = self.scheduled(window, repair);
         if let Some((awake, excess)) = &mut self.coarse {
             // Whole milliseconds; what earlier sleeps were too long is taken off (src: jrms).
             let wanted = (f64::from(len) / rate * 1e3) as u64 * COARSE_NS;
@@ -488,8 +493,8 @@ impl Controller for RateControl {
         *self = Self::new(settings);
     }
 
-    fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
-        self.permit_at(cx.now, window, len, repair)
+    fn permit(&mut self, cx: &mut Cx<'_>, window: Window, _len: u32, repair: bool) -> Permit {
+        self.permit_at(cx.now, window, repair)
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, _announce: &mut Vec<u8>) -> Option<u8> {

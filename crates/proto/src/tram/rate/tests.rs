@@ -25,11 +25,11 @@ fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
 /// Sends packets as they may leave, until `packets` have or a second is over; returns when.
 fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) -> Time {
     for _ in 0..packets {
-        match control.permit_at(now, window, P, false) {
+        match control.permit_at(now, window, false) {
             Permit::At(at) => now = at,
             permit => assert_eq!(permit, Permit::Now),
         }
-        assert_eq!(control.permit_at(now, window, P, false), Permit::Now);
+        assert_eq!(control.permit_at(now, window, false), Permit::Now);
         control.on_new_sent(now, window, P);
     }
     now
@@ -134,17 +134,34 @@ fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
 fn it_slows_down_before_the_window_closes_and_sends_one_a_second_when_it_has() {
     let mut control = control(|_| ());
     control.rate = 65_000.0;
+    control.paced = P;
     for (window, rate) in
         [(64, 65_000.0), (200, 65_000.0), (32, 33_000.0), (0, 1400.0), (-1, 1400.0)]
     {
-        assert_eq!(control.scheduled(window, P, false), rate, "{window}");
-        assert_eq!(control.scheduled(window, P, true), 65_000.0, "repairs go with the open rate");
+        assert_eq!(control.scheduled(window, false), rate, "{window}");
+        assert_eq!(control.scheduled(window, true), 65_000.0, "repairs go with the open rate");
     }
     let closed = send(&mut control, at(0), -1, 3);
     assert_eq!(closed, at(2000));
     // When it opens again nobody waits for the rest of the second.
-    let Permit::At(next) = control.permit_at(closed, 64, P, false) else { panic!() };
+    let Permit::At(next) = control.permit_at(closed, 64, false) else { panic!() };
     assert!(next.since(closed) < Duration::from_millis(30));
+}
+
+#[test]
+fn a_closed_window_lets_a_packet_a_second_through_whatever_their_lengths() {
+    let mut control = control(|_| ());
+    let mut now = at(0);
+    for len in [1400, 100, 100, 1400, 1400, 10, 1400] {
+        assert_eq!(control.permit_at(now, -1, false), Permit::Now, "{len}");
+        control.on_new_sent(now, -1, len);
+        now += Duration::from_secs(1);
+        assert_eq!(control.permit_at(now - Duration::from_millis(1), -1, false), Permit::At(now));
+    }
+    // It opens while a short packet waits for a long one.
+    control.on_new_sent(now, -1, 1400);
+    let Permit::At(next) = control.permit_at(now, 63, false) else { panic!() };
+    assert!(next.since(now) <= Duration::from_secs(1));
 }
 
 #[test]
@@ -269,11 +286,11 @@ fn repairs_keep_half_of_what_the_path_took_until_it_is_congested() {
         now = send(&mut control, now, 0, 300);
         assert!(control.rate < took / 4.0);
         let want = if restart { took / 2.0 } else { control.rate };
-        assert_eq!(control.scheduled(-1, P, true), want, "restart = {restart}");
+        assert_eq!(control.scheduled(-1, true), want, "restart = {restart}");
         control.on_congestion(now);
         control.on_congestion(now);
         let want = (want / 4.0).max(control.rate);
-        assert!(!restart || control.scheduled(-1, P, true) <= want, "{want}");
+        assert!(!restart || control.scheduled(-1, true) <= want, "{want}");
     }
 }
 
