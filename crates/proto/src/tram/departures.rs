@@ -209,6 +209,11 @@ impl Departures {
         back.map(|it| it.below.saturating_add(1)).fold(0, u32::saturating_add)
     }
 
+    /// True if this receiver fell silent and has a head again.
+    pub(super) fn is_back(&self, id: u64) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.departed.fate == Fate::Back)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Departed> {
         self.entries.values().map(|it| &it.departed)
     }

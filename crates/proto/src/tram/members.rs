@@ -473,11 +473,11 @@ impl Members {
         self.forget_found();
     }
 
-    /// Drops orphans that all have another head.
+    /// Drops orphans that all have another head, and those whose head is back and speaks for them.
     fn forget_found(&mut self) {
         let departures = &self.departures;
         let found = |it: &Orphans| departures.found_from(it.head).saturating_sub(it.found);
-        self.orphans.retain(|orphans| found(orphans) < orphans.below);
+        self.orphans.retain(|it| found(it) < it.below && !departures.is_back(it.head));
     }
 
     fn note(&mut self, node: NodeId, child: &Child, fate: Fate) {

@@ -316,6 +316,21 @@ fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
     let (_, gone) = members.look_after(s(10), Duration::from_secs(2), 1);
     assert!(gone.contains(&NodeId(2)));
     assert_eq!(members.allowed(), Some(114), "as at first");
+    // The head is back: it speaks for those that are still below it. Others have left it for another head.
+    let again = |members: &mut Members, id: u64| {
+        let request = (id, Bind { joins: 1, ..request(id, HeadRole::Reluctant, 1).1 });
+        members.admit(s(11), NodeId(id as u32), request, (95, 95), false).unwrap();
+    };
+    again(&mut members, 1);
+    tell(&mut members, 11, &[Departed { came_from: 0, ..back(2) }]);
+    assert_eq!(members.allowed(), Some(115));
+    again(&mut members, 2);
+    for _ in 0..2 {
+        members.acknowledge(s(12), NodeId(2), &below, (1, 100, 0)).unwrap();
+    }
+    members.look_after(s(14), Duration::from_secs(2), 1);
+    members.look_after(s(15), Duration::from_secs(2), 1);
+    assert_eq!(members.allowed(), Some(114), "what was told of the time before says nothing of this one");
 }
 
 #[test]
