@@ -393,7 +393,7 @@ mod tests {
         }
         // 11
         let (least, feedback) = (of("receivers-10000", "tram", FeedbackPerS), FeedbackPerS);
-        // A hundred times the receivers; over PGM it grows three to nine times.
+        // A hundred times the receivers; over PGM it grows three to ten times.
         assert!(least <= 1.25 * of("receivers-100", "tram", feedback), "it hardly grows");
         assert!(of("loss-1", "tram", feedback) > 1.5 * least);
         let tree = all.map(|scheme| format!("tram-{scheme}"));

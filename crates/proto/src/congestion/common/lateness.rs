@@ -10,6 +10,7 @@ use alloc::collections::VecDeque;
 use faircast_base::{Duration, Time};
 
 /// Lateness of the packets of one path.
+// The tolerance stands first: each packet asks for it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Lateness {

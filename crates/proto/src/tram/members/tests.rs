@@ -330,11 +330,7 @@ fn members_of_a_silent_head_are_waited_for_until_all_have_another_head() {
     }
     members.look_after(s(14), Duration::from_secs(2), 1);
     members.look_after(s(15), Duration::from_secs(2), 1);
-    assert_eq!(
-        members.allowed(),
-        Some(114),
-        "what was told of the time before says nothing of this one"
-    );
+    assert_eq!(members.allowed(), Some(114), "lost again");
 }
 
 #[test]
