@@ -53,10 +53,13 @@ enum Timer {
     Lan,
     /// Members that have said goodbye are asked.
     Parted,
+    /// Members whose name another bears are asked.
+    Namesakes,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Advertise, Self::Hello, Self::Lan, Self::Parted];
+    const ALL: &'static [Self] =
+        &[Self::Advertise, Self::Hello, Self::Lan, Self::Parted, Self::Namesakes];
 
     fn number(self) -> usize {
         self as usize
@@ -106,7 +109,7 @@ pub(super) struct Head {
     hellos_missed_max: u32,
     /// New data is sent here: repairs for members that get no further take turns with it.
     is_source: bool,
-    timers: Timers<Timer, 4>,
+    timers: Timers<Timer, 5>,
 }
 
 impl Head {
@@ -299,6 +302,7 @@ impl Head {
         };
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
+            self.succeed(now, Some(from), bind.name);
             self.advertising.on_member();
             if self.timers.is_armed(Timer::Advertise) && self.state() != before {
                 // It takes fewer: or many more would ask until they hear it.
@@ -313,6 +317,14 @@ impl Head {
             },
         );
         Ok(())
+    }
+
+    /// A receiver bears the number of a name, at `node` where that is known: earlier members of the name are asked if
+    /// they are there.
+    pub(super) fn succeed(&mut self, now: Time, node: Option<NodeId>, name: u64) {
+        if self.members.succeed(now, node, name) {
+            self.timers.arm_by(Timer::Namesakes, now);
+        }
     }
 
     fn answer(&mut self, to: NodeId, answer: Answer) {
@@ -435,6 +447,15 @@ impl Head {
             let (next, asked) = self.members.ask_parted(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
             self.ask(asked);
+        }
+        if self.timers.take_due(Timer::Namesakes, now) {
+            let (next, asked, lost) = self.members.ask_namesakes(now);
+            next.into_iter().for_each(|at| self.timers.arm(Timer::Namesakes, at));
+            self.ask(asked);
+            for node in lost {
+                self.answer(node, Answer::Reject(RejectReason::NoMember));
+                gone.push(node);
+            }
         }
         if self.timers.take_due(Timer::Advertise, now) {
             let (ring, again) = self.advertising.next(self.state(), self.advertise_interval);

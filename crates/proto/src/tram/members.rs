@@ -1,5 +1,6 @@
 //! A head's table of its direct members: what each has, what it allows, and when it was heard.
 
+mod namesakes;
 mod parted;
 
 use alloc::collections::BTreeMap;
@@ -14,6 +15,7 @@ use super::window::LEVELS_MAX;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::pgm::session::dissent::Dissent;
 use crate::{Destination, ShortReceiver};
+use namesakes::Namesakes;
 use parted::Parted;
 
 /// How long a head refuses whoever stood still, or said nothing since it was taken, in which time it may end; and how
@@ -41,6 +43,8 @@ const MUTE_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Child {
     /// Its random id.
     pub(super) id: u64,
+    /// The number of its name; 0 without one.
+    name: u64,
     /// How many heads had it before.
     pub(super) joins: u16,
     /// Whether it may be a head.
@@ -125,6 +129,7 @@ pub(super) struct Members {
     refused: Vec<(NodeId, Time)>,
     /// Members that others may have taken leave for.
     parted: Parted,
+    namesakes: Namesakes,
     standstill: Duration,
     /// Shortest standstill: of a member that was sent what it lacks in vain, or spoke once.
     fruitless_for: Duration,
@@ -185,6 +190,7 @@ impl Members {
             orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
             refused: Vec::new(),
             parted: Parted::default(),
+            namesakes: Namesakes::default(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
             fruitless_for: fruitless_for(settings),
             departures: Departures::new(),
@@ -249,7 +255,7 @@ impl Members {
         (start, end): (u64, u64),
         rescued: bool,
     ) -> Result<(), RejectReason> {
-        let Bind { role, joins, .. } = bind;
+        let Bind { role, joins, name, .. } = bind;
         let distance = bind.distance.max(1);
         if let Some(child) = self.children.get_mut(&node).filter(|child| child.id == id) {
             (child.heard_at, child.unanswered) = (now, 0);
@@ -271,6 +277,7 @@ impl Members {
         }
         let child = Child {
             id,
+            name,
             joins,
             role,
             distance,
@@ -342,6 +349,7 @@ impl Members {
             return Err(BadInput::Absurd);
         }
         (child.heard_at, child.unanswered) = (now, 0);
+        self.namesakes.answers(node);
         if first_missing > child.first_missing || first_missing >= sent {
             (child.advanced_at, child.fruitless) = (now, 0);
         }
@@ -648,26 +656,31 @@ impl Members {
             }
         }
         for node in &gone {
-            let Some(child) = self.children.remove(node) else { continue };
-            if child.confirmed {
-                self.note(*node, &child, child.fate());
-            } else {
-                self.refuse(*node, now + MUTE_REFUSED_FOR);
-            }
-            if child.below > 0 && !child.rescued {
-                let Child { id: head, below, found, first_missing, allowed, catches_up, .. } =
-                    child;
-                let allowed = catches_up.is_none().then_some(allowed);
-                let until = now + self.orphans_for;
-                let orphans = Orphans { head, below, found, first_missing, allowed, until };
-                self.orphans.push(orphans);
-            }
+            self.lose(now, *node);
         }
-        self.forget_found();
-        // No more than members: each was one.
-        let extra = self.orphans.len().saturating_sub(self.members_max);
-        self.orphans.drain(..extra);
         (asked, gone)
+    }
+
+    /// A member says nothing more. Whoever was below it is waited for a while.
+    fn lose(&mut self, now: Time, node: NodeId) {
+        let Some(child) = self.children.remove(&node) else { return };
+        if child.confirmed {
+            self.note(node, &child, child.fate());
+        } else {
+            self.refuse(node, now + MUTE_REFUSED_FOR);
+        }
+        if child.below == 0 || child.rescued {
+            return;
+        }
+        // No more than members: each was one.
+        if self.orphans.len() >= self.members_max {
+            self.orphans.remove(0);
+        }
+        let Child { id: head, below, found, first_missing, allowed, catches_up, .. } = child;
+        let allowed = catches_up.is_none().then_some(allowed);
+        let until = now + self.orphans_for;
+        self.orphans.push(Orphans { head, below, found, first_missing, allowed, until });
+        self.forget_found();
     }
 }
 

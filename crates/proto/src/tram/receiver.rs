@@ -381,6 +381,9 @@ impl TramReceiver {
                 self.parent.on_advertisement(cx.now, (heard, alone), &advertisement, seeker);
                 self.parent.on_heard(cx.now, from, Some(advertisement.level));
             }
+            Body::Solicitation(call) if from == self.source => {
+                self.head.succeed(cx.now, None, call.name);
+            }
             Body::Solicitation(call) => {
                 let known = self.known();
                 let alone = matches!(datagram.to, Destination::Node(_));

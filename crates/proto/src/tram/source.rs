@@ -13,7 +13,7 @@ use super::head::{Head, Known, Repair, decode};
 use super::identity::Identity;
 use super::rate::RateControl;
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
-use super::wire::{Ack, Body, Data, Front, Hello, Words};
+use super::wire::{Ack, Body, Data, Front, Hello, Solicitation, Words};
 use super::{HEADS, TramSetup};
 use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
@@ -113,6 +113,8 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     announced: Option<Vec<u8>>,
     announced_due: bool,
     /// End of the time in which heads are asked to remove slow members.
+    /// Names of receivers that have started again, of which heads are to be told.
+    anew: Vec<u64>,
     prunes_until: Time,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.
@@ -160,6 +162,7 @@ impl<P: Packets> TramSource<P> {
             beacon_due: false,
             announced: None,
             announced_due: false,
+            anew: Vec::new(),
             prunes_until: Time::ZERO,
             pruned_at: None,
             bound_at: Time::ZERO,
@@ -607,6 +610,11 @@ impl<P: Packets> Machine for TramSource<P> {
             let prune = self.prunes(cx.now, self.window());
             let front = Front { done: self.all_sent(), prune, ..self.front(self.next - 1) };
             return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
+        }
+        if let Some(name) = self.anew.pop() {
+            let body = Body::Solicitation(Solicitation { role: HeadRole::Never, name });
+            let to = Destination::Group(HEADS);
+            return Some(self.identity.control(cx, to, u8::MAX, body, buf));
         }
         let known = self.known();
         // Data and beacons are signs of life enough.

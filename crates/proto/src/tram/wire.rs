@@ -169,7 +169,8 @@ pub(super) struct Advertisement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solicitation {
     pub(super) role: HeadRole,
-    /// The number of the name of the only one that is wanted; 0 for anyone.
+    /// The number of the name of the only head that is wanted; 0 for any head. Of the source the name of a receiver
+    /// that has started again: heads ask earlier members of that name.
     pub(super) name: u64,
 }
 
@@ -183,6 +184,8 @@ pub(super) struct Bind {
     pub(super) joins: u16,
     /// The first packet that it lacks; 0 where it has had none yet.
     pub(super) first_missing: u64,
+    /// The number of its name; 0 without one.
+    pub(super) name: u64,
 }
 
 /// A head's consent.
@@ -366,7 +369,7 @@ fn encode_name(name: u64, out: &mut Vec<u8>) {
 
 /// The same backwards.
 fn decode_name(fields: &mut Fields<'_>) -> Option<u64> {
-    if fields.0.is_empty() { Some(0) } else { fields.u64() }
+    if fields.0.is_empty() { Some(0) } else { fields.u64().filter(|name| *name != 0) }
 }
 
 /// The one of this number.
@@ -503,6 +506,7 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&[bind.role as u8, bind.distance]);
                 out.extend_from_slice(&bind.joins.to_be_bytes());
                 out.extend_from_slice(&bind.first_missing.to_be_bytes());
+                encode_name(bind.name, out);
             }
             Self::Accept(accept) => {
                 out.extend_from_slice(&[accept.level, 0, 0, 0]);
@@ -582,9 +586,10 @@ impl<'a> Body<'a> {
             BIND => {
                 let ([role, distance], joins) = (fields.array()?, fields.u16()?);
                 let first_missing = sequence(&mut fields)?;
+                let name = decode_name(&mut fields)?;
                 fields.end()?;
                 let role = one_of(&HeadRole::ALL, role)?;
-                plain(Self::Bind(Bind { role, distance, joins, first_missing }))
+                plain(Self::Bind(Bind { role, distance, joins, first_missing, name }))
             }
             ACCEPT => {
                 let [level, ..]: [u8; 4] = fields.array()?;

@@ -317,6 +317,13 @@ impl Members {
         })
     }
 
+    /// The name of a member that another member bears too: a receiver that has started again, or has moved.
+    pub(in crate::object) fn shared_name(&self, id: u64) -> Option<&str> {
+        let name = self.members.get(&id)?.status.name.as_str();
+        let bears = |(other, member): (&u64, &Member)| *other != id && member.status.name == name;
+        (!name.is_empty() && self.members.iter().any(bears)).then_some(name)
+    }
+
     /// Forgets a member. Returns by what name it reports, unless another one does.
     pub(in crate::object) fn remove(&mut self, id: u64) -> Option<NodeId> {
         let member = self.members.remove(&id)?;

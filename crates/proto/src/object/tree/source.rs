@@ -132,6 +132,12 @@ impl TramObjectSource {
         if claim == Claim::Joined && lacks.is_none() {
             self.tram.packets_mut().announce_again(cx.now);
         }
+        if claim == Claim::Joined
+            && self.course.has_begun()
+            && let Some(name) = self.course.members.shared_name(id)
+        {
+            self.tram.note_anew(cx.now, name);
+        }
         let members = &mut self.course.members;
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
             let stream = self.tram.packets_mut();

@@ -38,7 +38,7 @@ fn bodies(all: &[(Transmit, Vec<u8>)]) -> Vec<Body<'_>> {
 }
 
 fn bind(head: &mut Head, node: u32, first_missing: u64) -> Result<(), BadInput> {
-    let bind = Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing };
+    let bind = Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing, name: 0 };
     head.on_bind(at(0), NodeId(node), node.into(), bind, FIT)
 }
 
@@ -93,7 +93,7 @@ fn who_is_called_by_name_says_where_it_is_even_without_a_head() {
 fn who_has_no_head_or_resigns_takes_nobody() {
     let (mut head, _) = head(|_| ());
     let no = Known { fit: false, ..FIT };
-    let wants = Bind { role: HeadRole::Eager, distance: 3, joins: 0, first_missing: 0 };
+    let wants = Bind { role: HeadRole::Eager, distance: 3, joins: 0, first_missing: 0, name: 0 };
     head.on_bind(at(0), NodeId(1), 1, wants, no).unwrap();
     assert_eq!(bodies(&sent(&mut head, 0, no)), [Body::Reject(RejectReason::Resigning)]);
     head.resign(true);
@@ -121,7 +121,7 @@ fn a_member_in_whose_place_another_has_joined_is_told_that_it_is_none() {
     let (mut head, _) = head(|_| ());
     bind(&mut head, 1, 5).unwrap();
     // Anybody can send a request in the name of its node.
-    let forged = Bind { role: HeadRole::Never, distance: 3, joins: 0, first_missing: 5 };
+    let forged = Bind { role: HeadRole::Never, distance: 3, joins: 0, first_missing: 5, name: 0 };
     head.on_bind(at(0), NodeId(1), 77, forged, FIT).unwrap();
     sent(&mut head, 0, FIT);
     assert_eq!(acknowledges(&mut head, 1, &has(5)), Err(BadInput::Foreign));
@@ -266,7 +266,8 @@ fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
     let lacks = if catches_up { 5 } else { 100 };
     assert!(head.cache.insert(5, &[1], 0) && head.cache.insert(100, &[1], 0));
     for node in 1..=members {
-        let bind = Bind { role: HeadRole::Reluctant, distance: 1, joins: 0, first_missing: 5 };
+        let bind =
+            Bind { role: HeadRole::Reluctant, distance: 1, joins: 0, first_missing: 5, name: 0 };
         head.on_bind(at(0), NodeId(node), node.into(), bind, FIT).unwrap();
         for _ in 0..if catches_up { 0 } else { 2 } {
             acknowledges(&mut head, node, &has(100)).unwrap();
@@ -299,5 +300,50 @@ fn members_that_repairs_within_their_reach_do_not_reach_have_them_alone_and_many
         assert_eq!(repairs_in_vain(1, catches_up), [3, 0, 12]);
         assert_eq!(repairs_in_vain(2, catches_up), [3, 0, 24]);
         assert_eq!(repairs_in_vain(3, catches_up), [10, 5, 0]);
+    }
+}
+
+#[test]
+fn the_earlier_member_of_a_name_is_asked_and_leaves_where_it_does_not_answer() {
+    for (case, name, binds, answers, stays) in [
+        ("killed", 7, true, false, false),
+        ("killed, and elsewhere now", 7, false, false, false),
+        ("alive", 7, true, true, true),
+        ("of another name", 8, true, false, true),
+        ("without a name", 0, true, false, true),
+    ] {
+        let (mut head, _) = head(|_| ());
+        for (node, name) in [(1, 7), (2, 5), (3, 0)] {
+            let role = HeadRole::Reluctant;
+            let bind = Bind { role, distance: 3, joins: 0, first_missing: 90, name };
+            head.on_bind(at(0), NodeId(node), node.into(), bind, FIT).unwrap();
+            acknowledges(&mut head, node, &has(95)).unwrap();
+        }
+        let newcomer =
+            Bind { role: HeadRole::Reluctant, distance: 3, joins: 0, first_missing: 90, name };
+        let mut asked = 0;
+        for ms in (0..1500).step_by(50) {
+            if ms % 500 == 0 && binds {
+                // Its request is repeated until the acceptance arrives.
+                head.on_bind(at(ms), NodeId(4), 4, newcomer, FIT).unwrap();
+            } else if ms % 500 == 0 {
+                head.succeed(at(ms), None, name);
+            }
+            head.on_timeout(at(ms), 100);
+            let told = sent(&mut head, ms, FIT);
+            for (transmit, bytes) in &told {
+                let Body::Hello(hello) = Packet::decode(bytes).unwrap().body else { continue };
+                if hello.asks(1) && transmit.to == Destination::Node(NodeId(1)) {
+                    asked += 1;
+                    if answers {
+                        acknowledges(&mut head, 1, &has(95)).unwrap();
+                    }
+                }
+            }
+        }
+        assert_eq!(left(&head).contains(&1), stays, "{case}");
+        assert_eq!(left(&head).contains(&4), binds, "{case}");
+        assert!(left(&head).contains(&2) && left(&head).contains(&3), "{case}");
+        assert_eq!(asked > 0, name == 7, "{case}");
     }
 }

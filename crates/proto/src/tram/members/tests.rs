@@ -30,7 +30,7 @@ fn members() -> Members {
 
 /// The request of the receiver of this number, for its first head.
 fn request(id: u64, role: HeadRole, distance: u8) -> (u64, Bind) {
-    (id, Bind { role, distance, joins: 0, first_missing: 0 })
+    (id, Bind { role, distance, joins: 0, first_missing: 0, name: 0 })
 }
 
 fn admit(members: &mut Members, node: u32, role: HeadRole, start: u64) -> Result<(), RejectReason> {

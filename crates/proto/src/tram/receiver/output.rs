@@ -197,7 +197,7 @@ impl TramReceiver {
                 let first_missing =
                     self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
                 let (role, joins) = (self.settings.head, self.joins);
-                let bind = Bind { role, distance, joins, first_missing };
+                let bind = Bind { role, distance, joins, first_missing, name: self.name };
                 let to = Destination::Node(to);
                 Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
             }

@@ -9,8 +9,11 @@ use crate::content::Packets;
 use crate::object::TreePlace;
 use crate::tram::head::decode;
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{TramSetup, Tree, announced};
+use crate::tram::{TramSetup, Tree, announced, name_number};
 use crate::{Datagram, Destination, Transmit};
+
+/// Most names of receivers that have started again and wait to be told; chosen. Receivers repeat themselves.
+const ANEW_MAX: usize = 16;
 
 /// For applications that know themselves who has it all.
 impl<P: Packets> TramSource<P> {
@@ -42,6 +45,15 @@ impl<P: Packets> TramSource<P> {
 
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// A receiver of this name has started again: heads ask earlier members of the name whether they are there.
+    pub(crate) fn note_anew(&mut self, now: Time, name: &str) {
+        let name = name_number(name);
+        self.head.succeed(now, None, name);
+        if self.anew.len() < ANEW_MAX && !self.anew.contains(&name) {
+            self.anew.push(name);
+        }
     }
 
     /// The rate of an open window.

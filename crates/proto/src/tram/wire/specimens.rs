@@ -32,7 +32,7 @@ pub fn specimens(session: u64, sender: u64, last: u64) -> Vec<Vec<u8>> {
         Body::Data(Data::plain(front, &[0; 16])),
         Body::Advertisement(advertisement),
         Body::Solicitation(Solicitation { role, name: 0 }),
-        Body::Bind(Bind { role, distance: 1, joins: 0, first_missing: low }),
+        Body::Bind(Bind { role, distance: 1, joins: 0, first_missing: low, name: 0 }),
         Body::Accept(Accept { start: low, level }),
         Body::Reject(RejectReason::Full),
         Body::Hello(Hello::new(low, last, level)),

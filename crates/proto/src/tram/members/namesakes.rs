@@ -1,0 +1,80 @@
+//! Members whose name another receiver bears now: a receiver that was killed and has started again, or has moved.
+//!
+//! Until the earlier one counts as silent it closes the window of all. Anybody can bear a name, so the earlier one is
+//! asked, and stays where it answers.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::Members;
+
+/// Interval and number of questions to the earlier member of a name; chosen. Of members that are there and lose a packet
+/// in ten, one in four thousand hears or answers none of them, and binds anew.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+const ASKED_TIMES: u32 = 5;
+
+/// An earlier member that has not answered yet.
+#[derive(Debug)]
+struct Earlier {
+    node: NodeId,
+    id: u64,
+    asked: u32,
+    due: Time,
+}
+
+/// The earlier members, each once.
+#[derive(Debug, Default)]
+pub(super) struct Namesakes {
+    earlier: Vec<Earlier>,
+}
+
+impl Namesakes {
+    /// A member that is there speaks.
+    pub(super) fn answers(&mut self, node: NodeId) {
+        self.earlier.retain(|earlier| earlier.node != node);
+    }
+}
+
+impl Members {
+    /// A receiver bears the number of a name, at `node` where that is known. Returns true if an earlier member is to be asked.
+    pub(in crate::tram) fn succeed(&mut self, now: Time, node: Option<NodeId>, name: u64) -> bool {
+        let is_earlier = |(other, child): &(&NodeId, &super::Child)| {
+            name != 0 && child.name == name && Some(**other) != node && child.confirmed
+        };
+        for (&node, child) in self.children.iter().filter(is_earlier) {
+            if self.namesakes.earlier.iter().all(|earlier| earlier.node != node) {
+                self.namesakes.earlier.push(Earlier { node, id: child.id, asked: 0, due: now });
+            }
+        }
+        !self.namesakes.earlier.is_empty()
+    }
+
+    /// Time of the next call, the members that are to be asked now whether they are there, and those that are gone: they
+    /// bear a name that another member bears, and have not answered.
+    pub(in crate::tram) fn ask_namesakes(
+        &mut self,
+        now: Time,
+    ) -> (Option<Time>, Vec<(NodeId, u64)>, Vec<NodeId>) {
+        let (mut asked, mut gone) = (Vec::new(), Vec::new());
+        let children = &self.children;
+        let is_here = |it: &Earlier| children.get(&it.node).is_some_and(|child| child.id == it.id);
+        self.namesakes.earlier.retain_mut(|earlier| {
+            if earlier.due > now || !is_here(earlier) {
+                return is_here(earlier);
+            }
+            if earlier.asked == ASKED_TIMES {
+                gone.push(earlier.node);
+                return false;
+            }
+            (earlier.asked, earlier.due) = (earlier.asked + 1, now + ASKED_EVERY);
+            asked.push((earlier.node, earlier.id));
+            true
+        });
+        for node in &gone {
+            self.lose(now, *node);
+        }
+        let next = self.namesakes.earlier.iter().map(|earlier| earlier.due).min();
+        (next, asked, gone)
+    }
+}
