@@ -411,6 +411,7 @@ impl Show {
             let objects: Vec<Value> = active.clone().map(incoming_json).collect();
             json!({
                 "seconds": status.elapsed.as_secs_f64(),
+                "bytes_received": status.traffic.received.bytes,
                 "received_bits_per_s": speed,
                 "objects": objects,
             })

@@ -506,6 +506,7 @@ impl Show {
                 "bytes_total": status.bytes_total(),
                 "growing": status.object.growing,
                 "bytes_least": status.object.bytes_done,
+                "bytes_sent": status.traffic.sent.bytes,
                 "sent_bits_per_s": speed,
                 "rate_bits_per_s": status.object.rate_bits_per_s,
                 "rtt_seconds": status.object.rtt.map(|rtt| rtt.as_secs_f64()),

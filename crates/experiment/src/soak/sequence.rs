@@ -235,9 +235,11 @@ fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDura
 /// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Rates that each program told once a second, in bits per second, and when: the sender's of what it sends, the
-    /// receivers' of what they receive.
+    /// Rates of each program in the seconds between its lines of progress, in bits per second, and when these came: the
+    /// sender's of what it sends, the receivers' of what they receive.
     samples: BTreeMap<Who, Vec<(WallDuration, f64)>>,
+    /// The latest seconds and bytes since the start of each program.
+    counters: BTreeMap<Who, (f64, f64)>,
     /// By how much the soak's own thread woke up too late.
     late: Vec<(WallDuration, WallDuration)>,
 }
@@ -304,13 +306,19 @@ impl Rates {
     pub(super) fn hear(&mut self, who: Who, now: WallDuration, said: &str) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["event"] == "progress") {
-            let rate = match who {
-                Who::Sender => &event["sent_bits_per_s"],
-                _ => &event["received_bits_per_s"],
+            let bytes = match who {
+                Who::Sender => &event["bytes_sent"],
+                _ => &event["bytes_received"],
             };
-            if let Some(rate) = rate.as_f64() {
-                self.samples.entry(who).or_default().push((now, rate));
-            }
+            let (Some(seconds), Some(bytes)) = (event["seconds"].as_f64(), bytes.as_f64()) else {
+                continue;
+            };
+            let before = self.counters.insert(who, (seconds, bytes));
+            // Counters of a program that has started again begin at 0.
+            let (since, from) =
+                before.filter(|it| it.0 < seconds && it.1 <= bytes).unwrap_or_default();
+            let rate = (bytes - from) * 8.0 / (seconds - since).max(1e-3);
+            self.samples.entry(who).or_default().push((now, rate));
         }
     }
 
@@ -435,8 +443,8 @@ mod tests {
     #[test]
     fn a_rate_that_comes_back_late_or_never_is_a_problem_unless_the_machine_was_late() {
         let trials = [Trial { fault: Fault::Loss, who: Who::Sender, from: s(10), to: s(15) }];
-        let progress = |what: &str, rate: f64| {
-            format!("{{\"event\":\"progress\",\"{what}_bits_per_s\":{rate}}}\n")
+        let progress = |what: &str, second: u64, bytes: f64| {
+            format!("{{\"event\":\"progress\",\"seconds\":{second},\"bytes_{what}\":{bytes}}}\n")
         };
         // Second from which the rate is back, its share of the rate before, time for which the machine stood still,
         // and whether one of two receivers alone is late.
@@ -451,16 +459,20 @@ mod tests {
             (18, 0.7, 6, false, true, None),
         ] {
             let mut rates = Rates::default();
+            // Bytes of the receiver that is late, and of the others.
+            let (mut late_bytes, mut bytes) = (0.0, 0.0);
             for second in 0..30 {
                 let rate = match second {
                     0..10 => 8e6,
                     _ if second >= back => share * 8e6,
                     _ => 1e6,
                 };
-                let others = if one { 8e6 } else { rate };
-                rates.hear(Who::Sender, s(second), &progress("sent", others));
-                rates.hear(Who::Receiver(0), s(second), &progress("received", others));
-                rates.hear(Who::Receiver(1), s(second), &progress("received", rate));
+                late_bytes += rate / 8.0;
+                bytes += if one { 1e6 } else { rate / 8.0 };
+                rates.hear(Who::Sender, s(second), &progress("sent", second + 1, bytes));
+                rates.hear(Who::Receiver(0), s(second), &progress("received", second + 1, bytes));
+                let line = progress("received", second + 1, late_bytes);
+                rates.hear(Who::Receiver(1), s(second), &line);
             }
             rates.hear(Who::Sender, s(30), "no event\n{\"event\":\"summary\"}\n");
             rates.note_late(s(20), s(late));
@@ -469,6 +481,13 @@ mod tests {
             assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late} {one}");
             assert_eq!(judged[0].last, "r2");
         }
+        // A program that starts again counts from 0.
+        let mut rates = Rates::default();
+        for (second, line) in [(1, (5, 5e6)), (2, (6, 6e6)), (4, (1, 1e6)), (5, (2, 2e6))] {
+            rates.hear(Who::Sender, s(second), &progress("sent", line.0, line.1));
+        }
+        let all = rates.of(Who::Sender, s(0)..s(9));
+        assert!(all.iter().all(|(_, rate)| *rate == 8e6) && all.len() == 4, "{all:?}");
         let silent = Rates::default().judge(&trials, 2);
         assert!(silent[0].problem().is_some() && silent[0].note().contains("not back"));
     }
