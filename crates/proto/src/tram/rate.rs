@@ -119,8 +119,8 @@ const LOSSLESS_GROWTH: f64 = 1.5;
 /// Acknowledgements are measured over so long at least: hosts gather what they send, so that some come at one moment.
 /// Chosen: some times the 2 ms for which a receiver gathers.
 const HEARD_MIN: Duration = Duration::from_millis(10);
-/// Share of the former rate up to which slow start begins again after the window was closed for T: what CUBIC keeps after a
-/// loss (src: RFC 9438 s4.6). Congestion closes windows for shorter times.
+/// Share of the former rate up to which slow start begins again after the window was closed for a second or more: what
+/// CUBIC keeps after a loss (src: RFC 9438 s4.6). Congestion closes windows for shorter times.
 const STOOD_SHARE: f64 = 0.7;
 
 impl Probe {
@@ -451,7 +451,7 @@ impl RateControl {
             self.rate = self.average(now).min(self.rate_max);
             self.consider_restart();
         }
-        if self.slow_start && now.since(since) >= self.part * u64::from(PARTS) {
+        if self.slow_start && now.since(since) >= CLOSED_INTERVAL {
             self.ceiling = self.ceiling.max(STOOD_SHARE * self.proven);
         }
     }

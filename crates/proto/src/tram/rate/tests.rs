@@ -235,6 +235,21 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
 }
 
 #[test]
+fn after_a_second_without_a_window_slow_start_goes_further_than_after_congestion() {
+    for (closed_ms, share) in [(900, 0.5), (1000, 0.7), (1500, 0.7), (3000, 0.7)] {
+        let mut control = control(|_| ());
+        let mut now = send(&mut control, at(0), 128, 640);
+        control.end_slow_start(now);
+        let proven = control.proven;
+        now = send(&mut control, now, 0, 300);
+        control.closed = Some(now);
+        control.on_opened(now + Duration::from_millis(closed_ms));
+        assert!(control.slow_start);
+        assert_eq!(control.ceiling, share * proven, "closed for {closed_ms} ms");
+    }
+}
+
+#[test]
 fn losses_from_before_a_restart_do_not_end_it() {
     for (later, ends) in [(0, false), (63, false), (64, true)] {
         let mut control = control(|_| ());
