@@ -306,6 +306,7 @@ mod tests {
 
     use super::*;
     use crate::pgm::wire::{Gsi, PacketType, Tsi};
+    use crate::tests::formats;
     use faircast_base::Seq;
 
     fn pgm_data() -> Vec<u8> {
@@ -319,6 +320,7 @@ mod tests {
     #[test]
     fn each_type_of_pgm_has_a_specimen_that_decodes() {
         let all = PGM.specimens(&pgm_data(), 0);
+        formats::check("pgm", all.clone());
         for bytes in &all {
             assert_eq!(Packet::decode(bytes, 0).unwrap().tsi().port, 3);
         }
@@ -343,6 +345,7 @@ mod tests {
             bytes
         };
         let all = CREDIT.specimens(&capsule(8, 1), 0);
+        formats::check("credit", all.clone());
         let kinds: BTreeSet<u8> = all.iter().map(|bytes| CREDIT.kind(bytes)).collect();
         assert_eq!(kinds, (1..=5).collect());
         for packet in &all {
@@ -354,8 +357,9 @@ mod tests {
         }
         let mut frame = b"fh\x01\x01\x01\0\0\x01".to_vec();
         frame.resize(60, 0);
-        let kinds: BTreeSet<u8> =
-            HOP.specimens(&frame, 0).iter().map(|bytes| HOP.kind(bytes)).collect();
+        let frames = HOP.specimens(&frame, 0);
+        formats::check("hop", frames.clone());
+        let kinds: BTreeSet<u8> = frames.iter().map(|bytes| HOP.kind(bytes)).collect();
         assert_eq!(kinds, (1..=8).collect());
     }
 

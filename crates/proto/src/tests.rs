@@ -2,5 +2,6 @@
 
 mod announcements;
 mod black_holes;
+pub(crate) mod formats;
 mod schemes;
 mod walks;

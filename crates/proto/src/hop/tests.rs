@@ -8,10 +8,12 @@ use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time
 use proptest::prelude::*;
 
 use super::arrivals::AckPace;
-use super::frame::{Accept, Join, LanOffer};
+use super::frame::{Accept, COOKIE_BYTES, Join, LanOffer};
+use super::window::Ack;
 use super::*;
 use crate::Destination;
 use crate::options::Options;
+use crate::tests::formats::Snapshot;
 
 mod lan;
 
@@ -430,6 +432,36 @@ fn there_is_room_for_so_many_of_one_host_and_no_more() {
     assert_eq!(status.neighbours.len(), 1 + 3);
     assert!(status.refused.full > 0);
     assert_eq!(net.state(12), Attachment::Attached);
+}
+
+#[test]
+fn each_body_of_a_frame_is_the_golden_one() {
+    let mut snapshot = Snapshot::new("hop-body");
+    let mut add = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        snapshot.add(&bytes);
+    };
+    for relay in [false, true] {
+        let (hears, receivers) = (u16::from(relay), 300);
+        let join = Join { cookie: [7; COOKIE_BYTES], relay, begins: !relay, hears, receivers };
+        add(&|out| join.encode(out));
+    }
+    let v6 = "[ff15::7]:7001".parse().unwrap();
+    for lan in [
+        None,
+        Some(LanOffer { at: v6, link: None }),
+        Some(LanOffer { at: multicast(0), link: Some((4, 90, AckPace::of(30))) }),
+    ] {
+        let accept = Accept { link: 3, elsewhere: 5, path: [node(1), node(2)].into(), lan };
+        add(&|out| accept.encode(out));
+    }
+    for used in [0, 1, 3] {
+        let mut ack = Ack { next: 77, ..Ack::decode(&[0; 4]).unwrap() };
+        ack.mask[..used].fill(1 << 63 | 5);
+        add(&|out| ack.encode(out));
+    }
+    snapshot.check();
 }
 
 proptest! {

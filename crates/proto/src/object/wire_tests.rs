@@ -1,6 +1,8 @@
 //! Tests of the wire format of transfers: encoding and decoding, forged fields, arbitrary bytes.
 
 use super::*;
+use crate::object::PathLimit;
+use crate::tests::formats::Snapshot;
 use alloc::string::ToString;
 use proptest::prelude::*;
 
@@ -55,6 +57,66 @@ fn messages() -> impl Strategy<Value = MemberMessage> {
             identity: ask.then_some(id ^ bytes),
         },
     )
+}
+
+#[test]
+fn each_format_of_a_transfer_is_the_golden_one() {
+    let mut snapshot = Snapshot::new("object");
+    snapshot
+        .add(&SymbolName { key: key(Part::Digests, 1 << 20), symbol: 127, repair: true }.encode());
+    let mut list = Vec::new();
+    Entry::Run { first: key(Part::Content, 9), count: 300 }.encode(&mut list);
+    Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 63 | 5, any: true }.encode(&mut list);
+    snapshot.add(&list);
+    for flag in [false, true] {
+        let announcement = Announcement {
+            lens: [300, 64, 1 << 40],
+            growing: flag,
+            symbol_bytes: 1300,
+            object: [0xaa; 32],
+            digests: flag.then_some([0xbb; 32]),
+        };
+        let notice = Notice {
+            announcement,
+            parity: flag,
+            begun: !flag,
+            exhausted: flag,
+            status_interval: Duration::from_millis(2500),
+            position: flag.then_some(key(Part::Content, 77)),
+            epoch: 0x12_3456,
+        };
+        snapshot.add(&notice.encode());
+    }
+    for (claim, identity) in Claim::ALL.into_iter().zip([None, Some(1 << 60)].into_iter().cycle()) {
+        let message = MemberMessage {
+            claim,
+            ask: identity.is_some(),
+            loss: 600,
+            number: 5,
+            id: 1 << 50,
+            reporter: NodeId(0x0a01_0203),
+            bytes: 1 << 33,
+            name: "hall é".into(),
+            reason: "disk full".into(),
+            identity,
+        };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        snapshot.add(&bytes);
+    }
+    for status in Answer::ALL {
+        snapshot.add(&Answer { status, number: 3, id: 1 << 40 }.encode());
+    }
+    snapshot.add(&encode_load(&MemberLoad::default()));
+    snapshot.add(&encode_limit(Bitrate::from_bits_per_s(10_000_000)));
+    for word in [
+        PathWord::Ask { low: 576, high: 1472 },
+        PathWord::Limit(PathLimit { arrives: 1252, sent: 1472 }),
+    ] {
+        snapshot.add(&word.encode());
+    }
+    snapshot.add(&Probe { size: 100, sent: 1472, range: (576, 1472) }.encode());
+    snapshot.check();
 }
 
 #[test]

@@ -159,6 +159,7 @@ pub(super) fn unwrap_near(near: u64, low: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::formats::Snapshot;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -176,12 +177,15 @@ mod tests {
             sack.push(10 * i, 10 * i + 5);
             segments.push((ack(sack), 24 + 8 * i.min(4) as usize));
         }
+        let mut snapshot = Snapshot::new("tcp");
         for (segment, len) in segments {
             let mut bytes = Vec::new();
             segment.encode(&mut bytes);
+            snapshot.add(&bytes);
             assert_eq!(bytes.len(), len, "{segment:?}");
             assert_eq!(Segment::decode(&bytes), Ok((segment, len)));
         }
+        snapshot.check();
     }
 
     #[test]

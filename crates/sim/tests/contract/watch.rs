@@ -38,6 +38,8 @@ pub(crate) struct Notes {
     pub(crate) reports: u64,
     /// Calls that were checked.
     pub(crate) calls: u64,
+    /// Hash of the bytes of all packets of machines.
+    pub(crate) packets: blake3::Hasher,
     /// What senders, receivers and programs got, by these words.
     pub(crate) captured: BTreeMap<&'static str, Vec<Captured>>,
     seen: BTreeMap<&'static str, u64>,
@@ -180,7 +182,9 @@ impl Machine for WatchedMachine {
         let len = buf.len() as u64 + u64::from(transmit.zeros);
         assert!(len > 0 && u64::from(transmit.payload_len) <= len, "{transmit:?}");
         assert!(transmit.time_to_live > 0, "a packet that may not leave: {transmit:?}");
-        self.notes.borrow_mut().reports += u64::from(!self.sender);
+        let mut notes = self.notes.borrow_mut();
+        notes.reports += u64::from(!self.sender);
+        notes.packets.update(&(buf.len() as u32).to_be_bytes()).update(buf);
         Some(transmit)
     }
 

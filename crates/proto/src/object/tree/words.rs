@@ -158,6 +158,7 @@ mod tests {
     use super::*;
     use crate::object::PathLimit;
     use crate::object::wire::{Answer, Claim, Status};
+    use crate::tests::formats::Snapshot;
     use alloc::string::String;
     use faircast_base::NodeId;
     use proptest::prelude::*;
@@ -186,12 +187,15 @@ mod tests {
     #[test]
     fn words_come_back_as_they_went() {
         let ranges: Vec<_> = (0..RANGES_MAX as u64).map(|i| 10 * i..10 * i + 3).collect();
+        let mut snapshot = Snapshot::new("tree-word");
         for all in [ranges.clone(), Vec::new()] {
             let word = word(all.clone());
+            snapshot.add(&word.encode());
             assert_eq!(Word::decode(5, &word.encode()), Some(word));
             let answer = Answer { status: Status::Welcome, number: 4, id: 77 };
             assert_eq!(decode_probe(&answer.encode()), None);
         }
+        snapshot.check();
         let [asked, found] = word(Vec::new()).path;
         for path in [[None, None], [asked, None], [None, found]] {
             let ranges = ranges.clone();

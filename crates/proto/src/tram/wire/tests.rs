@@ -4,6 +4,7 @@ use faircast_base::NodeId;
 use proptest::prelude::*;
 
 use super::*;
+use crate::tests::formats::Snapshot;
 use crate::tram::departures::Fate;
 
 fn encoded(packet: &Packet<'_>) -> Vec<u8> {
@@ -44,6 +45,7 @@ fn every_kind_comes_back_as_it_went() {
         Ack { first_missing: 10, highest: 30, leaves: true, mask: &missing, ..Ack::default() };
     let (mut nobody, mut told) = (Vec::new(), Vec::new());
     let some = Fate::ALL.map(departed);
+    let mut snapshot = Snapshot::new("tram");
     for body in [
         Body::Beacon(Front { sequence: 0, done: true, ..front }),
         Body::Data(Data::plain(front, b"payload")),
@@ -104,7 +106,9 @@ fn every_kind_comes_back_as_it_went() {
         let bytes = encoded(&of(body));
         assert!(is_sound(&bytes));
         assert_eq!(Packet::decode(&bytes), Ok(of(body)));
+        snapshot.add(&bytes);
     }
+    snapshot.check();
     assert_eq!(ack.missing().collect::<Vec<_>>(), [10, 11, 20]);
     let hello = Hello::new(5, 900, 2).asking(&[3, 9], &mut ids);
     assert!(hello.asks(9) && !hello.asks(4));
