@@ -8,7 +8,7 @@
 //! a name and a verdict is a [`Bench`]; all of them are asked by one [`Request`] and give [`Results`].
 //! A [`Soak`](soak::Soak) is rounds of faults over real programs. Who watches is a [`Monitor`].
 //!
-//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `bench`, then `host` and what uses it.
+//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `request`, `bench`, then `host` and what uses it.
 
 pub mod files;
 pub mod soak;
@@ -24,12 +24,14 @@ mod execute;
 mod host;
 mod matrix;
 mod monitor;
+mod request;
 #[cfg(test)]
 mod stacks;
 mod suite;
 
-pub use bench::{Bench, Request, Results, choose};
+pub use bench::{Bench, choose};
 pub use error::Error;
 pub use execute::{Done, TRACE_FILE, TRIES_MAX, execute, header, run_into, until_valid};
 pub use monitor::{Monitor, Runs};
+pub use request::{Request, Results};
 pub use sweep::Sweep;

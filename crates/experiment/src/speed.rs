@@ -19,9 +19,9 @@ use nix::sys::resource::UsageWho;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::bench::{Request, Results, chosen, listing};
 use crate::files::{json, write};
 use crate::host::{cpu_s, installed, usage};
+use crate::request::{Request, Results, chosen, listing};
 
 /// A case with what it must reach.
 struct Case {

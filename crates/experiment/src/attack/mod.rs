@@ -18,10 +18,10 @@ use faircast_proto::pgm::wire::OptionType;
 use serde::Serialize;
 
 use crate::Error;
-use crate::bench::{Request, Results, chosen, listing};
 use crate::files::json;
 use crate::host::{Network, Shape, need_root};
 use crate::monitor::{Monitor, Runs};
+use crate::request::{Request, Results, chosen, listing};
 use crate::wire::ours;
 use hostile::{Attempt, Hostile, Sent, TreeAttack};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};

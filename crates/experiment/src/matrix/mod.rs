@@ -15,9 +15,9 @@ use rayon::prelude::*;
 use self::cases::{Case, MatrixFile};
 use self::cell::Cell;
 use crate::Error;
-use crate::bench::{Request, Results, listing};
 use crate::files::{make_folder, read_page};
 use crate::monitor::{Monitor, Runs};
+use crate::request::{Request, Results, listing};
 use crate::suite::runner::{Files, Runner, Scheme};
 use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
 

@@ -9,8 +9,8 @@ use super::LoadedSuite;
 use super::file::SuiteFile;
 use super::runner::{Measured, Runner};
 use crate::Error;
-use crate::bench::Request;
 use crate::monitor::Monitor;
+use crate::request::Request;
 
 /// Seeds of the simulator whose median the lab is judged by: they cost next to nothing.
 const SIM_SEEDS: u32 = 9;

@@ -25,9 +25,9 @@ pub(crate) use bundled::{BUNDLED, bundled};
 pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 
 use crate::Error;
-use crate::bench::{Request, Results, listing};
 use crate::files::read_page;
 use crate::monitor::Monitor;
+use crate::request::{Request, Results, listing};
 use runner::{Files, Ran, Runner, Scheme};
 
 /// A suite with the files beside it.

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::file::{Statistic, SuiteFile};
 use super::runner::{Measured, Scheme};
-use crate::bench::Results;
 use crate::files::json;
+use crate::request::Results;
 
 /// How a scheme did in one suite. Comparable between schemes: same scenarios, same seeds.
 #[derive(Debug, Serialize)]

@@ -17,10 +17,10 @@ use faircast_report::{Suite, bench_page, spread};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::bench::{Request, Results, chosen, listing};
 use crate::files::json;
 use crate::host::{Job, Network, Shape, Unprepared, need_root, run_job};
 use crate::monitor::{Monitor, Runs};
+use crate::request::{Request, Results, chosen, listing};
 use sitting::{Figures, Sitting};
 use transports::{Over, TRANSPORTS, Transport};
 

@@ -15,8 +15,8 @@ use faircast_report::Row;
 use nix::unistd::Uid;
 
 use crate::Error;
-use crate::bench::Request;
 use crate::monitor::{Monitor, Runs};
+use crate::request::Request;
 use crate::suite::judge::one_value;
 use run::{Context, PROGRAMS, PeerRun, Program, SENDER, TCP_RECEIVER, TCP_SENDER};
 
