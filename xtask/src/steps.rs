@@ -93,6 +93,11 @@ pub(crate) fn only_tidy() -> ExitCode {
     alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
 }
 
+/// Renews the record of prose.
+pub(crate) fn only_prose() -> ExitCode {
+    alone("prose", tidy::prose::renew())
+}
+
 /// Runs the check `guide` alone.
 pub(crate) fn only_guide() -> ExitCode {
     alone("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
