@@ -15,26 +15,26 @@ use crate::settings::settings;
 #[cfg(test)]
 mod tests;
 
-/// What it is called, and how its halves are made.
+/// Name of the scheme, and constructors of its halves.
 #[derive(Debug)]
 pub struct AimdScheme;
 
 settings! {
     /// Its settings.
     pub struct AimdConfig;
-    /// What each round adds
+    /// Step that each round adds
     step: Bitrate [1 bit, 1 Gbit] = 50 kbit;
 }
 
-/// How often the rate is reconsidered.
+/// Length of a round.
 const ROUND: Duration = Duration::from_millis(500);
 /// Where a session starts, in bits per second; until the first loss each round doubles it.
 const START: f64 = 100e3;
 /// As fast as it ever gets, in bits per second.
 const MAX: f64 = 10e9;
-/// A loss of one in a hundred takes so many in a hundred off the rate, each round; half at most.
+/// Percent that each round takes off the rate for each percent of loss; half of the rate at most.
 const CUT: f64 = 8.0;
-/// How much a packet counts in what a receiver says of its loss.
+/// Weight of a packet in the reported loss of a receiver.
 const WEIGHT: f64 = 1.0 / 64.0;
 
 impl Scheme for AimdScheme {
@@ -68,7 +68,7 @@ impl Scheme for AimdScheme {
     }
 }
 
-/// What rides on data packets and what comes back.
+/// Announcement on data packets, and the report that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// On data packets the number of the round, in reports the receiver's.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// How reports come that ask for nothing.
+/// Carrier of reports that ask for nothing.
 const ON_ITS_OWN: Carrier = Carrier::NullNak { latest: Seq::new(0) };
 
 /// A world of one machine: a clock, and chance from a seed.
@@ -76,7 +76,7 @@ fn a_rate_that_is_not_used_does_not_grow() {
     assert_eq!(world.round(&mut sender, Some(1)), START);
 }
 
-/// How many receivers speak, of those with this loss, where the worst that was heard comes back
+/// Number of receivers with this loss that report, if the worst reported loss comes back
 /// to them with the next packet, 10 ms later.
 fn speakers(losses: &[u32]) -> usize {
     let mut world = World::new();
