@@ -658,6 +658,7 @@ impl Members {
         for node in &gone {
             self.lose(now, *node);
         }
+        self.forget_found();
         (asked, gone)
     }
 
@@ -680,7 +681,6 @@ impl Members {
         let allowed = catches_up.is_none().then_some(allowed);
         let until = now + self.orphans_for;
         self.orphans.push(Orphans { head, below, found, first_missing, allowed, until });
-        self.forget_found();
     }
 }
 

@@ -112,9 +112,9 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
     announced: Option<Vec<u8>>,
     announced_due: bool,
-    /// End of the time in which heads are asked to remove slow members.
-    /// Names of receivers that have started again, of which heads are to be told.
+    /// Numbers of the names of receivers that have started again, to be sent to heads.
     anew: Vec<u64>,
+    /// End of the time in which heads are asked to remove slow members.
     prunes_until: Time,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.

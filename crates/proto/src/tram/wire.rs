@@ -1,6 +1,7 @@
 //! Wire format of TRAM, which `docs/tram.md` has byte by byte. Whatever the bytes are, nothing here panics.
 
 mod departed;
+mod hello;
 mod report;
 mod specimens;
 
@@ -9,6 +10,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Bitrate, Duration};
 
 pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds};
+pub(super) use self::hello::Hello;
 pub(super) use self::report::{Report, Telling};
 pub use self::specimens::specimens;
 
@@ -210,42 +212,6 @@ pub(super) enum RejectReason {
     NoMember,
     /// The member was too slow for the good of the whole.
     Pruned,
-}
-
-/// A head's sign of life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello<'a> {
-    pub(super) resigns: bool,
-    pub(super) level: u8,
-    /// The first packet that it can repair, and the last that it has heard of.
-    pub(super) low: u64,
-    pub(super) high: u64,
-    /// Nothing follows after `high`.
-    pub(super) done: bool,
-    /// Numbers of members that are to acknowledge, eight bytes each.
-    asked: &'a [u8],
-}
-
-impl<'a> Hello<'a> {
-    pub(super) fn new(low: u64, high: u64, level: u8) -> Self {
-        Self { resigns: false, level, low, high, done: false, asked: &[] }
-    }
-
-    /// The same of a head that gives it up, and after whose last packet nothing may follow.
-    pub(super) fn saying(self, resigns: bool, done: bool) -> Self {
-        Self { resigns, done, ..self }
-    }
-
-    /// The same, and asks these members, as many as it can.
-    pub(super) fn asking<'b>(self, ids: &[u64], buf: &'b mut Vec<u8>) -> Hello<'b> {
-        buf.extend(ids.iter().take(ASKED_MAX).flat_map(|id| id.to_be_bytes()));
-        Hello { asked: buf, ..self }
-    }
-
-    /// Whether this member is to acknowledge.
-    pub(super) fn asks(&self, id: u64) -> bool {
-        self.asked.as_chunks().0.iter().any(|asked| u64::from_be_bytes(*asked) == id)
-    }
 }
 
 /// What a member tells its head.

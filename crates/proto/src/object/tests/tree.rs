@@ -94,12 +94,22 @@ impl Tree {
 
     /// Adds a receiver that begins now; returns which it is.
     fn add(&mut self, disk: Disk, settings: Settings<'_>) -> usize {
+        let name = alloc::format!("r{}", self.receivers.len());
+        self.add_named(name, disk, settings)
+    }
+
+    fn add_named(
+        &mut self,
+        name: alloc::string::String,
+        disk: Disk,
+        settings: Settings<'_>,
+    ) -> usize {
         let which = self.receivers.len();
         let node = NodeId(FIRST_RECEIVER + which as u32);
         let (disk, options) = (Arc::new(Mutex::new(disk)), options(settings));
         let store = Box::new(DiskStore(disk.clone()));
         let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
-        let (id, name) = (u64::from(node.0), alloc::format!("r{which}"));
+        let id = u64::from(node.0);
         let setup = ObjectReceiverSetup { start: self.now, id, name, ..setup };
         let machine = TramObjectReceiver::new(setup, SOURCE, None);
         self.receivers.push(Host::new(node, machine, 1));

@@ -74,6 +74,7 @@ impl Members {
         for node in &gone {
             self.lose(now, *node);
         }
+        self.forget_found();
         let next = self.namesakes.earlier.iter().map(|earlier| earlier.due).min();
         (next, asked, gone)
     }

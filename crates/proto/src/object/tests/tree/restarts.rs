@@ -76,3 +76,27 @@ fn a_program_that_is_killed_or_stopped_holds_the_session_up_for_seconds() {
         }
     }
 }
+
+#[test]
+fn the_earlier_self_of_a_receiver_at_another_address_holds_the_session_up_for_less() {
+    // Half seconds below 0.8 of the usual rate, after a receiver has stopped and another has come.
+    let slow = |which: usize, name: &str| {
+        let mut tree = Tree::new(12_000_000, 3, &[("rate_max", "2 Mbit/s")]);
+        tree.add_all(3, &[]);
+        tree.run_until(s(12));
+        let usual = pace(&mut tree, 1)[0];
+        assert!(usual > 100, "{usual}");
+        let found = tree.receivers[which].machine.status().bytes_done;
+        tree.paused = Some(which);
+        let disk = tree.disk_with(Some(0..found));
+        let late = tree.add_named(name.into(), disk, &[]);
+        let during = pace(&mut tree, 12);
+        let done = tree.receivers[late].machine.status().bytes_done;
+        assert!(done > found + 100_000, "{which}, {name}: {done} bytes");
+        during.iter().filter(|sent| **sent < usual * 8 / 10).count()
+    };
+    for which in 0..3 {
+        let (same, other) = (slow(which, &alloc::format!("r{which}")), slow(which, "other"));
+        assert!(same <= 2 * 5 && same + 3 <= other, "{which}: {same} and {other} half seconds");
+    }
+}

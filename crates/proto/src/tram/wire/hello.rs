@@ -1,0 +1,41 @@
+//! Hellos: signs of life of a head, with the numbers of members that are to acknowledge.
+
+use alloc::vec::Vec;
+
+use super::ASKED_MAX;
+
+/// Sign of life of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tram) struct Hello<'a> {
+    pub(in crate::tram) resigns: bool,
+    pub(in crate::tram) level: u8,
+    /// The first packet that it can repair, and the last that it has heard of.
+    pub(in crate::tram) low: u64,
+    pub(in crate::tram) high: u64,
+    /// True if no packet follows `high`.
+    pub(in crate::tram) done: bool,
+    /// Numbers of members that are to acknowledge, eight bytes each.
+    pub(super) asked: &'a [u8],
+}
+
+impl<'a> Hello<'a> {
+    pub(in crate::tram) fn new(low: u64, high: u64, level: u8) -> Self {
+        Self { resigns: false, level, low, high, done: false, asked: &[] }
+    }
+
+    /// Adds whether the head resigns, and whether no packet follows the last.
+    pub(in crate::tram) fn saying(self, resigns: bool, done: bool) -> Self {
+        Self { resigns, done, ..self }
+    }
+
+    /// Adds the members that are asked to acknowledge: the first [`ASKED_MAX`] of them.
+    pub(in crate::tram) fn asking<'b>(self, ids: &[u64], buf: &'b mut Vec<u8>) -> Hello<'b> {
+        buf.extend(ids.iter().take(ASKED_MAX).flat_map(|id| id.to_be_bytes()));
+        Hello { asked: buf, ..self }
+    }
+
+    /// Whether this member is to acknowledge.
+    pub(in crate::tram) fn asks(&self, id: u64) -> bool {
+        self.asked.as_chunks().0.iter().any(|asked| u64::from_be_bytes(*asked) == id)
+    }
+}
