@@ -167,7 +167,7 @@ fn with_module(modules: &str, name: &str) -> String {
 
 /// With a row at the end of the table.
 fn with_row(code: &str, name: &str) -> Result<String, String> {
-    let row = format!("crate::scheme_entry!(crate::congestion::{name}::{}Scheme)", type_name(name));
+    let row = format!("SchemeEntry::of::<crate::congestion::{name}::{}Scheme>()", type_name(name));
     let start = code.find(ROWS).ok_or(format!("{CATALOG_CODE} has no `{ROWS}`"))?;
     let end = code[start..].find("];").ok_or(format!("the table in {CATALOG_CODE} has no end"))?;
     let (before, after) = code.split_at(start + end);

@@ -13,9 +13,9 @@ use crate::live::words::wrapped;
 /// Something that a scenario may name.
 struct Entry {
     kind: &'static str,
-    name: &'static str,
-    about: &'static str,
-    options: &'static [OptionSpec],
+    name: String,
+    about: String,
+    options: Vec<OptionSpec>,
 }
 
 /// Prints protocols and router programs with their options.
@@ -24,10 +24,10 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
     let chosen: Vec<&Entry> = match &args.name {
         None => all.iter().collect(),
         // A protocol and the program that routers run for it may have one name.
-        Some(wanted) => all.iter().filter(|entry| entry.name == wanted).collect(),
+        Some(wanted) => all.iter().filter(|entry| entry.name == *wanted).collect(),
     };
     if chosen.is_empty() {
-        let names: BTreeSet<_> = all.iter().map(|entry| entry.name).collect();
+        let names: BTreeSet<_> = all.iter().map(|entry| &*entry.name).collect();
         return Err(Failure::Usage(format!(
             "no protocol or router program is called \"{}\"; there are {}",
             args.name.as_deref().unwrap_or_default(),
@@ -46,11 +46,18 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
 }
 
 fn entries(catalog: &Catalog) -> Vec<Entry> {
-    let entry = |kind, name, about, options| Entry { kind, name, about, options };
-    let protocols = catalog.protocols.iter();
-    let protocols = protocols.map(|it| entry("protocol", it.name, it.about, it.options));
-    let programs = catalog.programs.iter();
-    let programs = programs.map(|it| entry("router program", it.name, it.about, it.options));
+    let protocols = catalog.protocols.iter().map(|stack| Entry {
+        kind: "protocol",
+        name: stack.name(),
+        about: stack.about(),
+        options: stack.options(),
+    });
+    let programs = catalog.programs.iter().map(|program| Entry {
+        kind: "router program",
+        name: program.name.to_string(),
+        about: program.about.to_string(),
+        options: program.options.to_vec(),
+    });
     protocols.chain(programs).collect()
 }
 
@@ -74,7 +81,7 @@ fn overview(entries: &[&Entry]) -> String {
 /// One with all its options.
 fn details(entry: &Entry) -> String {
     let mut text = format!("{} ({}): {}\n", entry.name, entry.kind, entry.about);
-    for option in entry.options {
+    for option in &entry.options {
         let (name, default, allowed) = (option.name, option.default, allowed(option.kind));
         let _ = writeln!(text, "\n  {name} = {default}");
         text.push_str(&wrapped("      ", option.doc, 96));

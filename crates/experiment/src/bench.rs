@@ -67,14 +67,12 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
         (None, _) => Ok(timings),
         // Our own senders use it.
         (Some(scheme), Bench::Wire | Bench::Attack)
-            if catalog::scheme(scheme).is_some() || catalog::tree(scheme).is_some() =>
+            if catalog::live_stacks().any(|stack| stack.name() == *scheme) =>
         {
             Ok(timings)
         }
         (Some(scheme), Bench::Wire | Bench::Attack) => {
-            let schemes = catalog::SCHEMES.iter().map(|entry| entry.name);
-            let trees = catalog::KNOWN_TREES.iter().map(|tree| tree.name);
-            let known: Vec<&str> = schemes.chain(trees).collect();
+            let known: Vec<String> = catalog::live_stacks().map(|stack| stack.name()).collect();
             let known = known.join(", ");
             Err(Error::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
         }

@@ -161,7 +161,7 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
             .iter()
             .map(|flow| FlowHeader {
                 name: flow.name.clone(),
-                protocol: flow.protocol.clone(),
+                protocol: flow.stack.name(),
                 from: flow.sender(),
                 also_from: flow.from[1..].to_vec(),
                 to: flow.to.clone(),
@@ -171,7 +171,7 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
                 speaks: flow
                     .speaks
                     .iter()
-                    .map(|it| SpeaksHeader { node: it.node, protocol: it.protocol.clone() })
+                    .map(|it| SpeaksHeader { node: it.node, protocol: it.stack.name() })
                     .collect(),
             })
             .collect(),

@@ -8,7 +8,8 @@
 //! a name and a verdict is a [`Bench`]; all of them are asked by one [`Request`] and give [`Results`].
 //! A [`Soak`](soak::Soak) is rounds of faults over real programs. Who watches is a [`Monitor`].
 //!
-//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `request`, `bench`, then `host` and what uses it.
+//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `request`, `bench`, then `host` and
+//! what uses it.
 
 pub mod files;
 pub mod soak;

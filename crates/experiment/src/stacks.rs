@@ -7,65 +7,60 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Event, NodeId};
 use faircast_lab::LabError;
-use faircast_proto::catalog::{self, Ends, SCHEMES, TRANSPORTS};
+use faircast_proto::catalog::{self, Stack};
 use faircast_report::{LinkSummary, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{On, Record, Sink, Subject};
 
 use crate::Error;
 
-/// A protocol with one of its deliveries.
+/// Protocols with one of their deliveries.
 #[derive(Clone, Debug)]
-struct Stack {
-    protocol: &'static str,
+struct Case {
+    stack: Stack,
     object: bool,
-    /// True if the protocol may have more receivers than one.
-    multicast: bool,
     /// True if each transmission has a sequence number of its own.
     fresh_numbers: bool,
 }
 
-/// All stacks that run in the simulator.
-fn stacks() -> Vec<Stack> {
+/// All stacks with their deliveries.
+fn cases() -> Vec<Case> {
     let mut all = Vec::new();
-    for scheme in SCHEMES {
-        for object in [false, true] {
-            let fresh_numbers = object;
-            all.push(Stack { protocol: scheme.name, object, multicast: true, fresh_numbers });
-        }
-    }
-    for transport in TRANSPORTS.iter().filter(|it| matches!(it.ends, Ends::Alone { .. })) {
-        let has = |key: &str| transport.options.iter().any(|spec| spec.name == key);
-        let protocol = transport.name;
-        let multicast = transport.multicast;
-        for object in [false, true].into_iter().filter(|object| !object || has("delivery")) {
+    for stack in catalog::stacks() {
+        let both = stack.is_simulated() && stack.has_option("delivery");
+        for object in [false, true].into_iter().filter(|object| !object || both) {
             // Objects over PGM and frames of hops number each transmission; CBR sends none again.
-            let over_pgm = object && !transport.repair_heads;
-            let fresh_numbers = over_pgm || ["hop", "cbr"].contains(&protocol);
-            all.push(Stack { protocol, object, multicast, fresh_numbers });
+            let over_pgm = object && !stack.transport.repair_heads;
+            let fresh_numbers = over_pgm || ["hop", "cbr"].contains(&stack.transport.name);
+            all.push(Case { stack, object, fresh_numbers });
         }
     }
     all
 }
 
-impl Stack {
+/// All that the simulator runs.
+fn simulated() -> impl Iterator<Item = Case> {
+    cases().into_iter().filter(|case| case.stack.is_simulated())
+}
+
+impl Case {
     fn flow(&self) -> String {
-        let to = if self.multicast { "\"a\", \"b\"" } else { "\"a\"" };
+        let to = if self.stack.transport.multicast { "\"a\", \"b\"" } else { "\"a\"" };
         let mut options = Vec::new();
         if self.object {
             options.push("delivery = \"object\"");
         }
-        if faircast_proto::catalog::tree(self.protocol).is_some() {
+        if self.stack.has_heads() {
             // Repairs of a backlog would be dropped as well, and no summary counts those.
             options.push("wait_for = 2");
         }
-        if self.protocol == "cbr" {
+        if self.stack.transport.name == "cbr" {
             options.push("rate = \"1 Mbit/s\"");
         }
         format!(
             "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [{to}]\n\
              packet = \"1000 B\"\noptions = {{ {} }}\n",
-            self.protocol,
+            self.stack,
             options.join(", ")
         )
     }
@@ -82,7 +77,7 @@ impl Stack {
         let first = link("[\"s\", \"r\"]", 100, "");
         let lossy = link("[\"r\", \"a\"]", 2, leaf);
         let clean = link("[\"r\", \"b\"]", 2, "");
-        let relay = match faircast_proto::credit::is_under(self.protocol) {
+        let relay = match self.stack.hop.is_some() {
             true => "[[node]]\nname = \"r\"\nprogram = \"credit\"\n",
             false => "",
         };
@@ -163,7 +158,7 @@ fn run(scenario: &Scenario, on: On) -> Option<(Summary, Leaves)> {
 
 #[test]
 fn the_loss_of_a_leaf_is_what_its_link_dropped() {
-    for stack in stacks() {
+    for stack in simulated() {
         for leaf in ["loss = 0.05", "loss = 0.05\nreorder = { share = 0.2, delay = \"8 ms\" }"] {
             let scenario = stack.scenario(SIM_SECONDS, leaf, "");
             let (summary, seen) = run(&scenario, On::Sim).unwrap();
@@ -256,11 +251,7 @@ impl Sink for Fates {
 #[test]
 fn drop_lists_and_header_lengths_mean_the_same_in_simulator_and_lab() {
     let listed = "drop_list = [2, 4]";
-    let mut stacks = stacks();
-    for transport in TRANSPORTS.iter().filter(|it| matches!(it.ends, Ends::Kernel { .. })) {
-        let (protocol, multicast) = (transport.name, false);
-        stacks.push(Stack { protocol, object: false, multicast, fresh_numbers: false });
-    }
+    let stacks = cases();
     std::thread::scope(|scope| {
         // A few at a time: their time passes with the clock.
         for some in stacks.chunks(stacks.len().div_ceil(7)) {
@@ -269,18 +260,16 @@ fn drop_lists_and_header_lengths_mean_the_same_in_simulator_and_lab() {
     });
 }
 
-fn one_of_both(stack: &Stack, listed: &str) {
+fn one_of_both(stack: &Case, listed: &str) {
     let of = |on, seconds| {
         let scenario = stack.scenario(seconds, listed, "header = \"100 B\"");
         let (summary, seen) = run(&scenario, on)?;
         let link = summary.links.into_iter().find(|link| link.from == "r" && link.to == "a")?;
         Some((link.drops.listed, seen.sizes.last().copied()))
     };
-    let is_kernels = catalog::transport(stack.protocol)
-        .is_some_and(|transport| matches!(transport.ends, Ends::Kernel { .. }));
     let all = Some((2, Some(1100)));
     let mut want = all;
-    if !is_kernels {
+    if stack.stack.is_simulated() {
         assert_eq!(of(On::Sim, 60), all, "{stack:?} in the simulator");
         // Some have hardly begun after so few seconds.
         want = of(On::Sim, SECONDS);

@@ -1,7 +1,7 @@
 //! Settings that all ends have in common: key, scheme, options, MTU, sockets and trace.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, Time};
@@ -10,7 +10,8 @@ use faircast_net::{
 };
 use faircast_proto::Machine;
 use faircast_proto::catalog::{
-    DEFAULT_SCHEME, KNOWN_TREES, SCHEMES, SchemeEntry, scheme, scheme_spoken, tree,
+    DEFAULT_SCHEME, SCHEMES, SchemeEntry, Stack, live_stacks, over_pgm, scheme, scheme_spoken,
+    stack,
 };
 use faircast_proto::credit;
 use faircast_proto::hop::{FRAME_BYTES, TAG_BYTES, node_of};
@@ -21,8 +22,8 @@ use faircast_proto::pgm::wire::Nla;
 use faircast_proto::tram::{self, HEADS};
 
 use crate::ends::Carrier;
-use crate::envelope::overhead;
-use crate::session::random;
+use crate::envelope::{overhead, unspecified};
+use crate::ids::random;
 use crate::{Error, GroupKey};
 
 /// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it. What
@@ -132,12 +133,12 @@ impl Common {
         let entry = match self.named()? {
             None => default_scheme(),
             Some(Carrier::Pgm(entry)) => entry,
-            Some(Carrier::Tram(tree)) => return Err(unknown(tree.name, &[])),
+            Some(Carrier::Tram(tree)) => return Err(unknown(&tree.name(), over_pgm_alone())),
         };
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
         let all = own.chain(self.options.iter().cloned()).chain([announced]);
-        let options = Options::checked(all, entry.options)?;
+        let options = Options::checked(all, &over_pgm(entry).options())?;
         let announced = SchemeAnnouncement {
             scheme: entry.name.to_string(),
             settings: options.of(entry.own_options),
@@ -158,11 +159,11 @@ impl Common {
         if let Some(Carrier::Tram(tree)) = self.named()? {
             let own = tram.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
             // Where a scheme steers it TRAM's own control has no settings.
-            let own = own.filter(|(key, _)| tree.options.iter().any(|spec| spec.name == key));
+            let own = own.filter(|(key, _)| tree.has_option(key));
             // What was asked for comes last, and holds.
             let mut all: BTreeMap<String, OptionValue> = own.collect();
             all.extend(self.options.iter().cloned());
-            let options = Options::checked(all, tree.options)?;
+            let options = Options::checked(all, &tree.options())?;
             return match tram::announced(tree, &options) {
                 Some(_) => Ok((Carrier::Tram(tree), options)),
                 None => Err(Error::Settings { max: ANNOUNCED_BYTES_MAX }),
@@ -188,9 +189,8 @@ impl Common {
         match self.scheme.as_deref() {
             None => Ok(None),
             Some(name) => {
-                let carrier = scheme(name).map(Carrier::Pgm).or(tree(name).map(Carrier::Tram));
-                let trees: Vec<&str> = KNOWN_TREES.iter().map(|tree| tree.name).collect();
-                carrier.map(Some).ok_or_else(|| unknown(name, &trees))
+                let found = live_stacks().find(|stack| stack.name() == name);
+                found.map(Carrier::of).map(Some).ok_or_else(|| unknown(name, live_stacks()))
             }
         }
     }
@@ -200,7 +200,7 @@ impl Common {
         let payload = match carrier {
             Carrier::Pgm(entry) => self.payload(family, entry)?,
             Carrier::Tram(tree) => {
-                let others = self.headers(family) + tree.header_bytes();
+                let others = self.headers(family) + tram::header_bytes(tree);
                 self.fitting(others.into(), TRAM_PAYLOAD_MIN)?
             }
         };
@@ -214,7 +214,7 @@ impl Common {
                 Ok(self.payload(family, entry)?.saturating_sub(STREAM_BYTES).max(1))
             }
             Carrier::Tram(tree) => {
-                let others = self.headers(family) + tree.header_bytes();
+                let others = self.headers(family) + tram::header_bytes(tree);
                 self.fitting(u64::from(others), PAYLOAD_MIN)
             }
         }
@@ -258,23 +258,26 @@ impl Common {
 fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result<(), Error> {
     let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
     if let Some(carrier) = named {
-        return Ok(check(carrier.options()).map(|_| ())?);
+        return Ok(check(&carrier.stack().options()).map(|_| ())?);
     }
-    let tables = || SCHEMES.iter().map(|entry| entry.options).chain([tram::OPTIONS]);
-    if tables().any(|table| check(table).is_ok()) {
+    let all: Vec<OptionSpec> = live_stacks().flat_map(|stack| stack.options()).collect();
+    if live_stacks().any(|stack| check(&stack.options()).is_ok()) {
         return Ok(());
     }
-    let all: Vec<OptionSpec> = tables().flatten().copied().collect();
     Ok(check(&all).map(|_| ())?)
 }
 
 /// The name by which users ask for TRAM that steers itself.
 const TRAM: &str = "tram";
 
-/// The error of a scheme that is not known, where those and `more` are.
-fn unknown(name: &str, more: &[&str]) -> Error {
-    let known: Vec<&str> =
-        SCHEMES.iter().map(|entry| entry.name).chain(more.iter().copied()).collect();
+/// The schemes over PGM.
+fn over_pgm_alone() -> impl Iterator<Item = Stack> {
+    SCHEMES.iter().map(over_pgm)
+}
+
+/// The error of a name that is none of these stacks.
+fn unknown(name: &str, known: impl Iterator<Item = Stack>) -> Error {
+    let known: Vec<String> = known.map(|stack| stack.name()).collect();
     Error::Scheme { name: name.to_string(), known: known.join(", ") }
 }
 
@@ -309,24 +312,23 @@ impl Speaks {
     pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
         let over_tram = tram::peek(packet).is_some();
         let spoken = || match over_tram {
-            true => tree(TRAM).map(Carrier::Tram),
+            true => stack(TRAM).map(Carrier::Tram),
             false => scheme_spoken(packet).and_then(|name| scheme(&name)).map(Carrier::Pgm),
         };
         let carrier = self.named.or_else(spoken).unwrap_or(Carrier::Pgm(default_scheme()));
         if over_tram != matches!(carrier, Carrier::Tram(_)) {
-            tracing::warn!("a sender does not speak {}: it is not heard", carrier.name());
+            tracing::warn!("a sender does not speak {}: it is not heard", carrier.stack());
             return None;
         }
+        let (stack, specs) = (carrier.stack(), carrier.stack().options());
         let known = |option: &&(String, OptionValue)| {
-            Options::checked([(*option).clone()], carrier.options())
-                .inspect_err(|error| {
-                    tracing::warn!("{}: {error}: it is left as it is", carrier.name());
-                })
+            Options::checked([(*option).clone()], &specs)
+                .inspect_err(|error| tracing::warn!("{stack}: {error}: it is left as it is"))
                 .is_ok()
         };
         let all = if over_tram { &self.tram } else { &self.pgm };
         let options = all.iter().filter(known).cloned();
-        let options = Options::checked(options, carrier.options());
+        let options = Options::checked(options, &specs);
         Some((carrier, options.expect("each of them was checked")))
     }
 }
@@ -404,11 +406,6 @@ fn heads_group(multicast: &Multicast) -> SocketAddr {
     let port = heads.port();
     heads.set_port(if port == u16::MAX { port - 1 } else { port + 1 });
     heads
-}
-
-/// The address of a family that stands for all.
-pub(crate) fn unspecified(family: SocketAddr) -> IpAddr {
-    if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
 fn nla(ip: IpAddr) -> Nla {

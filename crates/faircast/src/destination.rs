@@ -10,7 +10,7 @@ use faircast_files::{
 use faircast_proto::object::Store;
 
 use crate::Error;
-use crate::session::random;
+use crate::ids::random;
 
 /// Where what comes is put, and how.
 #[derive(Clone, Debug)]

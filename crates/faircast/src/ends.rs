@@ -1,21 +1,27 @@
-//! Ends of a transfer and of a stream, over PGM with a scheme or over TRAM.
+//! Ends of transfers and streams: over PGM with a scheme, over TRAM, and either through relays.
 
-use std::collections::BTreeSet;
-use std::fmt;
-
-use faircast_base::{Bitrate, Cx, Duration, Time};
+use faircast_base::{Cx, NodeId, Time};
 use faircast_net::Live;
-use faircast_proto::catalog::SchemeEntry;
+use faircast_proto::Machine;
+use faircast_proto::catalog::{SchemeEntry, Stack, over_pgm, tree_negotiation};
 use faircast_proto::credit::{CreditReceiver, CreditSource};
 use faircast_proto::object::{
-    HostLoad, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, ObjectStatus,
-    TramObjectReceiver, TramObjectSource,
+    ObjectReceiverSetup, ObjectSender, ObjectSourceSetup, ObjectTaker, TramObjectReceiver,
+    TramObjectSource,
 };
-use faircast_proto::options::{OptionSpec, Options};
+use faircast_proto::options::Options;
+use faircast_proto::pgm::PgmReceiver;
 use faircast_proto::pgm::wire::Tsi;
-use faircast_proto::pgm::{PgmReceiver, PgmSource};
-use faircast_proto::tram::{self, TramSource, TramStreamReceiver, Tree};
-use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+use faircast_proto::tram::{self, TramStreamReceiver};
+
+/// Sending end of a transfer.
+pub(crate) type Sending = Box<dyn ObjectSender>;
+/// Receiving end of a transfer.
+pub(crate) type Receiving = Box<dyn ObjectTaker>;
+/// Sending end of a stream.
+pub(crate) type StreamSending = Box<dyn Machine>;
+/// Receiving end of a stream.
+pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
 /// What carries a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -23,288 +29,124 @@ pub(crate) enum Carrier {
     /// PGM, steered by a scheme.
     Pgm(&'static SchemeEntry),
     /// TRAM, which steers itself, or its tree steered by a scheme.
-    Tram(Tree),
+    Tram(Stack),
 }
 
 impl Carrier {
-    /// The name by which users ask for it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Pgm(entry) => entry.name,
-            Self::Tram(tree) => tree.name,
+    /// The protocols of a session, without those of relays.
+    pub(crate) fn of(stack: Stack) -> Self {
+        match stack.scheme.filter(|_| stack.is_pgm()) {
+            Some(scheme) => Self::Pgm(scheme),
+            None => Self::Tram(stack),
         }
     }
 
-    /// Its settings.
-    pub(crate) const fn options(self) -> &'static [OptionSpec] {
+    pub(crate) fn stack(self) -> Stack {
         match self {
-            Self::Pgm(entry) => entry.options,
-            Self::Tram(tree) => tree.options,
+            Self::Pgm(scheme) => over_pgm(scheme),
+            Self::Tram(stack) => stack,
         }
     }
 
-    /// A sending end.
-    pub(crate) fn source(self, setup: ObjectSourceSetup<'_>) -> Sending {
-        match self {
-            Self::Pgm(entry) => Sending::Pgm(Box::new(entry.object_source(setup))),
-            Self::Tram(tree) => Sending::Tram(Box::new(TramObjectSource::new(setup, tree))),
+    /// Makes a sending end.
+    pub(crate) fn source(self, setup: ObjectSourceSetup<'_>, hops: Option<&Hops<'_>>) -> Sending {
+        match (self, hops) {
+            (Self::Pgm(entry), None) => Box::new(entry.object_source(setup)),
+            (Self::Pgm(entry), Some(hops)) => Box::new(hops.source(entry.object_source(setup))),
+            (Self::Tram(tree), None) => Box::new(TramObjectSource::new(setup, tree)),
+            (Self::Tram(tree), Some(hops)) => {
+                Box::new(hops.source(TramObjectSource::new(setup, tree)))
+            }
         }
     }
 
-    /// A receiving end of what comes from the node `source`. Over TRAM it follows what steers that, or insists.
+    /// Makes a receiving end of the content of node `source`. Over TRAM the end follows what steers the source, or
+    /// insists on the stack.
     pub(crate) fn receiver(
         self,
         setup: ObjectReceiverSetup<'_>,
-        source: faircast_base::NodeId,
+        source: NodeId,
         insists: bool,
+        hops: Option<&Hops<'_>>,
     ) -> Receiving {
         match self {
-            Self::Pgm(entry) => Receiving::Pgm(Box::new(entry.object_receiver(setup))),
+            Self::Pgm(entry) => {
+                let receiver = entry.object_receiver(setup);
+                match hops {
+                    None => Box::new(receiver),
+                    Some(hops) => Box::new(hops.receiver(receiver)),
+                }
+            }
             Self::Tram(tree) => {
-                let tree = Some(tree).filter(|_| insists);
-                Receiving::Tram(Box::new(TramObjectReceiver::new(setup, source, tree)))
+                let negotiation = tree_negotiation(Some(tree).filter(|_| insists));
+                let receiver = TramObjectReceiver::new(setup, source, negotiation);
+                match hops {
+                    None => Box::new(receiver),
+                    Some(hops) => Box::new(hops.receiver(receiver)),
+                }
             }
         }
     }
 }
 
-/// A sending end.
-#[derive(Debug)]
-pub(crate) enum Sending {
-    Pgm(Box<ObjectSource>),
-    Tram(Box<TramObjectSource>),
-    /// One of these, through relays.
-    Via(Box<CreditSource<Sending>>),
+/// Hops between relays, below an end.
+pub(crate) struct Hops<'a> {
+    session: u64,
+    node: NodeId,
+    now: Time,
+    credits: &'a Options,
 }
 
-/// A receiving end.
-#[derive(Debug)]
-pub(crate) enum Receiving {
-    Pgm(Box<ObjectReceiver>),
-    Tram(Box<TramObjectReceiver>),
-    /// One of these, through relays.
-    Via(Box<CreditReceiver<Receiving>>),
-}
+impl<'a> Hops<'a> {
+    /// The hops of session `tsi`, under credits with these settings.
+    pub(crate) fn new<M: Machine>(live: &mut Live<M>, tsi: Tsi, credits: &'a Options) -> Self {
+        let session = tram::session_of(tsi);
+        Self { session, node: live.node(), now: live.now(), credits }
+    }
 
-/// The sending end of a stream.
-pub(crate) enum StreamSending {
-    Pgm(Box<PgmSource>),
-    Tram(Box<TramSource>),
-    /// One of these, through relays.
-    Via(Box<CreditSource<StreamSending>>),
-}
+    pub(crate) fn source<M: Machine>(&self, inner: M) -> CreditSource<M> {
+        CreditSource::new(inner, self.session, self.node, self.now, self.credits)
+    }
 
-/// The receiving end of a stream.
-pub(crate) enum StreamReceiving {
-    Pgm(Box<PgmReceiver>),
-    Tram(Box<TramStreamReceiver>),
-    /// One of these, through relays.
-    Via(Box<CreditReceiver<StreamReceiving>>),
-}
-
-impl fmt::Debug for StreamSending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pgm(_) => "Pgm",
-            Self::Tram(_) => "Tram",
-            Self::Via(_) => "Via",
-        })
+    pub(crate) fn receiver<M: Machine>(&self, inner: M) -> CreditReceiver<M> {
+        CreditReceiver::new(inner, self.session, self.node)
     }
 }
 
-impl fmt::Debug for StreamReceiving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pgm(_) => "Pgm",
-            Self::Tram(_) => "Tram",
-            Self::Via(_) => "Via",
-        })
+/// Receiving end of a stream.
+pub(crate) trait StreamTaker: Machine {
+    /// Stops deliveries, or goes on, if the sender can wait. Returns whether the sender can.
+    fn hold(&mut self, _cx: &mut Cx<'_>, _held: bool) -> bool {
+        false
+    }
+
+    /// True if other receivers depend on this one though it has everything.
+    fn serves(&self) -> bool {
+        false
     }
 }
 
-impl StreamReceiving {
-    /// Nothing is handed over for now, or again, where the sender can wait for that. Returns whether it can.
-    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
-        match self {
-            Self::Pgm(_) => false,
-            Self::Tram(end) => {
-                end.hold(cx, held);
-                true
-            }
-            Self::Via(via) => {
-                via.hold(cx.now, held);
-                via.inner_mut().hold(cx, held);
-                true
-            }
-        }
+impl StreamTaker for PgmReceiver {}
+
+impl StreamTaker for TramStreamReceiver {
+    fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
+        self.hold(cx, held);
+        true
     }
 
-    /// Whether others still need it though it has everything.
-    pub(crate) fn serves(&self) -> bool {
-        match self {
-            Self::Pgm(_) => false,
-            Self::Tram(end) => !end.is_over(),
-            Self::Via(via) => via.inner().serves(),
-        }
-    }
-
-    /// Whether it is one of a repair tree.
-    pub(crate) fn is_tree(&self) -> bool {
-        match self {
-            Self::Pgm(_) => false,
-            Self::Tram(_) => true,
-            Self::Via(via) => via.inner().is_tree(),
-        }
+    fn serves(&self) -> bool {
+        !self.is_over()
     }
 }
 
-/// Whichever it is does this; `via` what is between it and relays.
-macro_rules! either {
-    ($self:ident, $end:ident => $does:expr, $via:ident => $passes:expr) => {
-        match $self {
-            Self::Pgm($end) => $does,
-            Self::Tram($end) => $does,
-            Self::Via($via) => $passes,
-        }
-    };
-}
-
-macro_rules! machine {
-    ($ends:ty) => {
-        impl Machine for $ends {
-            fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-                either!(self, end => end.handle_datagram(cx, datagram), via => via.handle_datagram(cx, datagram));
-            }
-
-            fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-                either!(self, end => end.handle_timeout(cx), via => via.handle_timeout(cx));
-            }
-
-            fn handle_close(&mut self, cx: &mut Cx<'_>) {
-                either!(self, end => end.handle_close(cx), via => via.handle_close(cx));
-            }
-
-            fn poll_membership(&mut self) -> Option<Membership> {
-                either!(self, end => end.poll_membership(), via => via.poll_membership())
-            }
-
-            fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-                either!(self, end => end.poll_transmit(cx, buf), via => via.poll_transmit(cx, buf))
-            }
-
-            fn poll_event(&mut self) -> Option<AppEvent> {
-                either!(self, end => end.poll_event(), via => via.poll_event())
-            }
-
-            fn next_timeout(&self) -> Option<Time> {
-                either!(self, end => end.next_timeout(), via => via.next_timeout())
-            }
-        }
-
-    };
-}
-
-macro_rules! of_object {
-    ($ends:ty) => {
-        impl $ends {
-            pub(crate) fn status(&self) -> ObjectStatus {
-                either!(self, end => end.status(), via => via.inner().status())
-            }
-
-            pub(crate) fn set_headers(&mut self, bytes: u32) {
-                either!(self, end => end.set_headers(bytes), via => via.inner_mut().set_headers(bytes));
-            }
-
-            pub(crate) fn note_host(&mut self, load: HostLoad) {
-                either!(self, end => end.note_host(load), via => via.inner_mut().note_host(load));
-            }
-        }
-    };
-}
-
-/// Ends through relays, under credits.
-macro_rules! through_relays {
-    ($source:ident, $receiver:ident) => {
-        impl $source {
-            /// The same through relays, under credits with these settings.
-            pub(crate) fn via(self, live: &mut Live<Self>, tsi: Tsi, options: &Options) -> Self {
-                let (node, now) = (live.node(), live.now());
-                let source = CreditSource::new(self, tram::session_of(tsi), node, now, options);
-                Self::Via(Box::new(source))
-            }
-        }
-
-        impl $receiver {
-            /// The same through relays.
-            pub(crate) fn via(self, live: &Live<Self>, tsi: Tsi) -> Self {
-                let receiver = CreditReceiver::new(self, tram::session_of(tsi), live.node());
-                Self::Via(Box::new(receiver))
-            }
-        }
-    };
-}
-
-through_relays!(Sending, Receiving);
-through_relays!(StreamSending, StreamReceiving);
-machine!(Sending);
-machine!(Receiving);
-machine!(StreamSending);
-machine!(StreamReceiving);
-of_object!(Sending);
-of_object!(Receiving);
-
-impl Sending {
-    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>) {
-        either!(self, end => end.begin(cx), via => via.inner_mut().begin(cx));
+impl<M: StreamTaker> StreamTaker for CreditReceiver<M> {
+    fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
+        self.hold(cx.now, held);
+        self.inner_mut().hold(cx, held);
+        true
     }
 
-    pub(crate) fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        either!(self, end => end.wait_for_names(names), via => via.inner_mut().wait_for_names(names));
-    }
-
-    pub(crate) fn set_stall_max(&mut self, limit: Option<Duration>) {
-        either!(self, end => end.set_stall_max(limit), via => via.inner_mut().set_stall_max(limit));
-    }
-
-    pub(crate) fn excuse_silence(&mut self, now: Time) {
-        either!(self, end => end.excuse_silence(now), via => via.inner_mut().excuse_silence(now));
-    }
-
-    pub(crate) fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        either!(self, end => end.dismiss(cx, id), via => via.inner_mut().dismiss(cx, id));
-    }
-}
-
-impl Receiving {
-    /// What it speaks, where it learned that from the sender.
-    pub(crate) fn spoken(&self) -> Option<&'static str> {
-        match self {
-            Self::Pgm(_) => None,
-            Self::Tram(end) => end.spoken(),
-            Self::Via(via) => via.inner().spoken(),
-        }
-    }
-
-    /// Whether others depend on it.
-    pub(crate) fn serves(&self) -> bool {
-        match self {
-            Self::Pgm(_) => false,
-            Self::Tram(end) => end.serves(),
-            Self::Via(via) => via.inner().serves(),
-        }
-    }
-
-    /// Whether it repeats how it ended until its sender notes that.
-    pub(crate) fn awaits_note(&self) -> bool {
-        either!(self, end => end.awaits_note(), via => via.inner().awaits_note())
-    }
-
-    /// Removes what is kept of the object.
-    pub(crate) fn discard(&mut self) {
-        either!(self, end => end.discard(), via => via.inner_mut().discard());
-    }
-
-    pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
-        either!(self, end => end.set_limit(limit), via => via.inner_mut().set_limit(limit));
+    fn serves(&self) -> bool {
+        self.inner().serves()
     }
 }

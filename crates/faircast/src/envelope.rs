@@ -1,7 +1,7 @@
 //! Sealing, as drivers want it, and what to say where keys disagree.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::GroupKey;
-use crate::common::unspecified;
 
 /// The other end of a session uses another key, or one where this one uses none, or none where
 /// this one uses one. Anybody on the network can make it appear so.
@@ -275,6 +274,11 @@ const OPENED_LATELY: faircast_base::Duration = faircast_base::Duration::from_sec
 const SUSPECT_DATAGRAMS: u32 = 3;
 const NOTICE_BYTES: usize = 16;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Unspecified address of a family.
+pub(crate) fn unspecified(family: SocketAddr) -> IpAddr {
+    if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
 
 #[cfg(test)]
 mod tests {

@@ -89,7 +89,7 @@ pub enum Error {
     #[error("{scheme} serves nobody later for being slow; allowed: to wait, or other schemes")]
     SlowPolicy {
         /// The scheme.
-        scheme: &'static str,
+        scheme: String,
     },
     /// A static tree cannot be used.
     #[error(transparent)]

@@ -44,6 +44,7 @@ mod destination;
 mod ends;
 mod envelope;
 mod error;
+mod ids;
 mod log;
 mod programs;
 mod receive;

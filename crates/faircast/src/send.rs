@@ -14,15 +14,15 @@ use faircast_files::{
 use faircast_net::{Live, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::tram::Tree;
 use tokio::sync::watch;
 
 use self::work::{Setup, Work};
 use crate::Error;
 use crate::common::{Common, PACED_GRAIN, common_settings, family, group_to, sender_settings};
-use crate::ends::{Carrier, Sending};
+use crate::ends::{Carrier, Hops, Sending};
 use crate::envelope::Wrapper;
-use crate::session::{self, SessionSetup, new_tsi};
+use crate::ids::new_tsi;
+use crate::session::{self, SessionSetup};
 use crate::status::SendStatus;
 
 /// Makes a [`Sender`]. Every setting has a default that suits a local network.
@@ -258,8 +258,8 @@ impl SenderBuilder {
             common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)?;
         match (carrier, self.slow) {
             // Who is slow is found by TRAM's own control.
-            (Carrier::Tram(Tree { steering: Some(_), name, .. }), SlowPolicy::DropBelow(_)) => {
-                Err(Error::SlowPolicy { scheme: name })
+            (Carrier::Tram(tree), SlowPolicy::DropBelow(_)) if tree.scheme.is_some() => {
+                Err(Error::SlowPolicy { scheme: tree.name() })
             }
             _ => Ok((carrier, options)),
         }
@@ -302,7 +302,7 @@ impl SenderBuilder {
         let waker = session::start(setup, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
             let started = live.now();
-            let mut machine = carrier.source(ObjectSourceSetup {
+            let source = ObjectSourceSetup {
                 node: live.node(),
                 group,
                 tsi,
@@ -316,14 +316,13 @@ impl SenderBuilder {
                 give_up: self.give_up,
                 slow: self.slow,
                 options: &options,
-            });
+            };
+            let hops = through_relays.then(|| Hops::new(live, tsi, &credits));
+            let mut machine = carrier.source(source, hops.as_ref());
             let names: BTreeSet<String> = self.names.into_iter().collect();
             machine.wait_for_names(names.clone());
             machine.set_stall_max(Some(self.stall_max));
             machine.set_headers(headers);
-            if through_relays {
-                machine = machine.via(live, tsi, &credits);
-            }
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work::new(Setup {
                 session,

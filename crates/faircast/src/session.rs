@@ -1,6 +1,5 @@
 //! The thread that a session runs in.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::mpsc;
 use std::thread;
 
@@ -9,7 +8,6 @@ use faircast_net::{
     Sockets, ViaSettings, Waker,
 };
 use faircast_proto::Machine;
-use faircast_proto::pgm::wire::{Gsi, Tsi};
 use faircast_seal::NoRandomness;
 use faircast_trace::Tee;
 
@@ -121,28 +119,4 @@ where
     };
     thread::Builder::new().name(name.to_string()).spawn(work).map_err(Error::Thread)?;
     told.recv().unwrap_or(Err(Error::Closed))
-}
-
-/// A PGM session that nobody else has: 48 random bits, and a port that no data has.
-pub(crate) fn new_tsi() -> Tsi {
-    let [a, b, c, d, e, f, high, low] = random().to_be_bytes();
-    Tsi { gsi: Gsi([a, b, c, d, e, f]), port: 0x8000 | u16::from_be_bytes([high, low]) }
-}
-
-/// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sessions_differ() {
-        let all: Vec<_> = (0..100).map(|_| new_tsi()).collect();
-        for (i, a) in all.iter().enumerate() {
-            assert!(!all[..i].contains(a) && a.port >= 0x8000);
-        }
-    }
 }

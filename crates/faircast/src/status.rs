@@ -142,7 +142,7 @@ pub struct Incoming {
     /// From where it comes.
     pub source: Option<SocketAddr>,
     /// The scheme that is spoken with it.
-    pub scheme: &'static str,
+    pub scheme: String,
     /// What the sender calls the object; `None` before the list of its files is there.
     pub name: Option<String>,
     /// When it was first heard, since the receiver began.

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::transport::{PacketFacts, PacketFormat};
-use faircast_proto::{Transmit, catalog};
+use faircast_proto::Transmit;
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use hdrhistogram::Histogram;
@@ -74,7 +73,8 @@ struct Emulator<'a> {
     clock: Clock,
     /// By the number of the end.
     ports: Vec<Port>,
-    kinds: Vec<Kind>,
+    /// By flow; `None` for datagrams of machines.
+    segments: Vec<Option<Segments>>,
     /// In order of time; the first `acted` have been done.
     actions: Vec<Action>,
     acted: usize,
@@ -95,17 +95,11 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// How the packets of a flow are read.
-enum Kind {
-    Tcp {
-        tap: Tap,
-        /// Each packet of the sender waits a random time, uniform from 0 to this.
-        overhead: Duration,
-    },
-    /// Datagrams of the protocol's machines, of which this function reads the facts.
-    Datagrams(fn(&[u8]) -> PacketFacts),
-    /// A protocol that the network does not carry.
-    Unknown,
+/// What is read of the segments of a flow over the kernel's TCP.
+struct Segments {
+    tap: Tap,
+    /// Longest time that a packet of the sender waits, which is uniform from 0 on.
+    overhead: Duration,
 }
 
 /// Runs the network until the scenario ends or everything is to stop. What the hosts' applications got is
@@ -126,7 +120,7 @@ pub(crate) fn run(
         fabric,
         scenario,
         clock,
-        kinds: scenario.flows.iter().enumerate().map(kind).collect(),
+        segments: scenario.flows.iter().enumerate().map(segments).collect(),
         ports,
         actions: actions(scenario),
         acted: 0,
@@ -229,11 +223,11 @@ impl Emulator<'_> {
     }
 
     fn step(&mut self, now: Time) {
-        let Self { fabric, network_out, ports, kinds, clock, late, refused, scratch, .. } = self;
+        let Self { fabric, network_out, ports, segments, clock, late, refused, scratch, .. } = self;
         let tap_out = &mut self.tap_out;
         let mut deliver = |parcel: Parcel<'_>| {
             let port = &ports[parcel.end as usize];
-            write(port, &parcel, &mut kinds[parcel.flow.index()], tap_out, scratch);
+            write(port, &parcel, &mut segments[parcel.flow.index()], tap_out, scratch);
             late.saturating_record(clock.now().since(parcel.at).as_nanos());
             if port.device.send(scratch).is_err() {
                 *refused += 1;
@@ -268,8 +262,8 @@ impl Emulator<'_> {
     /// How long packets of a host wait at the most before they go on the wire.
     fn overhead(&self, port: usize) -> Duration {
         let Port { flow, sender, .. } = self.ports[port];
-        match self.kinds[flow.index()] {
-            Kind::Tcp { overhead, .. } if sender => overhead,
+        match self.segments[flow.index()] {
+            Some(Segments { overhead, .. }) if sender => overhead,
             _ => Duration::ZERO,
         }
     }
@@ -299,8 +293,8 @@ impl Emulator<'_> {
             router_alert: false,
             wire_len: None,
         };
-        let (bytes, tag) = match (&mut self.kinds[flow.index()], frame.transport) {
-            (Kind::Tcp { tap, .. }, Transport::Tcp(segment)) => {
+        let (bytes, tag) = match (&mut self.segments[flow.index()], frame.transport) {
+            (Some(Segments { tap, .. }), Transport::Tcp(segment)) => {
                 let again = sender && tap.sent(at, &segment, &mut self.tap_out);
                 let header = self.scenario.flows[flow.index()].header.map(Bytes::count);
                 transmit.payload_len = segment.payload_len;
@@ -310,8 +304,9 @@ impl Emulator<'_> {
                 });
                 (frame.bytes, u32::from(again))
             }
-            (Kind::Datagrams(facts), Transport::Udp { ports, payload }) => {
-                let facts = facts(payload);
+            (None, Transport::Udp { ports, payload }) => {
+                let stack = self.scenario.flows[flow.index()].stack;
+                let Some(facts) = stack.facts(payload) else { return };
                 transmit.payload_len = facts.payload_len;
                 transmit.router_alert = facts.router_alert;
                 (payload, ports.tag())
@@ -326,13 +321,13 @@ impl Emulator<'_> {
 fn write(
     port: &Port,
     parcel: &Parcel<'_>,
-    kind: &mut Kind,
+    segments: &mut Option<Segments>,
     tap_out: &mut Outbox,
     out: &mut Vec<u8>,
 ) {
     // The simulator counts links, IP counts the routers between them.
     let time_to_live = parcel.time_to_live.saturating_add(1);
-    if let Kind::Tcp { tap, .. } = kind {
+    if let Some(Segments { tap, .. }) = segments {
         if let Some(Transport::Tcp(segment)) =
             Frame::read(parcel.bytes).map(|frame| frame.transport)
         {
@@ -347,16 +342,11 @@ fn write(
     frame::write_udp(out, parcel, ends, time_to_live);
 }
 
-fn kind((index, flow): (usize, &Flow)) -> Kind {
-    let Some(plan) = TcpPlan::of(flow) else {
-        return match catalog::packets(&flow.protocol) {
-            Some(PacketFormat::Datagrams(facts)) => Kind::Datagrams(facts),
-            _ => Kind::Unknown,
-        };
-    };
+fn segments((index, flow): (usize, &Flow)) -> Option<Segments> {
+    let plan = TcpPlan::of(flow)?;
     let (ends, packet) = ((flow.sender(), flow.to[0]), flow.packet.count());
     let tap = Tap::new(FlowId(index as u32), ends, packet, data_len(flow));
-    Kind::Tcp { tap, overhead: plan.overhead }
+    Some(Segments { tap, overhead: plan.overhead })
 }
 
 /// All joins and leaves of the scenario in order of time.

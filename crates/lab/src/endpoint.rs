@@ -12,7 +12,6 @@ use faircast_net::{
     Multicast, NetError, PgmDemux, PgmSettings, SessionId, SessionOptions, SocketSettings, Sockets,
     Target,
 };
-use faircast_proto::catalog;
 use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Machine};
 use faircast_scenario::{Flow, Scenario};
@@ -185,12 +184,12 @@ struct Driven<'a> {
 
 impl Driven<'_> {
     fn drive(&mut self, sockets: Sockets, role: Role) -> Result<(), LabError> {
-        match catalog::scheme(&self.end.flow.protocol) {
-            Some(_) => {
+        match self.end.flow.stack.is_pgm() {
+            true => {
                 let settings = PgmSettings { elements: true, ..PgmSettings::default() };
                 self.drive_with(sockets, PgmDemux::new(settings), role)
             }
-            None => self.drive_with(sockets, OneSession::default(), role),
+            false => self.drive_with(sockets, OneSession::default(), role),
         }
     }
 

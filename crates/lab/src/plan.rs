@@ -1,7 +1,6 @@
 //! The kernel's settings for a scenario's flows, and the limits of the lab.
 
 use faircast_base::Duration;
-use faircast_proto::catalog::{self, Ends};
 use faircast_proto::tcp::KernelSettings;
 use faircast_proto::transport::{KernelTcp, PacketFormat};
 use faircast_scenario::{Data, Flow, Scenario};
@@ -43,10 +42,9 @@ const APPLIED: &[&str] =
 impl TcpPlan {
     /// The plan of a flow; `None` for what is not TCP.
     pub(crate) fn of(flow: &Flow) -> Option<Self> {
-        let Some(PacketFormat::Kernel(tcp)) = catalog::packets(&flow.protocol) else { return None };
+        let PacketFormat::Kernel(tcp) = flow.stack.transport.packets else { return None };
         let KernelTcp { congestion_control, sack, .. } = tcp;
-        let ends = catalog::transport(&flow.protocol).map(|entry| entry.ends);
-        let kernel = matches!(ends, Some(Ends::Kernel { .. }));
+        let kernel = !flow.stack.is_simulated();
         let settings = KernelSettings::from_options(&flow.options);
         let is_told = |key| kernel || flow.options.has(key);
         Some(Self {
@@ -89,8 +87,8 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
                 APPLIED.join(", ")
             ));
         }
-        let packets = catalog::packets(&flow.protocol);
-        if matches!(packets, Some(PacketFormat::Kernel(KernelTcp { alike: false, .. }))) {
+        let packets = flow.stack.transport.packets;
+        if matches!(packets, PacketFormat::Kernel(KernelTcp { alike: false, .. })) {
             warnings.push(format!(
                 "flow \"{}\": without SACK the kernel's Reno repairs as NewReno does",
                 flow.name

@@ -31,7 +31,8 @@
 //!     let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &options);
 //!     let setup = EndSetup { start: live.now(), ..setup };
 //!     let role = Role::Source(Box::new(InMemory(bytes)));
-//!     let machine = catalog::end(DEFAULT_SCHEME, role, setup).ok_or("no such scheme")?;
+//!     let stack = catalog::stack(DEFAULT_SCHEME).ok_or("no such scheme")?;
+//!     let machine = stack.end(role, setup).ok_or("no such end")?;
 //!     live.add(machine, SessionOptions::default());
 //!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
 //!     Ok(())
@@ -45,7 +46,7 @@
 //!         let options = Options::default();
 //!         let setup = EndSetup::new(FlowId(0), live.node(), std::slice::from_ref(&heard.source), &options);
 //!         let setup = EndSetup { start: heard.now, ..setup };
-//!         catalog::end(DEFAULT_SCHEME, Role::Receiver, setup)
+//!         catalog::stack(DEFAULT_SCHEME)?.end(Role::Receiver, setup)
 //!     }
 //!
 //!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {

@@ -1,5 +1,6 @@
 //! The waker, by which other threads reach a driver.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -15,10 +16,15 @@ pub(crate) type Command<M, D> = Box<dyn FnOnce(&mut Live<M, D>) + Send>;
 
 /// Reaches a driver from other threads and from signal handlers' threads. Clones reach the same.
 /// Once the driver has ended it does nothing.
-#[derive(Debug)]
 pub struct Waker<M, D: Demux = PgmDemux> {
     queue: mpsc::Sender<Command<M, D>>,
     wake_up: Arc<EventFd>,
+}
+
+impl<M, D: Demux> fmt::Debug for Waker<M, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
 }
 
 impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use common::{Place, content, receive, send};
 use faircast_net::{Ended, Listen, Target};
-use faircast_proto::catalog::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::{SCHEMES, Stack, over_pgm};
 
 /// Ports that nobody uses now.
 fn free_ports<const N: usize>() -> [SocketAddr; N] {
@@ -18,18 +18,18 @@ fn free_ports<const N: usize>() -> [SocketAddr; N] {
 
 #[test]
 fn a_unicast_list_gets_every_byte_over_every_scheme() {
-    SCHEMES.iter().for_each(a_unicast_list_gets_every_byte);
+    SCHEMES.iter().map(over_pgm).for_each(a_unicast_list_gets_every_byte);
 }
 
-fn a_unicast_list_gets_every_byte(scheme: &'static SchemeEntry) {
+fn a_unicast_list_gets_every_byte(stack: Stack) {
     let ports = free_ports::<2>();
     let bytes = content(3_000_001, 1);
-    let place = || Place { scheme: Some(scheme), ..Place::default() };
+    let place = || Place { stack: Some(stack), ..Place::default() };
     let receivers = ports.map(|port| receive(place(), Listen::Unicast(port), &[0]));
     let source = send(place(), Target::Unicast(ports.to_vec()), 0, bytes.clone());
     for receiver in receivers {
         let outcome = receiver.join().unwrap();
-        assert!(outcome.delivered[0][..] == bytes[..], "{}: {:?}", scheme.name, outcome.counters);
+        assert!(outcome.delivered[0][..] == bytes[..], "{stack}: {:?}", outcome.counters);
         assert_eq!((outcome.completed, outcome.ended), (1, Ended::Idle));
     }
     let outcome = source.join().unwrap();

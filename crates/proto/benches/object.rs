@@ -9,6 +9,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::congestion::{Feedback, boxed_control, boxed_feedback};
+use faircast_proto::object::ObjectSender as _;
+use faircast_proto::object::ObjectTaker as _;
 use faircast_proto::object::{
     Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
     ObjectSourceSetup, Part, Store, Supply, Verdict,

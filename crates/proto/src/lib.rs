@@ -26,6 +26,7 @@ pub mod pgm;
 mod ranges;
 pub mod relay;
 mod settings;
+pub mod stack;
 pub mod tcp;
 #[cfg(test)]
 mod tests;

@@ -115,6 +115,24 @@ pub(crate) const fn selected<const N: usize>(
     selected
 }
 
+/// Two tables as one; `N` is the sum of their lengths, and there is one row at least.
+///
+/// # Panics
+/// Where `N` is another number, which the compiler then says.
+pub(crate) const fn joined<const N: usize>(
+    first: &[OptionSpec],
+    second: &[OptionSpec],
+) -> [OptionSpec; N] {
+    assert!(N == first.len() + second.len(), "N is the sum of the lengths");
+    let mut all = [if first.is_empty() { second[0] } else { first[0] }; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < first.len() { first[i] } else { second[i - first.len()] };
+        i += 1;
+    }
+    all
+}
+
 const fn has(names: &[&str], name: &str) -> bool {
     let mut i = 0;
     while i < names.len() {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use faircast_base::NodeId;
 use faircast_proto::options::OptionValue;
-use faircast_proto::{catalog, credit};
 
 use crate::{Flow, LinkSpec, Node, Scenario};
 
@@ -157,23 +156,22 @@ impl Scenario {
     pub(crate) fn size_credit_buffers(&mut self) {
         let Self { flows, nodes, links, .. } = self;
         for flow in flows {
-            if !credit::is_under(&flow.protocol) || flow.options.has("credit_buffer") {
+            if flow.stack.hop.is_none() || flow.options.has("credit_buffer") {
                 continue;
             }
             let unit = unit(flow);
             let tree = Tree::new(flow, nodes, links);
             let Some(hop) = tree.longest(unit) else { continue };
             let buffer = hop.buffer(unit).clamp(BUFFER_MIN, BUFFER_MAX) as i64;
-            let options = catalog::transport(&flow.protocol).map_or(&[][..], |it| it.options);
             let buffer = [("credit_buffer".to_string(), OptionValue::Integer(buffer))];
-            flow.options = flow.options.under(&buffer, options);
+            flow.options = flow.options.under(&buffer, &flow.stack.options());
         }
     }
 
     /// Facts that a reader of the figures should know of the settings, in sentences.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for flow in self.flows.iter().filter(|flow| credit::is_under(&flow.protocol)) {
+        for flow in self.flows.iter().filter(|flow| flow.stack.hop.is_some()) {
             let (name, unit) = (&flow.name, unit(flow));
             let node = |node: NodeId| &self.nodes[node.index()].name;
             let tree = Tree::new(flow, &self.nodes, &self.links);
@@ -217,22 +215,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Catalog, Overrides, ProgramEntry, ProtocolEntry};
+    use crate::{Catalog, Overrides, ProgramEntry};
+    use faircast_proto::catalog;
 
     fn catalog() -> Catalog {
-        let transport = catalog::transport("credit").unwrap();
+        let protocol = catalog::stack("credit").unwrap();
         let relay = catalog::relay("credit").unwrap();
-        let protocol = ProtocolEntry {
-            name: transport.name,
-            about: transport.about,
-            multicast: true,
-            many_to_many: false,
-            answers: true,
-            repair_heads: false,
-            simulated: true,
-            options: transport.options,
-            guarantees: faircast_proto::congestion::Guarantees::SILENT,
-        };
         let program = ProgramEntry { name: relay.name, about: relay.about, options: relay.options };
         Catalog { protocols: vec![protocol], programs: vec![program], ..Catalog::default() }
     }

@@ -7,7 +7,9 @@ use faircast_base::{
     Bytes, Duration, FlowId, NodeId, Purpose, Rng, TREE_LEVELS_MAX, Time, TreeFault, check_heads,
 };
 
-use crate::catalog::{Catalog, ProtocolEntry};
+use faircast_proto::stack::Stack;
+
+use crate::catalog::Catalog;
 use crate::error::{Problem, quoted};
 use crate::limits::{
     DATA_BYTES_MAX, FLOWS_MAX, HEADER_BYTES_MAX, NAME_CHARS_MAX, PACKET_BYTES_MAX, RECEIVERS_MAX,
@@ -37,32 +39,36 @@ pub(crate) struct Flows<'a> {
     pub(crate) receivers: usize,
 }
 
+/// The stack of `all` that is named.
+fn stack(value: &Value, what: &str, all: impl Iterator<Item = Stack>) -> Result<Stack, Problem> {
+    let all: Vec<(String, Stack)> = all.map(|stack| (stack.name(), stack)).collect();
+    registered(value, what, all.iter().map(|(name, stack)| (name.as_str(), *stack)))
+}
+
 impl Flows<'_> {
     /// Reads one entry and spells out its `count`.
     pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
         let table = entry.table(FLOW_KEYS).map_err(|problem| self.or_an_option(entry, problem))?;
         let flow_name = table.required("name", "\"mcc\"", name)?;
-        let protocol = table.required("protocol", "\"pgmcc\"", |value| {
-            let protocols = self.catalog.protocols.iter().map(|entry| (entry.name, entry));
-            registered(value, "protocol", protocols)
+        let stack = table.required("protocol", "\"pgmcc\"", |value| {
+            stack(value, "protocol", self.catalog.protocols.iter().copied())
         })?;
         let (options, raw_options) =
-            options(&table, (protocol.name, protocol.options), &self.files)?;
-        let from = table.required("from", "\"ms\"", |value| self.senders(value, protocol))?;
-        let to =
-            table.required("to", "[\"mr1\"]", |value| self.receivers(value, &from, protocol))?;
+            options(&table, (&stack.name(), &stack.options()), &self.files)?;
+        let from = table.required("from", "\"ms\"", |value| self.senders(value, stack))?;
+        let to = table.required("to", "[\"mr1\"]", |value| self.receivers(value, &from, stack))?;
         let start = table.optional("start", |value| self.moment(value))?.unwrap_or_default();
         let stop = table.optional("stop", |value| self.stop(value, start))?;
-        let joins = self.joins(&table, protocol, &from, &to)?;
-        let speaks = self.speaks(&table, protocol, &to)?;
-        let heads = self.heads(&table, protocol, &from, &to)?;
+        let joins = self.joins(&table, stack, &from, &to)?;
+        let speaks = self.speaks(&table, stack, &to)?;
+        let heads = self.heads(&table, stack, &from, &to)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
         let receivers = from.len() * to.len() + joins.len();
         let copies = self.copies(&table, flow_name, count.unwrap_or(1), receivers)?;
         let several = from.len() > 1;
         let flow = Flow {
             name: String::new(),
-            protocol: protocol.name.to_string(),
+            stack,
             from,
             to,
             packet: table
@@ -107,9 +113,9 @@ impl Flows<'_> {
                 entries.iter().find(|(key, _)| !FLOW_KEYS.contains(&key.as_str()))?;
             let named =
                 table.optional("protocol", |value| value.text().map(str::to_owned)).ok()??;
-            let protocol = self.catalog.protocols.iter().find(|entry| entry.name == named)?;
-            protocol.options.iter().find(|option| option.name == key.as_str())?;
-            let (name, protocol) = (quoted(key), quoted(protocol.name));
+            let stack = self.catalog.protocols.iter().find(|stack| stack.name() == named)?;
+            stack.options().iter().find(|option| option.name == key.as_str())?;
+            let (name, protocol) = (quoted(key), quoted(&named));
             let message = format!(
                 "{name} is an option of {protocol}; expected it among them: options = {{ {key} = … }}"
             );
@@ -118,7 +124,7 @@ impl Flows<'_> {
         misplaced().unwrap_or(problem)
     }
 
-    fn senders(&self, value: &Value, protocol: &ProtocolEntry) -> Result<Vec<NodeId>, Problem> {
+    fn senders(&self, value: &Value, stack: Stack) -> Result<Vec<NodeId>, Problem> {
         let mut from = Vec::new();
         for named in names(value)? {
             let node = self.topology.find_named(&named)?;
@@ -132,9 +138,9 @@ impl Flows<'_> {
                 return Err(value.wrong(format!("at most {SENDERS_MAX} senders")));
             }
         }
-        if !protocol.many_to_many && from.len() > 1 {
+        if !stack.transport.many_to_many && from.len() > 1 {
             let message =
-                format!("names {} senders; {} takes exactly one", from.len(), protocol.name);
+                format!("names {} senders; {} takes exactly one", from.len(), stack.name());
             return Err(Problem::at(value.place, message));
         }
         Ok(from)
@@ -144,7 +150,7 @@ impl Flows<'_> {
         &mut self,
         value: &Value,
         from: &[NodeId],
-        protocol: &ProtocolEntry,
+        stack: Stack,
     ) -> Result<Vec<NodeId>, Problem> {
         let (mut to, mut seen) = (Vec::new(), BTreeSet::new());
         let names = names(value)?;
@@ -172,7 +178,7 @@ impl Flows<'_> {
                 let answered = self.reach.both_ways(*from, *node);
                 let problem = if !answered && !self.reach.one_way(*from, *node) {
                     format!("no path of links leads from {} to {}", sender(), receiver())
-                } else if !answered && protocol.answers {
+                } else if !answered && stack.transport.answers {
                     format!("no path of links leads back from {} to {}", receiver(), sender())
                 } else {
                     continue;
@@ -180,9 +186,9 @@ impl Flows<'_> {
                 return Err(named.problem(format!("{problem}; {PATH_RULE}")));
             }
         }
-        if !protocol.multicast && to.len() > 1 {
+        if !stack.transport.multicast && to.len() > 1 {
             let message =
-                format!("names {} receivers; {} takes exactly one", to.len(), protocol.name);
+                format!("names {} receivers; {} takes exactly one", to.len(), stack.name());
             return Err(Problem::at(value.place, message));
         }
         Ok(to)
@@ -215,7 +221,7 @@ impl Flows<'_> {
     fn joins(
         &self,
         table: &Table<'_>,
-        protocol: &ProtocolEntry,
+        stack: Stack,
         from: &[NodeId],
         to: &[NodeId],
     ) -> Result<Vec<JoinRange>, Problem> {
@@ -224,8 +230,8 @@ impl Flows<'_> {
         let mut joins = Vec::new();
         let example = "a list such as [ { node = \"mr3\", at = \"20 s\", leave = \"40 s\" } ]";
         table.optional("join", |value| {
-            if !protocol.multicast {
-                let message = format!("is of no use to {}; allowed: multicast", protocol.name);
+            if !stack.transport.multicast {
+                let message = format!("is of no use to {}; allowed: multicast", stack.name());
                 return Err(Problem::at(value.place, message));
             }
             value.each(example, |_, entry| {
@@ -284,7 +290,7 @@ impl Flows<'_> {
     fn heads(
         &self,
         table: &Table<'_>,
-        protocol: &ProtocolEntry,
+        stack: Stack,
         from: &[NodeId],
         to: &[NodeId],
     ) -> Result<BTreeMap<NodeId, NodeId>, Problem> {
@@ -292,10 +298,10 @@ impl Flows<'_> {
         let mut heads = BTreeMap::new();
         let example = "a list such as [ { node = \"mr{1..5}\", head = \"mr6\" } ]";
         table.optional("heads", |value| {
-            if !protocol.repair_heads {
-                let with = self.catalog.protocols.iter().filter(|entry| entry.repair_heads);
-                let with: Vec<&str> = with.map(|entry| entry.name).collect();
-                let (name, with) = (protocol.name, with.join(", "));
+            if !stack.has_heads() {
+                let with = self.catalog.protocols.iter().filter(|stack| stack.has_heads());
+                let with: Vec<String> = with.map(Stack::name).collect();
+                let (name, with) = (stack.name(), with.join(", "));
                 let message =
                     format!("is of no use to {name}, which has no repair heads; {with} has");
                 return Err(Problem::at(value.place, message));
@@ -354,21 +360,21 @@ impl Flows<'_> {
     fn speaks(
         &self,
         table: &Table<'_>,
-        protocol: &ProtocolEntry,
+        stack: Stack,
         to: &[NodeId],
     ) -> Result<Vec<Speaks>, Problem> {
-        let schemes = || self.catalog.protocols.iter().filter(|entry| entry.is_scheme());
+        let all = || self.catalog.protocols.iter().filter(|it| it.is_reliable_multicast());
         let mut speaks: Vec<Speaks> = Vec::new();
         let example = "a list such as [ { node = \"mr3\", protocol = \"NAME\" } ]";
         table.optional("speaks", |value| {
-            if !protocol.is_scheme() {
-                let message = format!("is of no use to {}; allowed: schemes", protocol.name);
+            if !stack.is_reliable_multicast() {
+                let message = format!("is of no use to {}; allowed: schemes", stack.name());
                 return Err(Problem::at(value.place, message));
             }
             value.each(example, |_, entry| {
                 let table = entry.table(&["node", "protocol"])?;
                 let spoken = table.required("protocol", "\"NAME\"", |value| {
-                    registered(value, "scheme", schemes().map(|entry| (entry.name, entry)))
+                    self::stack(value, "scheme", all().copied())
                 })?;
                 table.required("node", "\"mr3\"", |value| {
                     for named in names(value)? {
@@ -379,7 +385,7 @@ impl Flows<'_> {
                         } else if speaks.iter().any(|speaks| speaks.node == node) {
                             format!("{shown} is named twice; allowed: each receiver once")
                         } else {
-                            speaks.push(Speaks { node, protocol: spoken.name.to_string() });
+                            speaks.push(Speaks { node, stack: spoken });
                             continue;
                         };
                         return Err(named.problem(problem));

@@ -22,7 +22,7 @@ mod read;
 mod topology;
 mod value;
 
-pub use catalog::{Catalog, ProgramEntry, ProtocolEntry};
+pub use catalog::{Catalog, ProgramEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{Data, Flow, Join, LinkSpec, Node, Program, Scenario, Speaks};
 pub use overrides::Overrides;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use faircast_base::{Bytes, Duration, NodeId, Time};
 use faircast_link::LinkConfig;
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::stack::Stack;
 
 /// A checked scenario.
 #[derive(Clone, Debug)]
@@ -65,8 +66,8 @@ pub struct LinkSpec {
 pub struct Flow {
     /// Its name, unique.
     pub name: String,
-    /// Its protocol: a registered scheme, `tcp-reno`, `tcp-newreno`, `tcp-sack` or `cbr`.
-    pub protocol: String,
+    /// Its protocols.
+    pub stack: Stack,
     /// Its senders: one, but where the protocol takes more.
     pub from: Vec<NodeId>,
     /// Its receivers. Those that join later are here too, and senders that receive.
@@ -99,8 +100,8 @@ pub struct Flow {
 pub struct Speaks {
     /// The receiver.
     pub node: NodeId,
-    /// The scheme.
-    pub protocol: String,
+    /// What it speaks.
+    pub stack: Stack,
 }
 
 impl Flow {
@@ -133,10 +134,10 @@ impl Flow {
         self.from.iter().chain(receivers).copied()
     }
 
-    /// The protocol that the receiver at `node` speaks.
-    pub fn spoken_by(&self, node: NodeId) -> &str {
+    /// The protocols that the receiver at `node` speaks.
+    pub fn spoken_by(&self, node: NodeId) -> Stack {
         let other = self.speaks.iter().find(|speaks| speaks.node == node);
-        other.map_or(&self.protocol, |speaks| &speaks.protocol)
+        other.map_or(self.stack, |speaks| speaks.stack)
     }
 }
 

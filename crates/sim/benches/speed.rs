@@ -81,7 +81,8 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
         options: &options,
         head: None,
     };
-    let end = |role, setup| catalog::end(protocol, role, setup).expect("it is registered");
+    let stack = catalog::stack(protocol).expect("it is registered");
+    let end = |role, setup| stack.end(role, setup).expect("it is simulated");
     let mut ends: [Box<dyn Machine>; 2] =
         [end(Role::Source(Box::new(Zeros { len: None })), setup(0)), end(Role::Receiver, setup(1))];
     let (mut rng, mut trace, mut now) = (rng(), NullTrace, Time::ZERO);

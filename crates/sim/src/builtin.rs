@@ -3,64 +3,26 @@
 use std::sync::Arc;
 
 use faircast_base::{FlowId, GroupId, NodeId, Time};
-use faircast_proto::catalog::{self, Ends, RELAYS, SCHEMES, TRANSPORTS};
+use faircast_proto::catalog::{self, RELAYS};
 use faircast_proto::credit::ProgramHost;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Destination, Machine};
-use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, ProtocolEntry};
+use faircast_scenario::{Catalog, Flow, Program, ProgramEntry};
 
 use crate::engine::Protocols;
 
 /// What a scenario may name: multicast schemes, background traffic and relays.
 pub fn catalog() -> Catalog {
-    let schemes = SCHEMES.iter().map(|scheme| ProtocolEntry {
-        name: scheme.name,
-        about: scheme.about,
-        multicast: true,
-        many_to_many: false,
-        answers: true,
-        repair_heads: false,
-        simulated: true,
-        options: scheme.options,
-        guarantees: scheme.guarantees,
-    });
-    let transports = TRANSPORTS.iter().filter_map(|transport| {
-        let (simulated, answers, guarantees) = match transport.ends {
-            Ends::Steered(_) => return None,
-            Ends::Alone { guarantees, answers, .. } => (true, answers, guarantees),
-            Ends::Kernel { guarantees } => (false, true, guarantees),
-        };
-        let catalog::TransportEntry {
-            name,
-            about,
-            multicast,
-            many_to_many,
-            repair_heads,
-            options,
-            ..
-        } = *transport;
-        Some(ProtocolEntry {
-            name,
-            about,
-            multicast,
-            many_to_many,
-            answers,
-            repair_heads,
-            simulated,
-            options,
-            guarantees,
-        })
-    });
     let relay = |entry: &catalog::RelayEntry| ProgramEntry {
         name: entry.name,
         about: entry.about,
         options: entry.options,
     };
     Catalog {
-        protocols: schemes.chain(transports).collect(),
+        protocols: catalog::stacks().collect(),
         programs: RELAYS.iter().map(relay).collect(),
         runs_sessions_programs: cfg!(feature = "programs"),
     }
@@ -81,12 +43,6 @@ fn program_host() -> Option<Arc<dyn ProgramHost>> {
     None
 }
 
-/// Whether a protocol runs in the lab and not in the simulator.
-pub(crate) fn is_lab_only(protocol: &str) -> bool {
-    let ends = catalog::transport(protocol).map(|transport| transport.ends);
-    matches!(ends, Some(Ends::Kernel { .. }))
-}
-
 /// Makes everything that is in the catalog and can be simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
@@ -102,7 +58,7 @@ impl Protocols for Builtin {
     ) -> Box<dyn Machine> {
         let spoken = flow.spoken_by(node);
         // Of the flow's own settings another scheme knows those of the transport.
-        let shared = (spoken != flow.protocol)
+        let shared = (spoken != flow.stack)
             .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
         let setup = EndSetup {
             flow: id,
@@ -118,10 +74,9 @@ impl Protocols for Builtin {
             options: shared.as_ref().unwrap_or(&flow.options),
             head: flow.heads.get(&node).copied(),
         };
-        let Some(end) = catalog::end(spoken, role, setup) else {
-            unreachable!("the scenario was checked against a catalog that has \"{spoken}\"")
-        };
-        end
+        spoken
+            .end(role, setup)
+            .unwrap_or_else(|| unreachable!("{spoken} is simulated in this role"))
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
@@ -132,7 +87,6 @@ impl Protocols for Builtin {
     }
 
     fn sees_corruption(&self, flow: &Flow) -> bool {
-        let transport = catalog::transport(&flow.protocol);
-        transport.is_none_or(|transport| transport.own_checksum)
+        flow.stack.transport.own_checksum
     }
 }

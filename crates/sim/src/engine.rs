@@ -10,7 +10,6 @@ use faircast_scenario::{Flow, Join, Program, Scenario};
 use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
-use crate::builtin::is_lab_only;
 use crate::delivery::{Delivery, SentContent};
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
@@ -158,8 +157,8 @@ impl<'a> Simulation<'a> {
             scratch: Vec::new(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
-            if is_lab_only(&flow.protocol) {
-                let (flow, protocol) = (flow.name.clone(), flow.protocol.clone());
+            if !flow.stack.is_simulated() {
+                let (flow, protocol) = (flow.name.clone(), flow.stack.name());
                 return Err(SimError::LabOnly { flow, protocol });
             }
             simulation.add_flow(FlowId(index as u32), flow)?;

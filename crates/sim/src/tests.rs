@@ -104,7 +104,7 @@ fn plain(time_to_live: u8) -> impl Protocols {
             return Box::new(Counter::default());
         }
         let to = match flow.to[..] {
-            [only] if flow.protocol == "unicast" => Destination::Node(only),
+            [only] if !flow.stack.transport.multicast => Destination::Node(only),
             _ => Destination::Group(GroupId::SESSION),
         };
         Box::new(Ticker { to, time_to_live, next: flow.start, due: false, closed: false })
@@ -174,7 +174,7 @@ fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
         links: edges.iter().flat_map(|&(a, b, ms)| [link(a, b, ms), link(b, a, ms)]).collect(),
         flows: vec![Flow {
             name: "flow".into(),
-            protocol: protocol.into(),
+            stack: faircast_proto::catalog::stack(protocol).expect("it is registered"),
             from: vec![NodeId(0)],
             to: to.iter().map(|node| NodeId(*node)).collect(),
             packet: Bytes::new(u64::from(PACKET)),
@@ -209,14 +209,14 @@ const STAR: &[(u32, u32, u64)] = &[(0, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1)];
 
 #[test]
 fn a_packet_takes_transmission_and_propagation_on_every_hop() {
-    let (_, log) = run(&scenario(&[(0, 1, 5), (1, 2, 7)], "unicast", &[2]));
+    let (_, log) = run(&scenario(&[(0, 1, 5), (1, 2, 7)], "tcp-reno", &[2]));
     // 1000 B at 8 Mbit/s take 1 ms; 1 + 5 + 1 + 7.
     assert_eq!(log.delivered_at(2)[..2], [14, 24].map(|ms| Time::from_nanos(ms * 1_000_000)));
 }
 
 #[test]
 fn multicast_sends_one_copy_per_link_of_the_tree() {
-    let (outcome, log) = run(&scenario(STAR, "multicast", &[2, 3, 4]));
+    let (outcome, log) = run(&scenario(STAR, "cbr", &[2, 3, 4]));
     for node in [2, 3, 4] {
         assert_eq!(log.delivered_at(node).len(), 100, "node {node}");
     }
@@ -229,13 +229,13 @@ fn multicast_sends_one_copy_per_link_of_the_tree() {
 #[test]
 fn paths_are_shortest_by_delay_and_not_by_hops() {
     // Directly 20 ms, or over node 1 in 2 x 5 ms.
-    let (_, log) = run(&scenario(&[(0, 2, 20), (0, 1, 5), (1, 2, 5)], "unicast", &[2]));
+    let (_, log) = run(&scenario(&[(0, 2, 20), (0, 1, 5), (1, 2, 5)], "tcp-reno", &[2]));
     assert_eq!(log.delivered_at(2)[0], Time::from_nanos(12_000_000));
 }
 
 #[test]
 fn members_get_what_is_sent_while_they_belong() {
-    let mut scenario = scenario(STAR, "multicast", &[2, 3]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3]);
     let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
     let stay = |at, leave: u64| Join { node: NodeId(3), at: ms(at), leave: Some(ms(leave)) };
     scenario.flows[0].join = vec![stay(200, 400), stay(600, 700)];
@@ -251,7 +251,7 @@ fn members_get_what_is_sent_while_they_belong() {
 
 #[test]
 fn a_time_to_live_ends_a_packet_at_its_last_hop() {
-    let scenario = scenario(&[(0, 1, 1), (1, 2, 1), (2, 3, 1)], "multicast", &[1, 2, 3]);
+    let scenario = scenario(&[(0, 1, 1), (1, 2, 1), (2, 3, 1)], "cbr", &[1, 2, 3]);
     let (_, log) = run_with(&scenario, &plain(2), &mut Unobserved);
     assert_eq!(log.delivered_at(1).len(), 100);
     assert_eq!(log.delivered_at(2).len(), 100);
@@ -261,7 +261,7 @@ fn a_time_to_live_ends_a_packet_at_its_last_hop() {
 
 #[test]
 fn a_stopped_flow_sends_no_more() {
-    let mut scenario = scenario(STAR, "multicast", &[2]);
+    let mut scenario = scenario(STAR, "cbr", &[2]);
     scenario.flows[0].stop = Some(Time::from_nanos(500_000_000));
     let (_, log) = run(&scenario);
     assert_eq!(log.delivered_at(2).len(), 50);
@@ -269,7 +269,7 @@ fn a_stopped_flow_sends_no_more() {
 
 #[test]
 fn packets_are_conserved_on_every_link() {
-    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     for spec in &mut scenario.links {
         spec.config.loss = 0.2;
         // Slower than the sender: queues overflow too.
@@ -300,7 +300,7 @@ fn packets_are_conserved_on_every_link() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
-    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     for spec in &mut scenario.links {
         spec.config.loss = 0.1;
     }
@@ -320,7 +320,7 @@ fn an_observer_can_end_a_run_early() {
             ControlFlow::Break(())
         }
     }
-    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     scenario.duration = Duration::from_secs(1000);
     let (outcome, log) = run_with(&scenario, &plain(255), &mut Impatient);
     assert!(outcome.interrupted && outcome.at < Time::ZERO + scenario.duration);

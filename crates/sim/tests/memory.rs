@@ -49,18 +49,19 @@ fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
     // As streams, and as an object that is asked for.
     let worlds = protocols().into_iter().flat_map(|protocol| {
         let flow = "data = \"1 MB\"\noptions = { delivery = \"object\" }\n".to_string();
-        let object = scheme(protocol.name).is_some().then(|| World { flow, ..World::new(3, 10) });
+        let object =
+            scheme(&protocol.name()).is_some().then(|| World { flow, ..World::new(3, 10) });
         let worlds = [Some(World::new(3, 10)), object];
         worlds.map(|world| world.map(|world| (world, protocol)))
     });
     for (world, protocol) in worlds.flatten() {
-        let scenario = world.scenario(&protocol);
+        let scenario = world.scenario(protocol);
         let object = if world.flow.is_empty() { "" } else { ", an object" };
         let (_, _, heard) = run(&scenario);
         for (sender, whose) in [(true, "sender"), (false, "receiver")] {
             let real = heard.notes.borrow().captured.get(whose).cloned().unwrap_or_default();
             for pace in PACES {
-                let name = format!("{}{object} {whose}, {pace} apart", protocol.name);
+                let name = format!("{}{object} {whose}, {pace} apart", protocol.name());
                 let mut forger = Forger::new(1, &real);
                 let watched = Watched::without_notes();
                 let region = Region::new(MEMORY);
@@ -80,7 +81,7 @@ fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
         }
     }
     for entry in catalog().programs {
-        for protocol in protocols().iter().filter(|protocol| protocol.multicast) {
+        for protocol in protocols().into_iter().filter(|it| it.transport.multicast) {
             let world = World { program: Some(entry.name), ..World::new(3, 10) };
             let scenario = world.scenario(protocol);
             let (_, _, heard) = run(&scenario);
@@ -93,7 +94,7 @@ fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
                 let packet = forger.forged(i);
                 victim.take(&packet, &mut forger.rng);
             }
-            largest.push((held(&region), format!("{} {}", entry.name, protocol.name)));
+            largest.push((held(&region), format!("{} {}", entry.name, protocol.name())));
         }
     }
     largest.sort_unstable();

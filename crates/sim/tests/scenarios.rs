@@ -35,14 +35,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// The hash of the first 10 s of a scenario; `None` if only the lab runs it.
 fn hash(path: &Path) -> Option<String> {
-    let catalog = catalog();
-    let mut scenario = Scenario::load(path, &Overrides::default(), &catalog)
+    let mut scenario = Scenario::load(path, &Overrides::default(), &catalog())
         .unwrap_or_else(|error| panic!("{error}"));
     scenario.duration = scenario.duration.min(LENGTH);
-    let simulated = |name: &str| {
-        catalog.protocols.iter().any(|protocol| protocol.name == name && protocol.simulated)
-    };
-    if !scenario.flows.iter().all(|flow| simulated(&flow.protocol)) {
+    if !scenario.flows.iter().all(|flow| flow.stack.is_simulated()) {
         return None;
     }
     let mut hasher = Hasher::default();

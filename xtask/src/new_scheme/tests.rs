@@ -75,7 +75,7 @@ fn modules_stay_in_order_and_rows_go_to_the_end() {
         assert_eq!(with_module(modules, name), format!("//! Words.\n\n{want}"));
     }
     let table = |rows: &str| format!("x\n{ROWS} &[{rows}];\ny = [];\n");
-    let row = "crate::scheme_entry!(crate::congestion::own::OwnScheme)";
+    let row = "SchemeEntry::of::<crate::congestion::own::OwnScheme>()";
     for (before, after) in [
         ("one!()", format!("one!(), {row}")),
         ("one!(),\n", format!("one!(),\n{row}")),

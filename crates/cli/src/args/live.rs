@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
 use faircast_net::interface_name;
-use faircast_proto::catalog::{KNOWN_TREES, SCHEMES};
+use faircast_proto::catalog::live_stacks;
 use nix::net::if_::if_nametoindex;
 
 /// The key of the group.
@@ -97,10 +97,9 @@ fn zone_index(zone: &str) -> Result<u32, String> {
 
 /// Reads the name of a scheme.
 pub(super) fn scheme(text: &str) -> Result<String, String> {
-    let known =
-        || SCHEMES.iter().map(|entry| entry.name).chain(KNOWN_TREES.iter().map(|tree| tree.name));
-    let found = known().find(|name| *name == text).map(ToString::to_string);
-    found.ok_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")))
+    let known: Vec<String> = live_stacks().map(|stack| stack.name()).collect();
+    let found = known.iter().find(|name| *name == text);
+    found.cloned().ok_or_else(|| format!("there are {}", known.join(", ")))
 }
 
 /// Reads an address of this host and a port.

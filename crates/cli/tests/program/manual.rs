@@ -40,8 +40,9 @@ fn schemes_lists_everything_that_a_scenario_may_name() {
     let catalog = faircast_sim::catalog();
     let overview = succeed("schemes");
     let rows = json("schemes --json");
-    let protocols = catalog.protocols.iter().map(|entry| (entry.name, entry.options));
-    let programs = catalog.programs.iter().map(|entry| (entry.name, entry.options));
+    let protocols = catalog.protocols.iter().map(|stack| (stack.name(), stack.options()));
+    let programs = catalog.programs.iter();
+    let programs = programs.map(|entry| (entry.name.to_string(), entry.options.to_vec()));
     for (index, (name, options)) in protocols.chain(programs).enumerate() {
         assert!(overview.contains(&format!("\n  {name} ")), "{name}: {overview}");
         assert_eq!(rows[index]["name"], name);

@@ -30,7 +30,7 @@ fn lines(matrix: &Value) -> Vec<String> {
 
 /// All that is compared.
 fn schemes() -> Vec<String> {
-    faircast_proto::catalog::reliable_multicast().map(|(name, _)| name.to_string()).collect()
+    faircast_proto::catalog::reliable_multicast().map(|stack| stack.name()).collect()
 }
 
 #[test]

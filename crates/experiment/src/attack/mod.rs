@@ -204,7 +204,8 @@ impl AttackResult {
 }
 
 fn attacks(request: &Request) -> Result<Vec<&'static Attack>, Error> {
-    let over_tree = request.scheme.as_deref().is_some_and(|scheme| catalog::tree(scheme).is_some());
+    let over_tree =
+        request.scheme.as_deref().and_then(catalog::stack).is_some_and(|stack| stack.has_heads());
     let all = ATTACKS.iter().filter(|attack| attack.suits(over_tree));
     chosen("attack", "row", all, |attack| attack.id, request.only.as_deref())
 }

@@ -24,8 +24,6 @@
 use std::collections::BTreeSet;
 
 use faircast_proto::catalog;
-use faircast_proto::credit;
-use faircast_proto::options::OptionSpec;
 use faircast_scenario::Scenario;
 use serde::Deserialize;
 
@@ -171,10 +169,9 @@ impl Case {
 
     /// Whether `protocol` can run it: not all tell objects from streams.
     pub(crate) fn is_for(&self, protocol: &str) -> bool {
-        let known = || catalog::reliable_multicast().find(|(name, _)| *name == protocol);
-        let tells = |(_, options): (_, &[OptionSpec])| options.iter().any(|it| it.name == DELIVERY);
-        let excluded = self.without_credits && credit::is_under(protocol);
-        !excluded && (!self.sends_objects || known().is_none_or(tells))
+        let Some(stack) = catalog::stack(protocol) else { return true };
+        let excluded = self.without_credits && stack.hop.is_some();
+        !excluded && (!self.sends_objects || stack.has_option(DELIVERY))
     }
 
     /// The flow that is judged.

@@ -100,10 +100,10 @@ fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
 /// The two have other cases.
 pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, String> {
     let mut all = matrix.clone();
-    let is_new = |name: &&str| matrix.schemes.iter().any(|scheme| scheme == name);
-    let is_kept = |name: &&str| others.schemes.iter().any(|scheme| scheme == name);
-    let names = catalog::reliable_multicast().map(|(name, _)| name);
-    all.schemes = names.filter(|name| is_new(name) || is_kept(name)).map(String::from).collect();
+    let is_new = |name: &String| matrix.schemes.contains(name);
+    let is_kept = |name: &String| others.schemes.contains(name);
+    let names = catalog::reliable_multicast().map(|stack| stack.name());
+    all.schemes = names.filter(|name| is_new(name) || is_kept(name)).collect();
     for case in &mut all.cases {
         let same = others.cases.iter().find(|same| same.id == case.id);
         let same = same.ok_or_else(|| {

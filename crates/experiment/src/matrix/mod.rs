@@ -303,9 +303,9 @@ fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
 
 /// All that bring everything to many receivers, or those of them that `--scheme` names.
 fn schemes(request: &Request) -> Result<Vec<Scheme>, Error> {
-    let known = || catalog::reliable_multicast().map(|(name, _)| name);
+    let known = || catalog::reliable_multicast().map(|stack| stack.name());
     let Some(given) = &request.scheme else {
-        return Ok(known().map(|name| Scheme { name: name.into(), options: Vec::new() }).collect());
+        return Ok(known().map(|name| Scheme { name, options: Vec::new() }).collect());
     };
     let names: Vec<&str> = given.split(',').collect();
     if names.len() > 1 && !request.options.is_empty() {
@@ -316,7 +316,7 @@ fn schemes(request: &Request) -> Result<Vec<Scheme>, Error> {
     }
     for (place, name) in names.iter().enumerate() {
         if !known().any(|known| known == *name) {
-            let known: Vec<&str> = known().collect();
+            let known: Vec<String> = known().collect();
             return Err(Error::Usage(format!(
                 "--scheme {name}: there is no such scheme; there are {}",
                 known.join(", ")

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use faircast_proto::catalog::Stack;
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_report::{Class, RowVerdict, Verdicts};
 use faircast_scenario::{Catalog, Overrides, Scenario};
@@ -24,9 +25,9 @@ fn suites() -> Vec<SuiteFile> {
 }
 
 /// All settings that a protocol of flows or a program of routers has under this name.
-fn specs<'a>(catalog: &'a Catalog, name: &'a str) -> impl Iterator<Item = &'a [OptionSpec]> {
-    let protocols = catalog.protocols.iter().map(|entry| entry.options);
-    let programs = catalog.programs.iter().map(|entry| entry.options);
+fn specs<'a>(catalog: &'a Catalog, name: &'a str) -> impl Iterator<Item = Vec<OptionSpec>> {
+    let protocols = catalog.protocols.iter().map(Stack::options);
+    let programs = catalog.programs.iter().map(|entry| entry.options.to_vec());
     protocols.chain(programs).filter(move |specs| specs.iter().any(|spec| spec.name == name))
 }
 
@@ -91,7 +92,7 @@ fn refused(catalog: &Catalog, key: &str, text: &str) -> Option<String> {
     }
     let raw = || [(key.to_string(), value(text))];
     let mut errors =
-        specs(catalog, key).map(|specs| Options::checked(raw(), specs).err()).peekable();
+        specs(catalog, key).map(|specs| Options::checked(raw(), &specs).err()).peekable();
     errors.peek()?;
     let errors: Option<Vec<_>> = errors.collect();
     errors.and_then(|errors| errors.first().map(ToString::to_string))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use faircast_base::{Duration, NodeId};
-use faircast_proto::credit;
+use faircast_proto::catalog;
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::On;
@@ -148,7 +148,8 @@ impl<'a> Runner<'a> {
         };
         let scenario = parse(set.clone())?;
         // Credits are a matter of routers, too: all of them take part.
-        let under_credits = self.scheme.is_some_and(|scheme| credit::is_under(&scheme.name));
+        let stack = self.scheme.and_then(|scheme| catalog::stack(&scheme.name));
+        let under_credits = stack.is_some_and(|stack| stack.hop.is_some());
         match under_credits.then(|| routers(&scenario)) {
             Some(routers) if !routers.is_empty() => {
                 let names: Vec<String> = routers.iter().map(|name| format!("{name:?}")).collect();

@@ -22,7 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub use finding::{Finding, State};
 
 use crate::Error;
-use crate::session::random;
+use crate::ids::random;
 use exchange::{Exchange, Outgoing, TestSettings};
 use local::Facts;
 use wire::{BYTES, Packet};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use faircast_base::Time;
 use faircast_files::StoreHandle;
 use faircast_net::{Heard, Live, SessionId};
+use faircast_proto::catalog::Stack;
 use faircast_proto::object::{ObjectStatus, Stage};
 use faircast_proto::pgm::wire::Tsi;
 
@@ -16,7 +17,7 @@ use crate::watched_store::Notes;
 /// One object that is being received.
 pub(super) struct Transfer {
     pub(super) number: u64,
-    pub(super) scheme: &'static str,
+    pub(super) stack: Stack,
     pub(super) tsi: Tsi,
     pub(super) since: Time,
     pub(super) notes: Arc<Notes>,
@@ -39,14 +40,14 @@ impl Transfer {
     /// One whose first packet was just heard.
     pub(super) fn new(
         number: u64,
-        scheme: &'static str,
+        stack: Stack,
         heard: &Heard<'_>,
         notes: Arc<Notes>,
         disk: StoreHandle,
     ) -> Self {
         Self {
             number,
-            scheme,
+            stack,
             tsi: heard.tsi,
             since: heard.now,
             notes,

@@ -8,6 +8,7 @@ use faircast_base::{Duration, Seq, Time};
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::object::{ObjectReceiverSetup, Stage};
+use faircast_proto::options::Options;
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
 use faircast_proto::{AppEvent, Machine as _};
 use lru::LruCache;
@@ -16,9 +17,10 @@ use tokio::sync::{mpsc, watch};
 use super::ReceiverBuilder;
 use super::transfer::{Origin, Transfer, in_a_word};
 use crate::common::{GATHER, Speaks, host_load};
-use crate::ends::{Carrier, Receiving};
+use crate::ends::{Carrier, Hops, Receiving};
 use crate::envelope::Watched;
-use crate::session::{Worker, random};
+use crate::ids::random;
+use crate::session::Worker;
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, StaysFor};
 use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, WatchedStore};
@@ -61,7 +63,7 @@ pub(super) struct Work {
     packets: u64,
     heard: Option<Time>,
     /// The scheme of the last session, for the trace.
-    spoken: &'static str,
+    spoken: String,
 }
 
 /// Whether the sender of a session knows of this receiver.
@@ -86,7 +88,7 @@ impl Work {
             complete: 0,
             packets: 0,
             heard: None,
-            spoken: DEFAULT_SCHEME,
+            spoken: DEFAULT_SCHEME.to_string(),
         }
     }
 
@@ -98,7 +100,7 @@ impl Work {
             seat: Incoming::seat(&object),
             number: session.number,
             source: live.source(id),
-            scheme: spoken.unwrap_or(session.scheme),
+            scheme: spoken.unwrap_or(session.stack).name(),
             name: session.notes.name.get().cloned(),
             since: session.since.since(self.started),
             heard: object.heard.map(|at| at.since(self.started)),
@@ -371,16 +373,16 @@ impl App<Receiving> for Work {
         let alone = self.setup.builder.destination.only().is_some();
         let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
-        let mut session = Transfer::new(self.count, carrier.name(), heard, notes, disk);
+        let mut session = Transfer::new(self.count, carrier.stack(), heard, notes, disk);
         session.late = self.ending;
         self.next_session = Some(session);
-        self.spoken = carrier.name();
+        self.spoken = carrier.stack().name();
         tracing::debug!(
             target: "faircast::session",
             object = self.count,
             session = ?heard.tsi,
             from = %heard.from,
-            scheme = carrier.name(),
+            scheme = %carrier.stack(),
             "a sender is heard"
         );
         let Setup { builder, .. } = &self.setup;
@@ -403,12 +405,12 @@ impl App<Receiving> for Work {
         if through_relays || matches!(carrier, Carrier::Tram(_)) {
             live.set_gather(GATHER);
         }
-        let mut machine = carrier.receiver(setup, heard.source, self.setup.speaks.insists());
+        let none = Options::default();
+        let hops = through_relays.then(|| Hops::new(live, heard.tsi, &none));
+        let insists = self.setup.speaks.insists();
+        let mut machine = carrier.receiver(setup, heard.source, insists, hops.as_ref());
         machine.set_limit(self.setup.builder.rate_max);
         machine.set_headers(self.setup.builder.common.headers(heard.from));
-        if through_relays {
-            machine = machine.via(live, heard.tsi);
-        }
         Some(machine)
     }
 
@@ -481,7 +483,7 @@ impl Worker<Receiving> for Work {
         trace::finish(self.setup.trace.as_ref(), || About {
             name: "transfer".to_string(),
             title: format!("what was received into {}", self.setup.builder.destination),
-            scheme: self.spoken.to_string(),
+            scheme: self.spoken.clone(),
             names: BTreeMap::from([(live.node(), self.setup.builder.name.clone())]),
             intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
             interrupted: self.complete == 0,

@@ -373,7 +373,7 @@ impl Worker<Sending> for Work {
             let about = About {
                 name: "transfer".to_string(),
                 title: self.setup.title.clone(),
-                scheme: self.setup.carrier.name().to_string(),
+                scheme: self.setup.carrier.stack().name(),
                 names,
                 aliases,
                 intact,

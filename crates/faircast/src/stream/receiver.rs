@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Waker};
 use faircast_proto::AppEvent;
-use faircast_proto::catalog::{self, DEFAULT_SCHEME};
+use faircast_proto::catalog::{self, DEFAULT_SCHEME, tree_negotiation};
+use faircast_proto::options::Options;
 use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::wire::Nla;
 use faircast_proto::tram::TramStreamReceiver;
@@ -16,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, Speaks, group_of};
-use crate::ends::{Carrier, StreamReceiving};
+use crate::ends::{Carrier, Hops, StreamReceiving};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
@@ -61,7 +62,8 @@ impl StreamReceiver {
                 held: holds,
                 watched,
                 trace,
-                scheme: DEFAULT_SCHEME,
+                scheme: DEFAULT_SCHEME.to_string(),
+                over_tree: false,
                 common,
                 headers: 0,
             })
@@ -122,7 +124,8 @@ struct Work {
     watched: Watched,
     trace: Option<LiveTrace>,
     /// What is spoken.
-    scheme: &'static str,
+    scheme: String,
+    over_tree: bool,
     common: Common,
     /// Bytes of a packet beside what the machine writes.
     headers: u32,
@@ -154,9 +157,12 @@ impl App<StreamReceiving> for Work {
             return None;
         }
         let (carrier, options) = self.speaks.after(heard.packet)?;
-        self.scheme = carrier.name();
+        self.scheme = carrier.stack().name();
+        self.over_tree = matches!(carrier, Carrier::Tram(_));
         self.headers = self.common.headers(heard.from);
-        let end = match carrier {
+        let none = Options::default();
+        let hops = live.relay().map(|_| Hops::new(live, heard.tsi, &none));
+        Some(match carrier {
             Carrier::Pgm(scheme) => {
                 let config = ReceiverConfig {
                     tsi: Some(heard.tsi),
@@ -165,16 +171,21 @@ impl App<StreamReceiving> for Work {
                     ..ReceiverConfig::from_options(self.group, &options)
                 };
                 let end = scheme.stream_receiver(live.node(), config, &options);
-                StreamReceiving::Pgm(Box::new(end))
+                match hops {
+                    None => Box::new(end),
+                    Some(hops) => Box::new(hops.receiver(end)),
+                }
             }
             Carrier::Tram(tree) => {
                 let (session, node) = ((heard.tsi, heard.source), live.node());
-                let insists = Some(tree).filter(|_| self.speaks.insists());
-                let end = TramStreamReceiver::new(session, node, heard.now, &options, insists);
-                StreamReceiving::Tram(Box::new(end))
+                let negotiation = tree_negotiation(Some(tree).filter(|_| self.speaks.insists()));
+                let end = TramStreamReceiver::new(session, node, heard.now, &options, negotiation);
+                match hops {
+                    None => Box::new(end),
+                    Some(hops) => Box::new(hops.receiver(end)),
+                }
             }
-        };
-        Some(if live.relay().is_some() { end.via(live, heard.tsi) } else { end })
+        })
     }
 
     fn event(&mut self, live: &mut Live<StreamReceiving>, id: SessionId, event: AppEvent) {
@@ -211,9 +222,9 @@ impl App<StreamReceiving> for Work {
             }
             AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
             AppEvent::OtherScheme { sender, receiver, .. } => {
-                let mismatch = match live.machine(id) {
-                    Some(end) if end.is_tree() => catalog::tree_mismatch(sender, receiver),
-                    _ => catalog::mismatch(sender, receiver),
+                let mismatch = match self.over_tree {
+                    true => catalog::tree_mismatch(sender, receiver),
+                    false => catalog::mismatch(sender, receiver),
                 };
                 self.status.scheme_mismatch = Some(mismatch.clone());
                 self.give(Err(Error::OtherScheme(mismatch)));
@@ -241,7 +252,7 @@ impl App<StreamReceiving> for Work {
             live.with(id, |end, cx| end.hold(cx, false));
         }
         // Members of a head may still lack something.
-        let serves = |id| live.machine(id).is_some_and(StreamReceiving::serves);
+        let serves = |id| live.machine(id).is_some_and(|end| end.serves());
         if self.give.is_none() && !self.session.is_some_and(serves) {
             live.close();
         }
@@ -257,7 +268,7 @@ impl Worker<StreamReceiving> for Work {
         trace::finish(self.trace.as_ref(), || About {
             name: "stream".to_string(),
             title: "what was received of a stream".to_string(),
-            scheme: self.scheme.to_string(),
+            scheme: self.scheme.clone(),
             names: [(live.node(), "receiver".to_string())].into(),
             ..About::default()
         });

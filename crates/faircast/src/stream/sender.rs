@@ -13,9 +13,10 @@ use super::packets::Queue;
 use super::{IncompleteReceiver, StreamStatus};
 use crate::Error;
 use crate::common::{Common, family, group_to};
-use crate::ends::{Carrier, StreamSending};
+use crate::ends::{Carrier, Hops, StreamSending};
 use crate::envelope::{Watched, Wrapper};
-use crate::session::{SessionSetup, Worker, new_tsi, start};
+use crate::ids::new_tsi;
+use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
 /// The sending end of a stream: a queue, and a thread that empties it.
@@ -58,21 +59,26 @@ impl StreamSender {
         let waker = start(setup, move |live: &mut Live<StreamSending>| {
             let (started, node) = (live.now(), live.node());
             let packets = Box::new(filled.clone());
-            let mut machine = match carrier {
+            let hops = through_relays.then(|| Hops::new(live, tsi, &credits));
+            let machine: StreamSending = match carrier {
                 Carrier::Pgm(scheme) => {
                     let (data_port, start) = (address.port(), started);
                     let config = SourceConfig { node, data_port, start, payload, ..config };
-                    StreamSending::Pgm(Box::new(scheme.stream_source(config, packets, &options)))
+                    let source = scheme.stream_source(config, packets, &options);
+                    match hops {
+                        None => Box::new(source),
+                        Some(hops) => Box::new(hops.source(source)),
+                    }
                 }
                 Carrier::Tram(tree) => {
                     let session = (tsi, node);
                     let source = tram::stream_source(session, started, tree, &options, packets);
-                    StreamSending::Tram(Box::new(source))
+                    match hops {
+                        None => Box::new(source),
+                        Some(hops) => Box::new(hops.source(source)),
+                    }
                 }
             };
-            if through_relays {
-                machine = machine.via(live, tsi, &credits);
-            }
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
@@ -88,7 +94,7 @@ impl StreamSender {
                 tell,
                 watched,
                 trace,
-                scheme: carrier.name(),
+                scheme: carrier.stack().name(),
                 payload,
                 give_up: options.duration("give_up").unwrap_or(GIVE_UP),
                 shut_at: None,
@@ -188,7 +194,7 @@ struct Work {
     tell: watch::Sender<StreamStatus>,
     watched: Watched,
     trace: Option<LiveTrace>,
-    scheme: &'static str,
+    scheme: String,
     payload: u32,
     /// How long it waits for somebody to come when all was written.
     give_up: Duration,
@@ -264,7 +270,7 @@ impl Worker<StreamSending> for Work {
         trace::finish(self.trace.as_ref(), || About {
             name: "stream".to_string(),
             title: "a stream to many receivers".to_string(),
-            scheme: self.scheme.to_string(),
+            scheme: self.scheme.clone(),
             packet_bytes: self.payload.into(),
             interrupted: !matches!(ended, Ok(Ended::Idle)),
             ..About::default()

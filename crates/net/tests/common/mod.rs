@@ -13,7 +13,7 @@ use faircast_net::{
     App, Counters, Driver, DriverSettings, Ended, Envelope, Heard, Listen, Live, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Waker,
 };
-use faircast_proto::catalog::{DEFAULT_SCHEME, SchemeEntry, scheme};
+use faircast_proto::catalog::{DEFAULT_SCHEME, Stack, stack};
 use faircast_proto::content::InMemory;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::transport::{EndSetup, Role};
@@ -26,15 +26,15 @@ pub(crate) fn source_node(flow: u32) -> NodeId {
     NodeId(0x0a00_0001 + flow)
 }
 
-/// The scheme of whoever names none.
-fn usual() -> &'static SchemeEntry {
-    scheme(DEFAULT_SCHEME).unwrap()
+/// The stack of senders that name none.
+fn usual() -> Stack {
+    stack(DEFAULT_SCHEME).unwrap()
 }
 
 /// Settings that let a test end soon.
 pub(crate) fn quick_options() -> Options {
     let linger = ("linger".to_string(), OptionValue::Text("1 s".to_string()));
-    Options::checked([linger], usual().options).unwrap()
+    Options::checked([linger], &usual().options()).unwrap()
 }
 
 /// Bytes that differ everywhere.
@@ -67,9 +67,9 @@ pub(crate) struct Outcome {
 /// An application that keeps what is delivered.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    /// Flows that it takes part in, and their scheme.
+    /// Flows that it takes part in, and their protocols.
     flows: Vec<u32>,
-    scheme: Option<&'static SchemeEntry>,
+    stack: Option<Stack>,
     sessions: Vec<SessionId>,
     delivered: Vec<Vec<u8>>,
     completed: usize,
@@ -88,7 +88,7 @@ impl App<BoxedMachine> for Keeper {
         let sources = [source_node(flow)];
         let setup = EndSetup::new(FlowId(flow), live.node(), &sources, &options);
         let setup = EndSetup { start: heard.now, ..setup };
-        Some(self.scheme.unwrap_or_else(usual).end(Role::Receiver, setup))
+        self.stack.unwrap_or_else(usual).end(Role::Receiver, setup)
     }
 
     fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
@@ -124,7 +124,7 @@ pub(crate) struct Place {
     pub(crate) namespace: Option<String>,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
     pub(crate) sockets: SocketSettings,
-    pub(crate) scheme: Option<&'static SchemeEntry>,
+    pub(crate) stack: Option<Stack>,
 }
 
 impl Place {
@@ -162,7 +162,7 @@ pub(crate) fn send(
         let setup = EndSetup::new(FlowId(flow), node, std::slice::from_ref(&node), &options);
         let setup = EndSetup { start, ..setup };
         let role = Role::Source(Box::new(InMemory(bytes)));
-        let machine = place.scheme.unwrap_or_else(usual).end(role, setup);
+        let machine = place.stack.unwrap_or_else(usual).end(role, setup).unwrap();
         driver.live().add(machine, SessionOptions::default());
         finish(driver, Keeper::default())
     })
@@ -181,7 +181,7 @@ pub(crate) fn receive(place: Place, listen: Listen, flows: &[u32]) -> JoinHandle
             driver.set_envelope(envelope);
         }
         ready.send(driver.waker()).unwrap();
-        finish(driver, Keeper { flows, scheme: place.scheme, ..Keeper::default() })
+        finish(driver, Keeper { flows, stack: place.stack, ..Keeper::default() })
     });
     is_ready.recv().unwrap();
     handle

@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, FlowId, GroupId, NodeId};
 
-use super::{KNOWN_SCHEMES, ROUTER_VIEWS, SchemeEntry, tree};
-use crate::congestion::Control;
+use super::{KNOWN_SCHEMES, ROUTER_VIEWS, tree_negotiation};
+use crate::congestion::{Control, SchemeEntry};
 use crate::content::{Content, Packets};
 use crate::credit;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
     SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
@@ -22,22 +24,12 @@ use crate::pgm::options::{Delivery, PgmSettings};
 use crate::pgm::wire::{Gsi, Nla, Tsi, data_overhead};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
-use crate::tram::{self, GivenHead, Tree};
+use crate::stack::Stack;
+use crate::tram::{self, GivenHead};
 use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
 
 impl SchemeEntry {
-    /// One end of a flow, over the transport that the settings ask for.
-    ///
-    /// # Panics
-    /// The role is both: PGM's sessions have one source.
-    pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-        match PgmSettings::from_options(setup.options).delivery {
-            Delivery::Object => object_end(self, role, setup),
-            Delivery::Stream => stream_end(self, role, setup),
-        }
-    }
-
     /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
     pub fn stream_source(
         &self,
@@ -117,12 +109,20 @@ impl SchemeEntry {
 const IP_AND_UDP: u32 = 20 + 8;
 const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 
+/// One end of a flow over PGM.
+///
+/// # Panics
+/// The stack has no scheme, or the role is both: a session has one source.
+pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let Some(scheme) = stack.scheme else { unreachable!("a scheme steers PGM") };
+    match PgmSettings::from_options(setup.options).delivery {
+        Delivery::Object => object_end(scheme, role, setup),
+        Delivery::Stream => stream_end(scheme, role, setup),
+    }
+}
+
 /// One end of a stream.
-pub(super) fn stream_end(
-    scheme: &SchemeEntry,
-    role: Role,
-    setup: EndSetup<'_>,
-) -> Box<dyn Machine> {
+fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, payload, options, .. } = setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
     match role {
@@ -143,11 +143,7 @@ pub(super) fn stream_end(
 }
 
 /// One end of a transfer.
-pub(super) fn object_end(
-    scheme: &SchemeEntry,
-    role: Role,
-    setup: EndSetup<'_>,
-) -> Box<dyn Machine> {
+fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     match role {
         Role::Source(content) => {
             let fec = PgmSettings::from_options(setup.options).fec();
@@ -165,17 +161,11 @@ pub(super) fn object_end(
     }
 }
 
-/// The tree of this row.
-pub(super) fn row_tree(name: &str) -> Tree {
-    let Some(tree) = tree(name) else { unreachable!("{name} is no row of the tree") };
-    tree
-}
-
 /// One end of a flow, which `inner` makes, under credits.
 pub(super) fn under_credits(
     role: Role,
     setup: EndSetup<'_>,
-    inner: impl FnOnce(Role, EndSetup<'_>) -> Box<dyn Machine>,
+    inner: &dyn Fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
 ) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
@@ -188,7 +178,9 @@ pub(super) fn under_credits(
 }
 
 /// One end of a flow over a tree.
-pub(super) fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let options = of_tree(tree, setup.options);
+    let setup = EndSetup { options: &options, ..setup };
     match (tram::delivery(setup.options), role) {
         (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
         (Delivery::Stream, role) => {
@@ -203,11 +195,23 @@ pub(super) fn tree_end(tree: Tree, role: Role, setup: EndSetup<'_>) -> Box<dyn M
         (Delivery::Object, Role::Receiver) => {
             let head = setup.head.map(GivenHead::Node);
             let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
-            let mut receiver = TramObjectReceiver::new(receiver, setup.source(), Some(tree));
+            let mut receiver =
+                TramObjectReceiver::new(receiver, setup.source(), tree_negotiation(Some(tree)));
             receiver.set_headers(headers_below(&setup));
             Box::new(receiver)
         }
     }
+}
+
+/// Settings of a tree above hops with a control of their own, unless these say something else. Repairs go to all, for
+/// packets to one node are under no control; and nobody asks for what may still wait on the way.
+fn of_tree(tree: Stack, options: &Options) -> Options {
+    if tree.hop.is_none() {
+        return options.clone();
+    }
+    let usual = [("repair", "scope"), ("ask_interval", "1 s")];
+    let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Text(value.to_string())));
+    options.under(&usual, &tree.options())
 }
 
 /// Bytes of IPv4 and UDP headers below a flow's packets. With a header size of the scenario's own, lengths are those of

@@ -2,36 +2,45 @@
 
 use super::ends::{group, session};
 use super::*;
+use crate::Destination;
 use crate::content::Zeros;
 use crate::options::{OptionKind, OptionValue};
 use crate::pgm::negotiation::SCHEME_NAME_MAX;
 use crate::pgm::wire::Nla;
+use crate::transport::{EndSetup, Role};
 use faircast_base::{Duration, FlowId, Time};
 
 #[test]
 fn names_and_keys_are_unique_and_every_row_builds() {
     let start = Time::ZERO + Duration::from_secs(3);
     for (i, entry) in SCHEMES.iter().enumerate() {
-        for other in &SCHEMES[..i] {
-            assert_ne!(other.name, entry.name);
-            // By it receivers know whose data it is.
-            assert_ne!(other.announce_option, entry.announce_option, "{}", entry.name);
-        }
+        // By it receivers know whose data it is.
+        let same = |other: &SchemeEntry| other.announce_option == entry.announce_option;
+        assert!(!SCHEMES[..i].iter().any(same), "{}", entry.name);
         assert!(entry.name.len() <= SCHEME_NAME_MAX, "{}", entry.name);
-        for (j, spec) in entry.options.iter().enumerate() {
+    }
+    let all: Vec<Stack> = stacks().collect();
+    assert_eq!(all.len(), 3 * SCHEMES.len() + 1 + 1 + TRANSPORTS.len() - 2);
+    for (i, of) in all.iter().enumerate() {
+        assert!(all[..i].iter().all(|other| other.name() != of.name()), "{of}");
+        assert_eq!(stack(&of.name()), Some(*of));
+        let specs = of.options();
+        for (j, spec) in specs.iter().enumerate() {
             let same = |other: &OptionSpec| other.name == spec.name;
-            assert!(!entry.options[..j].iter().any(same), "{}: {}", entry.name, spec.name);
+            assert!(!specs[..j].iter().any(same), "{of}: {}", spec.name);
         }
         let options = Options::default();
         let setup = EndSetup::new(FlowId(0), NodeId(0), &[NodeId(0)], &options);
         for role in [Role::Source(Box::new(Zeros { len: None })), Role::Receiver] {
-            let end = end(entry.name, role, EndSetup { start, ..setup }).unwrap();
-            assert_eq!(end.next_timeout(), Some(start));
+            let to = match of.transport.multicast {
+                true => setup.to,
+                false => Destination::Node(NodeId(1)),
+            };
+            let end = of.end(role, EndSetup { start, to, ..setup });
+            assert_eq!(end.is_some(), of.is_simulated(), "{of}");
+            let steered = of.scheme.is_some() && of.hop.is_none();
+            assert!(!steered || end.is_some_and(|end| end.next_timeout() == Some(start)), "{of}");
         }
-    }
-    for (i, entry) in TRANSPORTS.iter().enumerate() {
-        assert!(TRANSPORTS[..i].iter().all(|other| other.name != entry.name));
-        assert!(scheme(entry.name).is_none(), "a scenario names either");
     }
     for (i, entry) in RELAYS.iter().enumerate() {
         assert!(RELAYS[..i].iter().all(|other| other.name != entry.name));
@@ -39,15 +48,18 @@ fn names_and_keys_are_unique_and_every_row_builds() {
         assert_eq!(made.next_timeout(), None);
     }
     assert!(scheme("nothing").is_none() && relay("nothing").is_none());
+    for name in ["nothing", "", "pgm", "open", "tram-", "tram-nothing", "credit-tram", "pgm-pgmcc"]
+    {
+        assert_eq!(stack(name), None, "{name}");
+    }
 }
 
 #[test]
 fn every_default_is_allowed_by_its_own_row() {
-    let schemes = SCHEMES.iter().map(|entry| (entry.name, entry.own_options));
-    let transports = TRANSPORTS.iter().map(|entry| (entry.name, entry.options));
-    let relays = RELAYS.iter().map(|entry| (entry.name, entry.options));
-    for (name, options) in schemes.chain(transports).chain(relays) {
-        for spec in options {
+    let of_stacks = stacks().map(|stack| (stack.name(), stack.options()));
+    let relays = RELAYS.iter().map(|entry| (entry.name.to_string(), entry.options.to_vec()));
+    for (name, options) in of_stacks.chain(relays) {
+        for spec in &options {
             let text = spec.default.trim_matches('"');
             let value = match spec.kind {
                 OptionKind::File { .. } => {
@@ -59,7 +71,7 @@ fn every_default_is_allowed_by_its_own_row() {
                 OptionKind::Float { .. } => OptionValue::Float(text.parse().unwrap()),
                 _ => OptionValue::Text(text.to_string()),
             };
-            let checked = Options::checked([(spec.name.to_string(), value)], options);
+            let checked = Options::checked([(spec.name.to_string(), value)], &options);
             assert!(checked.is_ok(), "{name}: {:?}", checked.err());
         }
     }
@@ -68,7 +80,7 @@ fn every_default_is_allowed_by_its_own_row() {
 #[test]
 fn settings_of_scheme_and_transport_are_checked_in_one_table() {
     let checked = |key: &str, value: OptionValue| {
-        Options::checked([(key.to_string(), value)], scheme("pgmcc").unwrap().options)
+        Options::checked([(key.to_string(), value)], &stack("pgmcc").unwrap().options())
     };
     assert!(checked("acker_bias", OptionValue::Float(0.6666)).is_ok());
     assert!(checked("reliable", OptionValue::Bool(false)).is_ok());
@@ -92,27 +104,26 @@ fn sessions_differ_by_source_and_flow() {
 #[test]
 fn facts_of_a_packet_are_what_its_machine_says_of_it() {
     use crate::Transmit;
-    use crate::transport::{PacketFacts, PacketFormat};
+    use crate::transport::PacketFacts;
     use faircast_base::{Cx, NullTrace, Purpose, Rng};
 
-    let names = SCHEMES.iter().map(|entry| entry.name);
-    let transports = TRANSPORTS.iter().filter(|entry| matches!(entry.ends, Ends::Alone { .. }));
-    for name in names.chain(transports.map(|entry| entry.name)) {
-        let Some(PacketFormat::Datagrams(facts)) = packets(name) else {
+    for stack in stacks() {
+        let name = stack.name();
+        if stack.facts(&[]).is_none() {
             assert!(name.starts_with("tcp-"), "{name}");
             continue;
-        };
-        let known = scheme(name).map_or_else(|| transport(name).unwrap().options, |it| it.options);
+        }
+        let known = stack.options();
         for delivery in ["stream", "object"] {
             let set = [("delivery".to_string(), OptionValue::Text(delivery.to_string()))];
             let set = set.into_iter().filter(|(key, _)| known.iter().any(|it| it.name == key));
-            let options = Options::checked(set, known).unwrap();
+            let options = Options::checked(set, &known).unwrap();
             let setup = EndSetup {
                 payload: 600,
                 ..EndSetup::new(FlowId(1), NodeId(0), &[NodeId(0)], &options)
             };
             let content = Box::new(Zeros { len: Some(100_000) });
-            let mut source = end(name, Role::Source(content), setup).unwrap();
+            let mut source = stack.end(Role::Source(content), setup).unwrap();
             let mut rng = Rng::new(1, NodeId(0), Purpose::Machine(0));
             let (mut now, mut data) = (Time::ZERO, 0);
             for _ in 0..400 {
@@ -123,7 +134,7 @@ fn facts_of_a_packet_are_what_its_machine_says_of_it() {
                     let Transmit { payload_len, router_alert, zeros, .. } = transmit;
                     packet.resize(packet.len() + zeros as usize, 0);
                     let said = PacketFacts { payload_len, router_alert };
-                    assert_eq!(facts(&packet), said, "{name} {delivery}: {packet:?}");
+                    assert_eq!(stack.facts(&packet), Some(said), "{name} {delivery}: {packet:?}");
                     data += u32::from(payload_len > 0);
                     packet.clear();
                 }
@@ -132,9 +143,8 @@ fn facts_of_a_packet_are_what_its_machine_says_of_it() {
             }
             // Trees and objects wait for receivers before they send data.
             let alone =
-                matches!(name, "cbr" | "hop") || scheme(name).is_some() && delivery == "stream";
+                matches!(&*name, "cbr" | "hop") || scheme(&name).is_some() && delivery == "stream";
             assert!(data > 0 || !alone, "{name} {delivery}: nothing was sent");
         }
     }
-    assert!(packets("nothing").is_none());
 }

@@ -4,6 +4,7 @@
 mod coded;
 pub mod common;
 mod control;
+mod entry;
 mod gauge_trace;
 mod guarantees;
 mod late_acks;
@@ -22,6 +23,7 @@ pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
     Wire,
 };
+pub use entry::SchemeEntry;
 pub(crate) use gauge_trace::GaugeTrace;
 pub use guarantees::{Floor, Guarantees, Load};
 pub(crate) use late_acks::LateAcks;

@@ -29,9 +29,8 @@ use alloc::vec::Vec;
 use faircast_base::{NodeId, Time};
 
 use crate::Machine;
-use crate::catalog::{self, joined};
 use crate::congestion::Load;
-use crate::options::{OptionSpec, Options};
+use crate::options::{OptionSpec, Options, joined};
 use crate::relay::Relay;
 use crate::transport::PacketFacts;
 
@@ -87,12 +86,6 @@ pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
 
 /// Bytes of a capsule before what it carries.
 pub const CAPSULE_BYTES: usize = wire::CAPSULE_BYTES;
-
-/// Whether a protocol of the catalog is one of sessions under credits.
-pub fn is_under(protocol: &str) -> bool {
-    let known = catalog::transport(protocol);
-    known.is_some_and(|it| it.options.iter().any(|spec| spec.name == settings::PROGRAM.name))
-}
 
 /// The relay of the router `node`, on which `host` runs the programs of sessions. Where there is none, sessions with
 /// programs pass as by any router.

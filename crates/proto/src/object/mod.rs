@@ -7,6 +7,7 @@
 //! What crosses the wire is described in `docs/transfer.md`.
 
 mod course;
+mod ends;
 mod fec;
 pub(crate) mod layout;
 mod memory;
@@ -21,6 +22,7 @@ mod supply;
 mod tree;
 pub(crate) mod wire;
 
+pub use ends::{ObjectSender, ObjectTaker};
 pub(crate) use layout::SYMBOL_BYTES_MAX;
 pub use memory::{ContentSupply, InOrder};
 pub use part::{Announcement, Part};

@@ -19,7 +19,7 @@ pub(super) use self::input::continues;
 use self::requests::Requests;
 use super::source::write_entries;
 use super::wire::{encode_limit, encode_load};
-use super::{HostLoad, ObjectReceiverSetup, ObjectStatus};
+use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, ObjectTaker};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
@@ -198,6 +198,38 @@ impl ObjectReceiver {
     }
 }
 
+impl ObjectTaker for ObjectReceiver {
+    fn status(&self) -> ObjectStatus {
+        ObjectStatus {
+            requests: self.requests.sent,
+            rtt: self.requests.round_trip(),
+            heard: self.session.heard(),
+            mismatch: self.session.mismatch().cloned(),
+            ..self.assembly.status()
+        }
+    }
+
+    fn set_headers(&mut self, bytes: u32) {
+        self.assembly.headers = bytes;
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.assembly.load.note(load);
+    }
+
+    fn awaits_note(&self) -> bool {
+        self.assembly.member.awaits_note()
+    }
+
+    fn discard(&mut self) {
+        self.assembly.store.discard();
+    }
+
+    fn set_limit(&mut self, limit: Option<Bitrate>) {
+        self.assembly.limit = limit;
+    }
+}
+
 impl Machine for ObjectReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.session.is_joined() {
@@ -263,44 +295,6 @@ impl Machine for ObjectReceiver {
         let path = self.assembly.path.next_timeout();
         let others = [self.timers.next(), self.assembly.next_timeout(), member, requests, path];
         Some(others.into_iter().flatten().fold(session, Time::min))
-    }
-}
-
-impl ObjectReceiver {
-    /// Returns the status.
-    pub fn status(&self) -> ObjectStatus {
-        ObjectStatus {
-            requests: self.requests.sent,
-            rtt: self.requests.round_trip(),
-            heard: self.session.heard(),
-            mismatch: self.session.mismatch().cloned(),
-            ..self.assembly.status()
-        }
-    }
-
-    /// Whether its last word is repeated until the source has noted it.
-    pub fn awaits_note(&self) -> bool {
-        self.assembly.member.awaits_note()
-    }
-
-    /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.
-    pub fn discard(&mut self) {
-        self.assembly.store.discard();
-    }
-
-    /// Asks its source to send no faster than this; to be said before it begins.
-    pub fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.assembly.limit = limit;
-    }
-
-    /// Bytes that its driver adds to each packet, for what is told of lengths.
-    pub fn set_headers(&mut self, bytes: u32) {
-        self.assembly.headers = bytes;
-    }
-
-    /// Notes how its thread has spent its time so far, from a driver that knows.
-    pub fn note_host(&mut self, load: HostLoad) {
-        self.assembly.load.note(load);
     }
 }
 

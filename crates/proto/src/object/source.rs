@@ -25,7 +25,7 @@ use super::course::Course;
 use super::layout::Layout;
 use super::path::Probes;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
-use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
+use super::{Fec, HostLoad, ObjectSender, ObjectSourceSetup, ObjectStatus, Part};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -280,6 +280,63 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
     }
 }
 
+impl ObjectSender for ObjectSource {
+    fn status(&self) -> ObjectStatus {
+        let packets = &self.packets;
+        let gauges = self.session.control().gauges();
+        let total = packets.layout.len(Part::Content);
+        let growing = packets.notice.announcement.growing;
+        let status = self.course.status(total, growing, packets.is_exhausted());
+        ObjectStatus {
+            symbols: packets.sent.symbols,
+            parity: packets.sent.parity,
+            repairs: packets.sent.repairs,
+            requests: self.requests,
+            rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
+            rtt: gauges.rtt,
+            limiting: self
+                .limited_by
+                .filter(|_| gauges.regime == Regime::Cap)
+                .or(gauges.representative),
+            limits: self.pauses.limits(&self.host, &status.members),
+            ..status
+        }
+    }
+
+    fn set_headers(&mut self, bytes: u32) {
+        self.course.headers = bytes;
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.host = load;
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        if self.course.begin(cx.now) {
+            self.begin_content(cx.now);
+        }
+    }
+
+    fn wait_for_names(&mut self, names: BTreeSet<String>) {
+        self.course.names = names;
+    }
+
+    fn set_stall_max(&mut self, limit: Option<Duration>) {
+        self.course.stall_max = limit;
+    }
+
+    fn excuse_silence(&mut self, now: Time) {
+        self.course.excuse_silence(now);
+    }
+
+    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if let Some(reporter) = self.course.members.remove(id) {
+            self.session.control_mut().on_leave(cx, reporter);
+        }
+        self.review(cx);
+    }
+}
+
 impl Machine for ObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.course.is_waiting() || self.session.is_over() {
@@ -351,74 +408,6 @@ impl Machine for ObjectSource {
     fn next_timeout(&self) -> Option<Time> {
         let session = self.session.next_timeout()?;
         Some(self.timers.next().map_or(session, |own| own.min(session)))
-    }
-}
-
-impl ObjectSource {
-    /// Returns the status, in time proportional to the number of members.
-    pub fn status(&self) -> ObjectStatus {
-        let packets = &self.packets;
-        let gauges = self.session.control().gauges();
-        let total = packets.layout.len(Part::Content);
-        let growing = packets.notice.announcement.growing;
-        let status = self.course.status(total, growing, packets.is_exhausted());
-        ObjectStatus {
-            symbols: packets.sent.symbols,
-            parity: packets.sent.parity,
-            repairs: packets.sent.repairs,
-            requests: self.requests,
-            rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
-            rtt: gauges.rtt,
-            limiting: self
-                .limited_by
-                .filter(|_| gauges.regime == Regime::Cap)
-                .or(gauges.representative),
-            limits: self.pauses.limits(&self.host, &status.members),
-            ..status
-        }
-    }
-
-    /// Members that are silent now are not lost for that before they had time to speak again: this host itself
-    /// cannot send or receive.
-    pub fn excuse_silence(&mut self, now: Time) {
-        self.course.excuse_silence(now);
-    }
-
-    /// Bytes that its driver adds to each packet, for what is told of lengths.
-    pub fn set_headers(&mut self, bytes: u32) {
-        self.course.headers = bytes;
-    }
-
-    /// Sets the time without progress after which a member that speaks is given up. Default: never.
-    pub fn set_stall_max(&mut self, limit: Option<Duration>) {
-        self.course.stall_max = limit;
-    }
-
-    /// Notes how its thread has spent its time so far, from a driver that knows.
-    pub fn note_host(&mut self, load: HostLoad) {
-        self.host = load;
-    }
-
-    /// Begins to send content to whoever is there.
-    pub fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.course.begin(cx.now) {
-            self.begin_content(cx.now);
-        }
-    }
-
-    /// At the end only receivers of these names are waited for. By default it is those who were there
-    /// when content began.
-    pub fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.course.names = names;
-    }
-
-    /// Strikes the member `id` off, because the application knows that another one has taken its
-    /// place. Should it speak again it is a member again.
-    pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        if let Some(reporter) = self.course.members.remove(id) {
-            self.session.control_mut().on_leave(cx, reporter);
-        }
-        self.review(cx);
     }
 }
 

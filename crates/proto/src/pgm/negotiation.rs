@@ -169,8 +169,8 @@ pub struct SchemeMismatch {
     pub sender: String,
     /// Scheme of the receiver.
     pub receiver: String,
-    /// Schemes of this build.
-    pub known: &'static [KnownScheme],
+    /// Names of what this build speaks over the transport.
+    pub known: Vec<String>,
 }
 
 impl SchemeMismatch {
@@ -181,7 +181,7 @@ impl SchemeMismatch {
 
     /// Whether this build knows what the sender speaks.
     pub fn is_known(&self) -> bool {
-        self.known.iter().any(|scheme| scheme.name == self.sender)
+        self.known.contains(&self.sender)
     }
 
     /// Message of the receiver to the sender.
@@ -215,10 +215,11 @@ impl fmt::Display for SchemeMismatch {
             );
         }
         write!(f, "the sender speaks {sender}, which is not known here: name one of ")?;
-        for (i, scheme) in known.iter().enumerate() {
-            write!(f, "{}{}", if i == 0 { "" } else { ", " }, scheme.name)?;
-        }
-        f.write_str(" at the sender, or use a version of faircast here that knows it")
+        write!(
+            f,
+            "{} at the sender, or use a version of faircast here that knows it",
+            known.join(", ")
+        )
     }
 }
 
@@ -265,7 +266,8 @@ impl Negotiation {
             return Ok(());
         }
         let (sender, receiver) = (sender.to_string(), self.scheme.to_string());
-        Err(SchemeMismatch { sender, receiver, known: self.known })
+        let known = self.known.iter().map(|scheme| scheme.name.to_string()).collect();
+        Err(SchemeMismatch { sender, receiver, known })
     }
 
     /// The mismatch where another scheme's announcement rides on a data packet.
@@ -370,12 +372,11 @@ mod tests {
 
     #[test]
     fn a_mismatch_says_what_to_do() {
-        let (known, all) =
-            ("some-scheme", &[KnownScheme { name: "some-scheme", announce_option: 0x40 }]);
+        let known = "some-scheme";
         let mismatch = |sender: &str, receiver: &str| SchemeMismatch {
             sender: sender.to_string(),
             receiver: receiver.to_string(),
-            known: all,
+            known: [known.to_string()].into(),
         };
         let text = mismatch(known, "other").to_string();
         assert!(text.contains(&format!("name {known} or no scheme here")), "{text}");

@@ -10,6 +10,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time};
 
 use crate::catalog::{self, SCHEMES, SchemeEntry};
 use crate::content::InMemory;
+use crate::object::ObjectTaker as _;
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup, Stage,
 };

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, Rng, Seq, Time};
 
 use crate::black_hole::Watch;
-use crate::catalog::{SCHEMES, SchemeEntry};
+use crate::catalog::{SCHEMES, SchemeEntry, over_pgm};
 use crate::content::Packets;
 use crate::options::{OptionValue, Options};
 use crate::pgm::wire::Body;
@@ -47,12 +47,12 @@ const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 
 /// A stream as the library sends it, to two receivers.
 pub(super) fn stream(
-    entry: &SchemeEntry,
+    entry: &'static SchemeEntry,
     (count, seed): (Option<u64>, u64),
     mut network: impl FnMut(&Hop<'_>, &mut Rng) -> Fate + 'static,
 ) -> World<PgmSource, PgmReceiver> {
     let announce = ("announce_scheme".to_string(), OptionValue::Bool(true));
-    let options = Options::checked([announce], entry.options).unwrap();
+    let options = Options::checked([announce], &over_pgm(entry).options()).unwrap();
     let config = SourceConfig::from_options(SOURCE, GROUP, TSI, &options);
     let ambient_interval = Duration::from_secs(1);
     let config = SourceConfig { payload: BYTES, ambient_interval, ..config };

@@ -16,6 +16,8 @@ use crate::congestion::{
     SenderControl, Wire,
 };
 use crate::content::{InMemory, Packets};
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{
     ContentSupply, InOrder, MemberState, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
     ObjectSourceSetup, Stage,
@@ -25,7 +27,7 @@ use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::PacketType;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{FIRST_RECEIVER, Fate, GROUP, Host, SOURCE, SentPacket, TSI, World};
-use crate::{AppEvent, Machine, scheme_entry};
+use crate::{AppEvent, Machine};
 
 /// A scheme that this build does not know: a packet each millisecond, and no reports.
 struct Metronome;
@@ -123,7 +125,7 @@ impl ReceiverFeedback for Mute {
     }
 }
 
-const METRONOME: SchemeEntry = scheme_entry!(Metronome);
+static METRONOME: SchemeEntry = SchemeEntry::of::<Metronome>();
 
 /// All that are registered, and one that is not.
 fn all() -> impl Iterator<Item = &'static SchemeEntry> {
@@ -131,10 +133,11 @@ fn all() -> impl Iterator<Item = &'static SchemeEntry> {
 }
 
 /// Settings, with the scheme announced or not.
-fn options(entry: &SchemeEntry, announced: bool, more: &[(&str, OptionValue)]) -> Options {
+fn options(entry: &'static SchemeEntry, announced: bool, more: &[(&str, OptionValue)]) -> Options {
     let announce = ("announce_scheme".to_string(), OptionValue::Bool(announced));
     let more = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-    Options::checked([announce].into_iter().chain(more), entry.options).unwrap()
+    Options::checked([announce].into_iter().chain(more), &catalog::over_pgm(entry).options())
+        .unwrap()
 }
 
 /// A source and its receivers; one packet in 20 is lost.
@@ -317,7 +320,7 @@ fn receivers_follow_the_senders_settings_and_their_own_go_first() {
 type Transfers = World<ObjectSource, ObjectReceiver>;
 
 fn transfer(
-    entry: &SchemeEntry,
+    entry: &'static SchemeEntry,
     wait_for: u32,
     receivers: &[&SchemeEntry],
 ) -> (Transfers, Vec<u8>) {

@@ -24,23 +24,24 @@ mod window;
 mod wire;
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
 
-use crate::catalog::{self, SchemeEntry};
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Tsi};
+use crate::stack::Stack;
 use crate::transport::{EndSetup, PacketFacts, Role};
 use crate::{Destination, Machine};
 
 pub use receiver::TramReceiver;
-pub use settings::{OPTIONS, TREE_OPTIONS};
+pub use settings::{OPTIONS, STEERED_OPTIONS};
 pub use source::TramSource;
 pub use steering::{steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
@@ -77,72 +78,79 @@ pub fn tsi_of(session: u64) -> Tsi {
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: u16::from_be_bytes([high, low]) }
 }
 
-/// TRAM by itself, or its tree with a scheme that steers it; see [`catalog::tree`].
-#[derive(Clone, Copy, Debug)]
-pub struct Tree {
-    /// Its name.
-    pub name: &'static str,
-    /// Its settings.
-    pub options: &'static [OptionSpec],
-    /// The scheme.
-    pub steering: Option<&'static SchemeEntry>,
+/// Bytes before the payload of data at most, over this stack.
+pub fn header_bytes(tree: Stack) -> u32 {
+    HEADER_BYTES + tree.scheme.map_or(0, steering::words_bytes)
 }
 
-impl Tree {
-    /// Bytes before the payload of data at most.
-    pub fn header_bytes(self) -> u32 {
-        HEADER_BYTES + self.steering.map_or(0, steering::words_bytes)
-    }
-
-    /// The scheme at an end that is this node in its reports.
-    pub(crate) fn steering_at(self, node: NodeId) -> Option<Steering> {
-        self.steering.map(|scheme| Steering { scheme, node })
-    }
+/// The scheme of a stack at an end that is this node in its reports.
+pub(crate) fn steering_at(tree: Stack, node: NodeId) -> Option<Steering> {
+    tree.scheme.map(|scheme| Steering { scheme, node })
 }
 
-/// What a source with these settings tells its receivers of them; `None` where that is too long.
-pub fn announced(tree: Tree, options: &Options) -> Option<Vec<u8>> {
+/// Announcement of a source's settings to its receivers; `None` if it is too long.
+pub fn announced(tree: Stack, options: &Options) -> Option<Vec<u8>> {
     let own = |key: &str| settings::OWN.contains(&key);
-    let all = options.of(tree.options).into_iter().filter(|(key, _)| !own(key)).collect();
-    SchemeAnnouncement { scheme: tree.name.to_string(), settings: all }.encode()
+    let all = options.of(&tree.options()).into_iter().filter(|(key, _)| !own(key)).collect();
+    SchemeAnnouncement { scheme: tree.name(), settings: all }.encode()
 }
 
-/// What an end speaks with its source.
+/// Negotiation of a receiver.
+#[derive(Clone, Copy)]
+pub struct TreeNegotiation {
+    /// The only stack that the receiver speaks; `None` to follow its source.
+    pub insists: Option<Stack>,
+    /// All stacks that a receiver can follow.
+    pub known: fn() -> Vec<Stack>,
+}
+
+/// Stack and settings on which an end agrees with its source.
 struct Agreed {
-    tree: Tree,
+    tree: Stack,
     options: Options,
 }
 
-/// Why it speaks nothing with it.
+/// Reason why an end agrees on nothing.
 enum Disagreement {
-    /// What was told makes no sense.
+    /// The announcement makes no sense.
     Malformed,
     Other(SchemeMismatch),
 }
 
-/// What an end whose own settings are `options`, and which may insist on something, agrees with a source that told this.
-fn agreed(
-    options: &Options,
-    insists: Option<Tree>,
-    announced: &[u8],
-) -> Result<Agreed, Disagreement> {
-    // Whoever does not insist could speak all.
-    let own = insists.map_or("tram", |tree| tree.name);
-    let other = |sender| Disagreement::Other(catalog::tree_mismatch(sender, own));
-    let announced = match Announced::decode(announced).ok_or(Disagreement::Malformed)? {
-        Announced::Scheme(announced) => announced,
-        Announced::Newer => return Err(other(String::new())),
-    };
-    let tree = catalog::tree(&announced.scheme);
-    let tree = tree.filter(|tree| insists.is_none_or(|it| it.name == tree.name));
-    let Some(tree) = tree else { return Err(other(announced.scheme)) };
-    let specs = tree.options.iter().filter(|spec| !settings::OWN.contains(&spec.name));
-    let specs: Vec<OptionSpec> = specs.copied().collect();
-    // Both ends count in the same way, whatever a receiver's own settings are.
-    let own = options.of(tree.options).into_iter();
-    let own: Vec<_> = own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
-    let options = Options::default().under(&own, tree.options);
-    Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
+impl TreeNegotiation {
+    /// Agreement of an end with settings of its own on the announcement of its source.
+    fn agree(&self, options: &Options, announced: &[u8]) -> Result<Agreed, Disagreement> {
+        let known = (self.known)();
+        // A receiver that follows could speak all; the first is TRAM by itself.
+        let own = self.insists.or(known.first().copied());
+        let receiver = own.map_or(String::new(), |tree| tree.name());
+        let other = |sender| {
+            let known = known.iter().map(Stack::name).collect();
+            Disagreement::Other(SchemeMismatch { sender, receiver, known })
+        };
+        let announced = match Announced::decode(announced).ok_or(Disagreement::Malformed)? {
+            Announced::Scheme(announced) => announced,
+            Announced::Newer => return Err(other(String::new())),
+        };
+        let tree = known.iter().find(|tree| tree.name() == announced.scheme);
+        let tree = tree.filter(|tree| self.insists.is_none_or(|insists| insists == **tree));
+        let Some(&tree) = tree else { return Err(other(announced.scheme)) };
+        let all = tree.options();
+        let specs = all.iter().filter(|spec| !settings::OWN.contains(&spec.name));
+        let specs: Vec<OptionSpec> = specs.copied().collect();
+        // Both ends count in the same way, whatever a receiver's own settings are.
+        let own = options.of(&all).into_iter();
+        let own: Vec<_> =
+            own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
+        let options = Options::default().under(&own, &all);
+        Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
+    }
+}
+
+impl fmt::Debug for TreeNegotiation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TreeNegotiation").field("insists", &self.insists).finish_non_exhaustive()
+    }
 }
 
 /// A head that a receiver is given: it looks for another one only where it cannot have this one.
@@ -208,14 +216,14 @@ pub(crate) fn delivery(options: &Options) -> Delivery {
     TramSettings::from_options(options).delivery
 }
 
-/// One end of a flow that goes as a stream, in the session `tsi` over `tree`.
+/// One end of a flow that goes as a stream, in the session `tsi` over a stack.
 ///
 /// # Panics
 /// The role is both: a session has one source.
-pub fn end(tree: Tree, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     let EndSetup { node, to, start, payload, options, head, .. } = setup;
     let session = TramSetup::of(tsi, setup.source(), start, options);
-    let (head, steering) = (head.map(GivenHead::Node), tree.steering_at(node));
+    let (head, steering) = (head.map(GivenHead::Node), steering_at(tree, node));
     let session = TramSetup { to, head, steering, ..session };
     match role {
         Role::Source(content) => {
@@ -267,7 +275,9 @@ pub fn written_again(packet: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog;
     use crate::options::OptionValue;
+    use alloc::string::ToString;
 
     fn told(scheme: &str, settings: &[(&str, OptionValue)]) -> Vec<u8> {
         let settings = settings.iter().map(|(key, value)| (key.to_string(), value.clone()));
@@ -282,13 +292,14 @@ mod tests {
         let head = ("head", OptionValue::Text("never".into()));
         for name in ["tram", "tram-pgmcc", "tram-tfmcc", "tram-ormcc"] {
             let bytes = told(name, &[bias.clone(), members.clone(), head.clone()]);
-            for insists in [None, catalog::tree(name)] {
-                let Ok(Agreed { tree, options }) = agreed(&Options::default(), insists, &bytes)
+            for insists in [None, catalog::stack(name)] {
+                let negotiation = catalog::tree_negotiation(insists);
+                let Ok(Agreed { tree, options }) = negotiation.agree(&Options::default(), &bytes)
                 else {
                     panic!("{name}")
                 };
-                assert_eq!(tree.name, name);
-                assert_eq!(tree.steering.map(|it| it.name), name.strip_prefix("tram-"));
+                assert_eq!(tree.name(), name);
+                assert_eq!(tree.scheme.map(|it| it.name), name.strip_prefix("tram-"));
                 assert_eq!(options.integer("members_max"), Some(3));
                 assert_eq!(options.has("acker_bias"), name == "tram-pgmcc", "{name}");
                 assert!(!options.has("head"), "that is each end's own");
@@ -300,17 +311,18 @@ mod tests {
             ("tram-unheard-of", None, "tram"),
             ("pgmcc", None, "tram"),
         ] {
-            let other =
-                agreed(&Options::default(), insists.and_then(catalog::tree), &told(speaks, &[]));
+            let negotiation = catalog::tree_negotiation(insists.and_then(catalog::stack));
+            let other = negotiation.agree(&Options::default(), &told(speaks, &[]));
             let Err(Disagreement::Other(mismatch)) = other else { panic!("{speaks}") };
             assert_eq!(mismatch, catalog::tree_mismatch(speaks, want));
             assert_eq!(mismatch.is_known(), speaks.starts_with("tram") && insists.is_some());
         }
+        let negotiation = catalog::tree_negotiation(None);
         let newer = [2, 1, b'x'];
-        let other = agreed(&Options::default(), None, &newer);
+        let other = negotiation.agree(&Options::default(), &newer);
         assert!(matches!(other, Err(Disagreement::Other(it)) if it.is_newer()));
         for bytes in [&[][..], &[1], &[1, 9, b't']] {
-            let nothing = agreed(&Options::default(), None, bytes);
+            let nothing = negotiation.agree(&Options::default(), bytes);
             assert!(matches!(nothing, Err(Disagreement::Malformed)), "{bytes:?}");
         }
     }

@@ -24,12 +24,13 @@ use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Advertisement, Body, Data, Front};
-use super::{GivenHead, HEADS, TramSetup, Tree};
+use super::{GivenHead, HEADS, TramSetup, TreeNegotiation};
 use crate::LossRecord;
 use crate::congestion::Pace;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::session::reach::Reach;
+use crate::stack::Stack;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
@@ -98,7 +99,7 @@ enum Kept {
 struct Own {
     options: Options,
     /// What it insists on, where it does not follow the source.
-    insists: Option<Tree>,
+    negotiation: TreeNegotiation,
     /// Who it is in the reports of schemes.
     node: NodeId,
     head: Option<GivenHead>,
@@ -186,7 +187,7 @@ pub struct TramReceiver {
     told: Told,
     doubts: Doubts,
     /// What it speaks with the source, where it waited for that; or why they speak nothing.
-    spoken: Option<&'static str>,
+    spoken: Option<Stack>,
     mismatch: Option<SchemeMismatch>,
     losses: LossRecord,
     /// Where a scheme steers the source.

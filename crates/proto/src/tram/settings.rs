@@ -2,8 +2,8 @@
 
 use faircast_base::{Bitrate, Duration};
 
-use crate::options::{OptionSpec, Options, selected};
-use crate::pgm::options::Delivery;
+use crate::options::{OptionSpec, Options, joined, selected};
+use crate::pgm::options::{BOUNDS, Delivery};
 use crate::settings::{choices, settings};
 
 choices! {
@@ -305,8 +305,12 @@ const CONTROL: &[&str] = &[
 ];
 
 /// The settings of the tree, which go together with those of any scheme.
-pub const TREE_OPTIONS: &[OptionSpec] =
+const TREE_OPTIONS: &[OptionSpec] =
     &selected::<{ OPTIONS.len() - CONTROL.len() }>(OPTIONS, CONTROL, false);
+
+/// Settings of a tree that a scheme steers, without those of the scheme.
+pub const STEERED_OPTIONS: &[OptionSpec] =
+    &joined::<{ TREE_OPTIONS.len() + BOUNDS.len() }>(BOUNDS, TREE_OPTIONS);
 
 impl TramSettings {
     /// Those that the options ask for; `steered` where a scheme decides the rate.

@@ -7,8 +7,7 @@ use faircast_base::{Duration, NodeId, Seq};
 
 use super::HEADER_BYTES;
 use super::wire::WORDS_HEADER;
-use crate::catalog::SchemeEntry;
-use crate::congestion::{Control, Feedback, Floor, Load};
+use crate::congestion::{Control, Feedback, Floor, Load, SchemeEntry};
 use crate::options::Options;
 
 /// Bytes of the headers of IPv4 and UDP.

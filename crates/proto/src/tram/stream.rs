@@ -7,16 +7,17 @@ use faircast_base::{Cx, NodeId, Time};
 
 use super::head::Head;
 use super::settings::{HeadRole, TramSettings};
-use super::{TramReceiver, TramSetup, TramSource, Tree};
+use super::{TramReceiver, TramSetup, TramSource, TreeNegotiation, steering_at};
 use crate::content::Packets;
 use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::Tsi;
+use crate::stack::Stack;
 use crate::{AppEvent, Machine, passes_on};
 
 /// Packets of a stream over `tree` that must be kept when they have been sent: more are never asked for again.
-pub fn stream_window(tree: Tree, options: &Options) -> u64 {
-    let settings = TramSettings::of(options, tree.steering.is_some());
+pub fn stream_window(tree: Stack, options: &Options) -> u64 {
+    let settings = TramSettings::of(options, tree.scheme.is_some());
     Head::new(&settings, HeadRole::Eager, 0).cache.room_until()
 }
 
@@ -25,12 +26,12 @@ pub fn stream_window(tree: Tree, options: &Options) -> u64 {
 pub fn stream_source(
     (tsi, node): (Tsi, NodeId),
     start: Time,
-    tree: Tree,
+    tree: Stack,
     options: &Options,
     packets: Box<dyn Packets + Send>,
 ) -> TramSource {
     let session = TramSetup::of(tsi, node, start, options);
-    let session = TramSetup { steering: tree.steering_at(node), ..session };
+    let session = TramSetup { steering: steering_at(tree, node), ..session };
     TramSource::telling(&session, tree, packets)
 }
 
@@ -50,10 +51,10 @@ impl TramStreamReceiver {
         node: NodeId,
         start: Time,
         options: &Options,
-        insists: Option<Tree>,
+        negotiation: TreeNegotiation,
     ) -> Self {
         let session = TramSetup::of(tsi, source, start, options);
-        Self { tram: TramReceiver::following(&session, node, insists), source, told: false }
+        Self { tram: TramReceiver::following(&session, node, negotiation), source, told: false }
     }
 
     /// Nothing is handed over for now, or again: the source waits for it.

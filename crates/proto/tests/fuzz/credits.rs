@@ -139,8 +139,9 @@ impl World {
         };
         let set = [(key, value), ("credit_buffer", OptionValue::Integer(4))];
         let set = set.map(|(key, value)| (key.to_string(), value));
-        let known = catalog::transport("credit").expect("it is registered").options;
-        let options = Options::checked(set, known).expect("these are settings of credits");
+        let stack = catalog::stack("credit").expect("it is registered");
+        let options =
+            Options::checked(set, &stack.options()).expect("these are settings of credits");
         let sources = [NodeId(1)];
         let ends = (1..=3).map(|node| {
             let content: Vec<u8> = vec![7; 20_000];
@@ -149,7 +150,7 @@ impl World {
                 _ => Role::Receiver,
             };
             let setup = EndSetup::new(FlowId(0), NodeId(node), &sources, &options);
-            let machine = catalog::end("credit", role, EndSetup { payload: 100, ..setup });
+            let machine = stack.end(role, EndSetup { payload: 100, ..setup });
             let machine = machine.expect("credits have sources and receivers");
             let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
             End { node: NodeId(node), machine, rng }

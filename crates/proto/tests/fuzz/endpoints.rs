@@ -6,7 +6,7 @@
 //! put in, so that not everything is refused at the first check.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, TRANSPORTS, TransportEntry};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry, Stack, over_pgm, trees};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::{OptionValue, Options};
@@ -47,19 +47,19 @@ pub(crate) fn streams(data: &[u8]) {
 /// A repair tree, steered by TRAM's own control and by each scheme: the source may have one member, which is the
 /// other's head.
 pub(crate) fn tree(steps: &[u8]) {
-    for protocol in TRANSPORTS.iter().filter(|transport| transport.repair_heads) {
-        tree_of(protocol, steps);
+    for stack in trees() {
+        tree_of(stack, steps);
     }
 }
 
-fn tree_of(protocol: &TransportEntry, steps: &[u8]) {
+fn tree_of(stack: Stack, steps: &[u8]) {
     let set = [("members_max", OptionValue::Integer(1)), ("wait_for", OptionValue::Integer(2))];
     let set = set.map(|(key, value)| (key.to_string(), value));
-    let options = Options::checked(set, protocol.options).expect("these are settings of the tree");
+    let options = Options::checked(set, &stack.options()).expect("these are settings of the tree");
     let nodes = [NodeId(1)];
     let end = |role, node| {
         let setup = EndSetup::new(FlowId(0), NodeId(node), &nodes, &options);
-        let end = catalog::end(protocol.name, role, EndSetup { payload: 100, ..setup });
+        let end = stack.end(role, EndSetup { payload: 100, ..setup });
         end.expect("trees have sources and receivers")
     };
     let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -90,9 +90,9 @@ fn scheme(data: &[u8]) -> Option<(&'static SchemeEntry, &[u8])> {
     Some((&SCHEMES[usize::from(choice) % SCHEMES.len()], steps))
 }
 
-fn settings(entry: &SchemeEntry, more: &[(&str, OptionValue)]) -> Options {
+fn settings(entry: &'static SchemeEntry, more: &[(&str, OptionValue)]) -> Options {
     let more = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-    Options::checked(more, entry.options).expect("these are settings of every scheme")
+    Options::checked(more, &over_pgm(entry).options()).expect("these are settings of every scheme")
 }
 
 /// An application that always has another packet of 100 bytes.

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
+use faircast_proto::stack::{Alone, TransportEntry};
 use faircast_scenario::{Overrides, Scenario};
 
-use crate::{GOOD, catalog, parse, parse_with};
+use crate::{GOOD, catalog, parse, parse_with, stack};
 
 /// Replaces the first `old` in the good scenario and returns the message.
 fn message(old: &str, new: &str) -> String {
@@ -183,7 +184,9 @@ fn an_unknown_option_of_many_gets_the_nearest_name_and_not_all_of_them() {
     let of = |name| OptionSpec { name, kind: OptionKind::Bool, default: "true", doc: "" };
     let mut options: Vec<OptionSpec> = names.map(of).to_vec();
     options.extend(["c", "d", "e"].map(of));
-    many.protocols[0].options = Vec::leak(options);
+    let before = many.protocols[0].transport;
+    let alone = before.alone.map(|alone| Alone { options: Vec::leak(options), ..alone });
+    many.protocols[0] = stack(TransportEntry { alone, ..*before });
     let line = |key: &str| {
         let text =
             GOOD.replacen("acker_bias = 0.6666, timeout = \"4 s\"", &format!("{key} = 1"), 1);

@@ -28,8 +28,8 @@ fn a_receiver_speaks_what_its_flow_does_unless_it_is_said() {
     let scenario = parse(&GOOD.replacen("join = [", speaks, 1)).unwrap();
     let flow = &scenario.flows[0];
     assert_eq!(flow.speaks.iter().map(|speaks| speaks.node).collect::<Vec<_>>(), flow.to[1..]);
-    assert!(flow.to.iter().all(|node| flow.spoken_by(*node) == "pgmcc"));
-    assert_eq!(scenario.flows[1].spoken_by(flow.to[1]), "tcp-reno");
+    assert!(flow.to.iter().all(|node| flow.spoken_by(*node).name() == "pgmcc"));
+    assert_eq!(scenario.flows[1].spoken_by(flow.to[1]).name(), "tcp-reno");
 }
 
 #[test]

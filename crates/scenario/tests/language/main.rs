@@ -9,23 +9,27 @@ mod properties;
 
 use std::path::Path;
 
+use faircast_proto::catalog;
 use faircast_proto::congestion::Guarantees;
 use faircast_proto::options::{OptionKind, OptionSpec};
-use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenario, ScenarioError};
+use faircast_proto::stack::{Alone, Stack, TransportEntry};
+use faircast_scenario::{Catalog, Overrides, ProgramEntry, Scenario, ScenarioError};
 
 /// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
     let about = "Only for tests.";
-    let protocol = |name, multicast: bool, answers: bool, options| ProtocolEntry {
-        name,
-        about,
-        multicast,
-        many_to_many: multicast && !answers,
-        answers,
-        repair_heads: name == "tram",
-        simulated: true,
-        options,
-        guarantees: Guarantees::SILENT,
+    let protocol = |name, multicast: bool, answers: bool, options| {
+        let like = catalog::stack("cbr").unwrap().transport;
+        stack(TransportEntry {
+            name,
+            about,
+            alone: Some(Alone { options, guarantees: Guarantees::SILENT }),
+            multicast,
+            many_to_many: multicast && !answers,
+            answers,
+            repair_heads: name == "tram",
+            ..*like
+        })
     };
     Catalog {
         protocols: vec![
@@ -39,6 +43,11 @@ pub(crate) fn catalog() -> Catalog {
         programs: vec![ProgramEntry { name: "pgm-element", about, options: ELEMENT_OPTIONS }],
         runs_sessions_programs: true,
     }
+}
+
+/// A transport alone.
+pub(crate) fn stack(transport: TransportEntry) -> Stack {
+    Stack { transport: Box::leak(Box::new(transport)), scheme: None, hop: None }
 }
 
 const fn spec(name: &'static str, kind: OptionKind, default: &'static str) -> OptionSpec {

@@ -90,7 +90,8 @@ fn a_transport_of_one_source_has_no_ends_that_are_both() {
     let setup = EndSetup::new(FlowId(0), NodeId(0), &[NodeId(1)], &options);
     for (protocol, has) in [("cbr", true), ("pgmcc", false), ("tcp-reno", false)] {
         let role = Role::Both(Box::new(faircast_proto::content::Zeros { len: None }));
-        let end = faircast_proto::catalog::end(protocol, role, setup);
+        let stack = faircast_proto::catalog::stack(protocol).unwrap();
+        let end = stack.end(role, setup);
         assert_eq!(end.is_some(), has, "{protocol}");
     }
 }

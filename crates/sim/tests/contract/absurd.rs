@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, Time};
 use faircast_proto::catalog::SchemeEntry;
+use faircast_proto::stack::Stack;
 use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
-use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink};
 
@@ -152,7 +152,7 @@ impl Sink for Timed {
 }
 
 /// A run in which the sender gets forgeries made after what another run heard.
-fn forge(scheme: &SchemeEntry, protocol: &ProtocolEntry, quiet: Option<&Book>) -> (u64, Book) {
+fn forge(scheme: &SchemeEntry, protocol: Stack, quiet: Option<&Book>) -> (u64, Book) {
     let scenario = World::new(3, 80).scenario(protocol);
     let book = quiet.map_or_else(Book::default, |quiet| Book {
         earlier: quiet.heard.clone(),
@@ -178,10 +178,10 @@ fn forge(scheme: &SchemeEntry, protocol: &ProtocolEntry, quiet: Option<&Book>) -
 fn reports_that_cannot_be_true_change_nothing_and_are_counted() {
     let (mut by_rate, mut by_time) = (0, 0);
     for (scheme, protocol) in schemes() {
-        let name = protocol.name;
-        let (hash, quiet) = forge(scheme, &protocol, None);
+        let name = protocol.name();
+        let (hash, quiet) = forge(scheme, protocol, None);
         assert!(quiet.heard.len() > 50 && quiet.forged == 0, "{name}");
-        let (forged_hash, book) = forge(scheme, &protocol, Some(&quiet));
+        let (forged_hash, book) = forge(scheme, protocol, Some(&quiet));
         println!("{name}: {} forged, {} of them rates", book.forged, book.by_rate);
         assert!(book.forged > 150, "{name}: {} forged", book.forged);
         let believed: BTreeSet<_> = book.believed.iter().collect();

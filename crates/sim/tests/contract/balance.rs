@@ -1,7 +1,7 @@
 //! Clause 9: packets are conserved on every link.
 
 use faircast_base::DropReason;
-use faircast_scenario::ProtocolEntry;
+use faircast_proto::stack::Stack;
 use faircast_sim::catalog;
 
 use crate::world::{World, plain, protocols, run};
@@ -31,8 +31,8 @@ fn worlds() -> Vec<(&'static str, World)> {
     ]
 }
 
-fn check(case: &str, world: &World, protocol: &ProtocolEntry) -> Vec<DropReason> {
-    let name = format!("{} with {case}", protocol.name);
+fn check(case: &str, world: &World, protocol: Stack) -> Vec<DropReason> {
+    let name = format!("{} with {case}", protocol.name());
     let (outcome, heard, _) = run(&world.scenario(protocol));
     let mut carried = 0;
     for (link, balance) in outcome.balances.iter().enumerate() {
@@ -58,7 +58,7 @@ fn what_is_offered_to_a_link_arrives_or_is_dropped_or_is_under_way() {
     let mut reasons = Vec::new();
     for (case, world) in worlds() {
         for protocol in protocols() {
-            reasons.extend(check(case, &world, &protocol));
+            reasons.extend(check(case, &world, protocol));
         }
     }
     use DropReason::{Burst, Listed, Loss, Outage, QueueFull, RedEarly, RedForced};
@@ -70,7 +70,7 @@ fn what_is_offered_to_a_link_arrives_or_is_dropped_or_is_under_way() {
 #[test]
 fn packets_to_members_that_come_and_go_are_conserved_too() {
     for program in catalog().programs.iter().map(|entry| Some(entry.name)).chain([None]) {
-        for protocol in protocols().iter().filter(|protocol| protocol.multicast) {
+        for protocol in protocols().iter().filter(|protocol| protocol.transport.multicast) {
             // Two receivers take turns every second, so that copies reach those who have left.
             let mut stays = Vec::new();
             for second in 1..19 {
@@ -84,7 +84,7 @@ fn packets_to_members_that_come_and_go_are_conserved_too() {
             }
             let flow = format!("join = [ {} ]\n", stays.join(", "));
             let world = World { program, flow, ..World::new(4, 20) };
-            let reasons = check(&format!("{program:?} and turns"), &world, protocol);
+            let reasons = check(&format!("{program:?} and turns"), &world, *protocol);
             assert!(reasons.contains(&DropReason::Loss));
         }
     }

@@ -18,24 +18,24 @@ fn captured(watched: &Watched, whose: &str) -> Vec<Captured> {
 #[test]
 fn no_bytes_at_any_time_break_a_machine() {
     for protocol in protocols() {
-        let scenario = World::new(3, 10).scenario(&protocol);
+        let scenario = World::new(3, 10).scenario(protocol);
         let (_, _, heard) = run(&scenario);
         for sender in [true, false] {
             let whose = if sender { "sender" } else { "receiver" };
             let real = captured(&heard, whose);
-            assert_eq!(real.len() > 20, hears(&protocol, sender), "{} {whose}", protocol.name);
+            assert_eq!(real.len() > 20, hears(protocol, sender), "{} {whose}", protocol.name());
             let (mut refused, mut other) = (0, 0);
             for seed in 0..ROUNDS {
                 // Shown where the test fails.
-                println!("{} {whose}, seed {seed}", protocol.name);
+                println!("{} {whose}, seed {seed}", protocol.name());
                 let mut forger = Forger::new(seed, &real);
                 let mut victim = Victim::new(&scenario, &Watched::default(), sender);
                 torment(&mut forger, &mut victim);
                 refused += victim.said.refused;
                 other += victim.said.other;
             }
-            assert!(refused > ROUNDS * STEPS / 20, "{} {whose}: {refused}", protocol.name);
-            assert!(other > 0, "{} {whose} did nothing at all", protocol.name);
+            assert!(refused > ROUNDS * STEPS / 20, "{} {whose}: {refused}", protocol.name());
+            assert!(other > 0, "{} {whose} did nothing at all", protocol.name());
         }
     }
 }
@@ -75,14 +75,14 @@ fn torment(forger: &mut Forger<'_>, victim: &mut Victim) {
 fn no_bytes_at_any_time_break_a_relay() {
     for entry in catalog().programs {
         let mut tried = 0;
-        for protocol in protocols().iter().filter(|protocol| protocol.multicast) {
+        for protocol in protocols().into_iter().filter(|it| it.transport.multicast) {
             let world = World { program: Some(entry.name), ..World::new(3, 10) };
             let scenario = world.scenario(protocol);
             let (_, _, heard) = run(&scenario);
             let real = captured(&heard, "relay");
             tried += real.len();
             for seed in 0..ROUNDS {
-                println!("{} with packets of {}, seed {seed}", entry.name, protocol.name);
+                println!("{} with packets of {}, seed {seed}", entry.name, protocol.name());
                 let mut forger = Forger::new(seed, &real);
                 let mut victim = VictimRelay::new(&scenario, &Watched::default());
                 for _ in 0..STEPS {

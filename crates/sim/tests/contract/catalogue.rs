@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
-use faircast_proto::catalog::{SCHEMES, reliable_multicast, scheme, tree};
+use faircast_proto::catalog::scheme;
 use faircast_proto::forgery::{CREDIT, Change, Format, HOP, PGM, TRAM, Value};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
-use faircast_scenario::{Flow, Program, ProtocolEntry};
+use faircast_scenario::{Flow, Program};
 use faircast_sim::{Protocols, Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -50,17 +51,13 @@ const RECEIVERS: u32 = 3;
 const INVENTED: NodeId = NodeId(900);
 
 /// The format of a protocol's packets: what credits carry is attacked without credits.
-fn format_of(protocol: &str) -> Format {
-    match protocol {
+fn format_of(protocol: Stack) -> Format {
+    match protocol.transport.name {
         "hop" => HOP,
-        _ if has_credits(protocol) => CREDIT,
-        _ if tree(protocol).is_some() => TRAM,
+        _ if protocol.hop.is_some() => CREDIT,
+        "tram" => TRAM,
         _ => PGM,
     }
-}
-
-fn has_credits(protocol: &str) -> bool {
-    protocol.starts_with("credit")
 }
 
 /// Least bytes of a packet of the source with data.
@@ -425,14 +422,14 @@ impl Sink for Arrivals {
 
 /// One kind of session.
 #[derive(Clone, Copy)]
-struct Case<'a> {
-    protocol: &'a ProtocolEntry,
+struct Case {
+    protocol: Stack,
     delivery: &'static str,
 }
 
-impl std::fmt::Display for Case<'_> {
+impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, {}", self.protocol.name, self.delivery)
+        write!(f, "{}, {}", self.protocol.name(), self.delivery)
     }
 }
 
@@ -461,7 +458,7 @@ impl Outcome {
     }
 }
 
-impl Case<'_> {
+impl Case {
     /// A session in which packets are forged, each at the moment of its number.
     fn run(self, forgeries: &[(usize, Forgery)]) -> Outcome {
         self.run_spaced(forgeries, SPACING, &[])
@@ -471,14 +468,14 @@ impl Case<'_> {
     /// behind.
     fn run_spaced(self, forgeries: &[(usize, Forgery)], spacing: Duration, mask: &[u8]) -> Outcome {
         let Self { protocol, delivery } = self;
-        let format = format_of(protocol.name);
-        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
-        let has = |name: &str| protocol.options.iter().any(|spec| spec.name == name);
+        let format = format_of(protocol);
+        let tells = protocol.has_option("delivery");
+        let has = |name: &str| protocol.has_option(name);
         let mut options = Vec::new();
         if tells {
             options.push(format!("delivery = \"{delivery}\""));
         }
-        if SCHEMES.iter().any(|scheme| scheme.name == protocol.name) {
+        if scheme(&protocol.name()).is_some() {
             options.push("announce_scheme = true".into());
         }
         if has("members_max") {
@@ -487,7 +484,7 @@ impl Case<'_> {
         }
         let flow = format!("data = \"{OBJECT} B\"\noptions = {{ {} }}\n", options.join(", "));
         let leaf = plain("10 Mbit/s", 100) + "loss = 0.002\n";
-        let program = has_credits(protocol.name).then_some("credit");
+        let program = protocol.hop.map(|_| "credit");
         let down = plain(RATE, 20);
         let world = World { flow, down, leaf, program, ..World::new(RECEIVERS, 100) };
         let scenario = world.scenario(protocol);
@@ -522,7 +519,7 @@ impl Case<'_> {
         let outcome = simulation.run(&mut Unobserved);
         let whole = |it: &(faircast_sim::Delivery, bool)| {
             // A hop delivers whatever came in order: ends of sessions compare.
-            if protocol.name == "hop" {
+            if protocol.name() == "hop" {
                 return it.0.bytes >= OBJECT / 100 * 90;
             }
             let stream = delivery == "stream" && it.0.bytes >= OBJECT / 100 * 99;
@@ -563,16 +560,17 @@ impl Case<'_> {
     /// Most seconds that forged packets may cost beyond [`SHARE`], and longest stall. A scheme tells in how long it recovers:
     /// the example of docs/your-own-scheme.md in 20 s.
     fn limits(self) -> (f64, f64) {
-        let name = self.protocol.name;
-        let recovery = scheme(name).map_or(LOST_MAX, |it| it.guarantees.recovery.as_secs_f64());
+        let name = self.protocol.name();
+        let scheme = self.protocol.scheme;
+        let recovery = scheme.map_or(LOST_MAX, |it| it.guarantees.recovery.as_secs_f64());
         let lost = if name.ends_with("tfmcc") { RISE_MAX } else { recovery };
-        let waits = name == "hop" || has_credits(name);
-        (lost, if waits { SILENCE_MAX } else { recovery })
+        let waits = name == "hop" || self.protocol.hop.is_some();
+        (lost, if waits { recovery.max(SILENCE_MAX) } else { recovery })
     }
 
     /// Everything that can be forged, as a quiet session shows it.
     fn forgeries(self, quiet: &Outcome) -> Vec<Forgery> {
-        let format = format_of(self.protocol.name);
+        let format = format_of(self.protocol);
         let Some(data) = &quiet.attacker.data else { return Vec::new() };
         let mut all = Vec::new();
         for name in NAMES {
@@ -602,7 +600,7 @@ const ALLOWED: usize = 32;
 
 #[test]
 fn a_member_that_repeats_one_acknowledgement_takes_no_more_than_half() {
-    for protocol in protocols().iter().filter(|it| tree(it.name).is_some()) {
+    for protocol in protocols().into_iter().filter(Stack::has_heads) {
         let case = Case { protocol, delivery: "stream" };
         let quiet = case.run(&[]).done;
         let forged = |specimen, change| Forgery { name: Name::Invented, specimen, change };
@@ -612,11 +610,11 @@ fn a_member_that_repeats_one_acknowledgement_takes_no_more_than_half() {
         let mask = vec![u8::MAX; 256];
         let outcome = case.run_spaced(&plan, Duration::from_secs(1) / REPEATS, &mask);
         let Outcome { done, intact, .. } = outcome;
-        println!("{}: {done:.1} s for {quiet:.1} s", protocol.name);
+        println!("{}: {done:.1} s for {quiet:.1} s", protocol.name());
         assert!(
             intact && done <= REPEATED_SHARE * quiet,
             "{}: {done} s for {quiet} s",
-            protocol.name
+            protocol.name()
         );
     }
 }
@@ -637,20 +635,19 @@ fn no_forged_packet_ends_or_stalls_a_session() {
     let asked = std::env::var("FAIRCAST_CATALOGUE").ok();
     let mut faults = BTreeSet::new();
     let mut protocols = protocols();
-    let reliable: Vec<_> = reliable_multicast().collect();
-    protocols.retain(|it| it.name == "hop" || reliable.iter().any(|(name, _)| *name == it.name));
-    for protocol in &protocols {
-        if asked.as_deref().is_some_and(|asked| asked != "all" && asked != protocol.name) {
+    protocols.retain(|it| it.is_reliable_multicast() || it.transport.name == "hop");
+    for protocol in protocols {
+        if asked.as_deref().is_some_and(|asked| asked != "all" && asked != protocol.name()) {
             continue;
         }
-        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+        let tells = protocol.has_option("delivery");
         for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
             let case = Case { protocol, delivery };
             let quiet = case.run(&[]);
             assert!(quiet.done.is_finite() && quiet.intact, "{case}: {}", quiet.done);
             let mut all = case.forgeries(&quiet);
             // Under credits each forged capsule may hold a branch for the 3 s of a node that is not there: these add up.
-            let alone = has_credits(protocol.name);
+            let alone = protocol.hop.is_some();
             let per_run = if alone { 1 } else { PER_RUN };
             if alone && asked.is_none() {
                 all = one_of_each(&all);

@@ -6,10 +6,11 @@ use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, 
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::{Body, Encoder, Packet, checksum};
 use faircast_proto::relay::{PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::stack::Stack;
 use faircast_proto::tram;
 use faircast_proto::transport::Role;
 use faircast_proto::{Datagram, Destination, Machine};
-use faircast_scenario::{ProtocolEntry, Scenario};
+use faircast_scenario::Scenario;
 use faircast_sim::Protocols;
 
 use crate::watch::{Captured, Watched};
@@ -287,6 +288,6 @@ impl VictimRelay {
 }
 
 /// Whether the protocol's sender and receiver get packets at all in a usual run.
-pub(crate) fn hears(protocol: &ProtocolEntry, sender: bool) -> bool {
-    !sender || protocol.answers
+pub(crate) fn hears(protocol: Stack, sender: bool) -> bool {
+    !sender || protocol.transport.answers
 }

@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
-use faircast_proto::catalog::{reliable_multicast, scheme};
+use faircast_proto::catalog::scheme;
 use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet};
+use faircast_proto::stack::Stack;
 use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
-use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -42,7 +42,7 @@ fn seeds(default: u64) -> Range<u64> {
 
 /// True if this case is to be run: if its name contains the text of `FAIRCAST_FORGED_CASE`.
 #[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
-fn is_asked_for(case: &Case<'_>) -> bool {
+fn is_asked_for(case: &Case) -> bool {
     let asked = std::env::var("FAIRCAST_FORGED_CASE");
     asked.map_or(true, |asked| case.to_string().contains(&asked))
 }
@@ -261,27 +261,28 @@ const FLOOR: &str = "1600 kbit/s";
 
 /// One kind of run.
 #[derive(Clone, Copy)]
-struct Case<'a> {
-    protocol: &'a ProtocolEntry,
+struct Case {
+    protocol: Stack,
     delivery: &'static str,
     victims: Victims,
 }
 
-impl std::fmt::Display for Case<'_> {
+impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, {}, {:?}", self.protocol.name, self.delivery, self.victims)
+        write!(f, "{}, {}, {:?}", self.protocol.name(), self.delivery, self.victims)
     }
 }
 
 /// Seconds until all receivers had it; `None` where one never did. And how many packets were forged.
-fn run(case: Case<'_>, attack: Attack) -> (Option<f64>, u64) {
+fn run(case: Case, attack: Attack) -> (Option<f64>, u64) {
     let Case { protocol, delivery, victims } = case;
-    let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+    let tells = protocol.has_option("delivery");
     let delivery_key = if tells { format!("delivery = \"{delivery}\"") } else { "ttl = 32".into() };
     // Others tell of the scheme anyway, or have a control of their own, in which nobody reports a rate.
-    let announces = if scheme(protocol.name).is_some() { ", announce_scheme = true" } else { "" };
+    let announces =
+        if scheme(&protocol.name()).is_some() { ", announce_scheme = true" } else { "" };
     let floor = match victims {
-        Victims::Sender if protocol.name != "tram" => format!(", rate_min = \"{FLOOR}\""),
+        Victims::Sender if protocol.name() != "tram" => format!(", rate_min = \"{FLOOR}\""),
         _ => String::new(),
     };
     let flow = format!("data = \"{OBJECT} B\"\noptions = {{ {delivery_key}{announces}{floor} }}\n");
@@ -312,14 +313,14 @@ fn run(case: Case<'_>, attack: Attack) -> (Option<f64>, u64) {
 }
 
 /// All that brings everything to many, with both kinds of delivery, and how long they take undisturbed.
-fn each(mut check: impl FnMut(Case<'_>, f64)) {
+fn each(mut check: impl FnMut(Case, f64)) {
     let mut protocols = protocols();
-    protocols.retain(|it| reliable_multicast().any(|(name, _)| name == it.name));
+    protocols.retain(Stack::is_reliable_multicast);
     for protocol in protocols {
-        let tells = protocol.options.iter().any(|spec| spec.name == "delivery");
+        let tells = protocol.has_option("delivery");
         for delivery in ["stream", "object"].into_iter().filter(|it| tells || *it == "stream") {
             for victims in [Victims::Receivers, Victims::Sender] {
-                let case = Case { protocol: &protocol, delivery, victims };
+                let case = Case { protocol, delivery, victims };
                 if !is_asked_for(&case) {
                     continue;
                 }
@@ -340,7 +341,7 @@ fn after_some_forged_packets_a_session_is_soon_what_it_was() {
             assert!(forged >= 1, "{case}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet;
             worst = worst.max(lost);
-            if lost > case.protocol.guarantees.recovery.as_secs_f64() {
+            if lost > case.protocol.recovery().as_secs_f64() {
                 failed.push(format!("{case}, seed {seed}: {done:?} s for {quiet:.1} s"));
             }
         }
@@ -358,7 +359,7 @@ fn a_flood_of_damaged_packets_ends_and_a_session_goes_on() {
             let (done, forged) = run(case, Attack::Flood(span, seed));
             assert!(forged > 5_000, "{case}: {forged}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet - span.as_secs_f64();
-            if lost > case.protocol.guarantees.recovery.as_secs_f64() {
+            if lost > case.protocol.recovery().as_secs_f64() {
                 failed.push(format!("{case}, seed {seed}: {done:?} s for {quiet:.1} s"));
             }
         }

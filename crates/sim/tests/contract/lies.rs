@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
-use faircast_proto::catalog::{SCHEMES, SchemeEntry, tree};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::relay::Relay;
+use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
 use faircast_proto::{Machine, Transmit, passes_on};
-use faircast_scenario::{Flow, Program, ProtocolEntry};
+use faircast_scenario::{Flow, Program};
 use faircast_sim::{Protocols, Simulation, Unobserved};
 
 use crate::forge::{acknowledges, report_place, seal};
@@ -73,9 +74,9 @@ impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S
 }
 
 /// Every scheme with its protocols: over PGM, and over the tree, where that has a row for it.
-pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, ProtocolEntry)> {
+pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, Stack)> {
     let protocols = protocols();
-    let of = |name: &str| protocols.iter().find(|protocol| protocol.name == name).copied();
+    let of = |name: &str| protocols.iter().find(|protocol| protocol.name() == name).copied();
     let both = |scheme: &'static SchemeEntry| {
         let own = of(scheme.name).expect("schemes are protocols");
         let over_tree = of(&format!("tram-{}", scheme.name));
@@ -214,12 +215,7 @@ struct Fate {
 }
 
 impl Fate {
-    fn of(
-        (scheme, protocol): (&SchemeEntry, &ProtocolEntry),
-        rate: &str,
-        lie: &Lie,
-        bound: Bound,
-    ) -> Self {
+    fn of((scheme, protocol): (&SchemeEntry, Stack), rate: &str, lie: &Lie, bound: Bound) -> Self {
         let floor = match bound {
             Bound::None => String::new(),
             Bound::Floor => format!(", rate_min = \"{FLOOR} bit/s\""),
@@ -247,7 +243,7 @@ impl Fate {
             .expect("no file is read")
             .run(&mut Unobserved);
         let others = || outcome.deliveries[0].iter().skip(1);
-        assert!(others().all(|(_, intact)| *intact), "{}: {lie:?}", protocol.name);
+        assert!(others().all(|(_, intact)| *intact), "{}: {lie:?}", protocol.name());
         let done = others().map(|(delivery, _)| delivery.completed).collect::<Option<Vec<_>>>();
         let done_s = done.map(|done| done.into_iter().max().expect("two others").as_secs_f64());
         let len = *len.borrow();
@@ -281,11 +277,11 @@ fn a_liar_bends_every_byte_of_a_report_that_is_a_whole_number_of_halves() {
 #[test]
 fn who_lies_in_its_reports_holds_nobody_below_the_operators_floor() {
     for (scheme, protocol) in schemes() {
-        let hurt = RATES.map(|rate| worst_lie(scheme, &protocol, rate));
+        let hurt = RATES.map(|rate| worst_lie(scheme, protocol, rate));
         // Else it would not be seen that the floor does nothing.
         let is_tried = hurt.iter().any(|hurt| hurt.waited > MORE * hurt.at_floor);
         let is_unhurt = hurt.iter().all(|hurt| hurt.waited < UNHURT * hurt.honest);
-        let name = protocol.name;
+        let name = protocol.name();
         assert!(is_tried || is_unhurt, "{name}: no lie costs more than the floor does: {hurt:?}");
     }
 }
@@ -301,23 +297,27 @@ struct Hurt {
 
 /// Learns what hurts most at this rate, and then what does so beside that. At the floor none of
 /// it may.
-fn worst_lie(scheme: &SchemeEntry, protocol: &ProtocolEntry, rate: &str) -> Hurt {
+fn worst_lie(scheme: &SchemeEntry, protocol: Stack, rate: &str) -> Hurt {
     let fate = |lie: &Lie, bound| Fate::of((scheme, protocol), rate, lie, bound);
     let at_floor = fate(&Lie::default(), Bound::AtFloor).waited();
-    assert!(at_floor.is_finite(), "{}, {rate}: the floor is more than the path has", protocol.name);
-    let more = if tree(protocol.name).is_some() { MORE_BY_TREE } else { MORE };
+    assert!(
+        at_floor.is_finite(),
+        "{}, {rate}: the floor is more than the path has",
+        protocol.name()
+    );
+    let more = if protocol.has_heads() { MORE_BY_TREE } else { MORE };
     let mut longest = 0.0f64;
     let mut holds = |lie: &Lie| {
         let waited = fate(lie, Bound::Floor).waited();
         longest = longest.max(waited);
-        let name = protocol.name;
+        let name = protocol.name();
         assert!(waited < more * at_floor, "{name}, {rate}: {waited} s, {at_floor} s: {lie:?}");
     };
     let mut worst = Lie::default();
     let honest = fate(&worst, Bound::None);
     let mut most = honest.waited();
     // A scheme that is slower than the floor anyway is brought up to it.
-    assert!(honest.len >= 2 && most.is_finite(), "{}, {rate}: {most}", protocol.name);
+    assert!(honest.len >= 2 && most.is_finite(), "{}, {rate}: {most}", protocol.name());
     holds(&Lie { noise: true, ..Lie::default() });
     let steps: Vec<Step> = Bend::all(honest.len).into_iter().map(Step::Bend).collect();
     for _ in 0..STEPS {
@@ -332,7 +332,7 @@ fn worst_lie(scheme: &SchemeEntry, protocol: &ProtocolEntry, rate: &str) -> Hurt
         }
     }
     let without = honest.waited();
-    println!("{}, {rate}: {without} s without lies, {most} s with {worst:?}", protocol.name);
+    println!("{}, {rate}: {without} s without lies, {most} s with {worst:?}", protocol.name());
     println!("at the floor {at_floor} s, {longest} s with lies at most");
     Hurt { honest: without, waited: most, at_floor }
 }

@@ -1,7 +1,7 @@
 //! Clause 12: reordered packets alone cost nobody half of the rate.
 
 use faircast_base::{Duration, Time};
-use faircast_scenario::ProtocolEntry;
+use faircast_proto::stack::Stack;
 
 use crate::world::{World, plain, protocols, run};
 
@@ -23,7 +23,7 @@ fn world(reorder: Option<(f64, u64)>, flow: &str) -> World {
 }
 
 /// Packets that are delivered after the warm-up.
-fn rate(protocol: &ProtocolEntry, world: &World) -> usize {
+fn rate(protocol: Stack, world: &World) -> usize {
     let (_, heard, _) = run(&world.scenario(protocol));
     let from = Time::ZERO + Duration::from_secs(WARMUP);
     heard.delivered.iter().filter(|at| **at >= from).count()
@@ -32,11 +32,11 @@ fn rate(protocol: &ProtocolEntry, world: &World) -> usize {
 #[test]
 fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
     let all = protocols();
-    let tcp = all.iter().find(|protocol| protocol.name == "tcp-sack").unwrap();
+    let tcp = all.iter().find(|protocol| protocol.name() == "tcp-sack").unwrap();
     for reorder in [(0.25, 5), (0.01, 5), (0.1, 15)] {
-        let tcp = rate(tcp, &world(Some(reorder), "options = { reordering = true }\n"));
-        for protocol in &all {
-            let has = |option: &str| protocol.options.iter().any(|spec| spec.name == option);
+        let tcp = rate(*tcp, &world(Some(reorder), "options = { reordering = true }\n"));
+        for &protocol in &all {
+            let has = |option: &str| protocol.has_option(option);
             let flows = match () {
                 () if has("reordering") => vec!["options = { reordering = true }\n"],
                 () if has("delivery") => {
@@ -55,7 +55,7 @@ fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
                     2 * got >= alone,
                     "{} with {flow:?} and {reorder:?}: {got} packets where TCP has {tcp}, and {alone} \
                      without reordering",
-                    protocol.name
+                    protocol.name()
                 );
             }
         }

@@ -1,6 +1,6 @@
 //! Clause 7: the same seed gives the same trace, twice and on every platform.
 
-use faircast_scenario::ProtocolEntry;
+use faircast_proto::stack::Stack;
 use faircast_sim::catalog;
 
 use crate::world::{World, protocols, run};
@@ -28,14 +28,14 @@ fn worlds() -> Vec<(String, World)> {
 }
 
 /// Whether a protocol knows the options of a world.
-fn fits(world: &World, protocol: &ProtocolEntry) -> bool {
-    world.flow.is_empty() || protocol.options.iter().any(|spec| spec.name == "delivery")
+fn fits(world: &World, protocol: Stack) -> bool {
+    world.flow.is_empty() || protocol.has_option("delivery")
 }
 
-fn hash(world: &World, protocol: &ProtocolEntry, seed: u64) -> (String, u64) {
+fn hash(world: &World, protocol: Stack, seed: u64) -> (String, u64) {
     let world = World { seed, ..world.clone() };
     let (outcome, heard, watched) = run(&world.scenario(protocol));
-    assert!(heard.sent.len() > 100, "{}: {} packets", protocol.name, heard.sent.len());
+    assert!(heard.sent.len() > 100, "{}: {} packets", protocol.name(), heard.sent.len());
     let packets = watched.notes.borrow().packets.finalize().to_hex();
     (format!("{} {}", heard.hasher.hex(), &packets[..32]), outcome.event_hash)
 }
@@ -44,12 +44,12 @@ fn hash(world: &World, protocol: &ProtocolEntry, seed: u64) -> (String, u64) {
 fn equal_seeds_give_equal_traces_here_and_elsewhere() {
     let (mut lines, mut known, mut wrong) = (String::new(), 0, false);
     for (name, world) in worlds() {
-        for protocol in protocols().into_iter().filter(|protocol| fits(&world, protocol)) {
-            let first = hash(&world, &protocol, 1);
-            assert_eq!(hash(&world, &protocol, 1), first, "{} in {name}", protocol.name);
+        for protocol in protocols().into_iter().filter(|protocol| fits(&world, *protocol)) {
+            let first = hash(&world, protocol, 1);
+            assert_eq!(hash(&world, protocol, 1), first, "{} in {name}", protocol.name());
             // Losses come from the seed.
-            assert_ne!(hash(&world, &protocol, 2), first, "{} in {name}", protocol.name);
-            let start = format!("{} {name} ", protocol.name);
+            assert_ne!(hash(&world, protocol, 2), first, "{} in {name}", protocol.name());
+            let start = format!("{} {name} ", protocol.name());
             if let Some(row) = GOLDEN.lines().find(|row| row.starts_with(&start)) {
                 known += 1;
                 wrong |= row[start.len()..] != first.0;

@@ -9,11 +9,11 @@ use crate::world::{World, protocols, reports, run};
 fn receivers_send_no_more_than_their_protocol_states() {
     let mut tried = 0;
     for protocol in protocols() {
-        let crowds: &[u32] = if protocol.multicast { &[1, 10, 1000] } else { &[1] };
+        let crowds: &[u32] = if protocol.transport.multicast { &[1, 10, 1000] } else { &[1] };
         for receivers in crowds {
             let seconds = if *receivers > 100 { 10 } else { 60 };
             let (outcome, heard, watched) =
-                run(&World::new(*receivers, seconds).scenario(&protocol));
+                run(&World::new(*receivers, seconds).scenario(protocol));
             let load = Load {
                 receivers: u64::from(*receivers),
                 data_packets: heard.sent.len() as u64,
@@ -22,13 +22,13 @@ fn receivers_send_no_more_than_their_protocol_states() {
                 lasted: outcome.at.since(Time::ZERO),
             };
             let (sent, most) =
-                (reports(&watched), (protocol.guarantees.reports_max)(&Default::default(), &load));
-            let name = protocol.name;
+                (reports(&watched), protocol.reports_max(&Default::default(), &load));
+            let name = protocol.name();
             println!("{name}, {receivers} receivers: {sent} reports, at most {most}; {load:?}");
             // Under credits without a relay a thousand receivers are waited for one by one.
             assert!(load.data_packets > seconds * 5, "{name}: {load:?}");
             assert!(sent <= most, "{name}, {receivers} receivers: {sent} reports, not {most}");
-            assert_eq!(sent > 0, protocol.answers, "{name}");
+            assert_eq!(sent > 0, protocol.transport.answers, "{name}");
             // The bound says something, though one NAK can ask for many packets at once, and what repair heads send again
             // counts as data.
             assert!(sent * 25 >= most, "{name}, {receivers}: {most} allowed for {sent} reports");

@@ -2,6 +2,7 @@
 //! Clauses 1 to 4 are checked at each call of every run of these tests: see `watch`.
 
 use faircast_base::{Duration, Time};
+use faircast_proto::stack::Stack;
 
 use crate::world::{World, plain, protocols, run};
 
@@ -12,25 +13,20 @@ const WELL: Duration = Duration::from_secs(30);
 fn silence_drives_the_rate_to_its_floor_and_reports_restore_it() {
     let mut tried = 0;
     for protocol in protocols() {
-        let Some(floor) = (protocol.guarantees.floor)(&Default::default()) else {
-            assert!(!protocol.answers, "{} gets reports and states no floor", protocol.name);
+        let Some(floor) = protocol.floor(&Default::default()) else {
+            assert!(!protocol.transport.answers, "{protocol} gets reports and states no floor");
             continue;
         };
         for receivers in [1, 3] {
-            silence(&protocol, receivers, floor.after, floor.every);
+            silence(protocol, receivers, floor.after, floor.every);
             tried += 1;
         }
     }
     assert!(tried >= 8, "pgmcc and three kinds of TCP at least");
 }
 
-fn silence(
-    protocol: &faircast_scenario::ProtocolEntry,
-    receivers: u32,
-    after: Duration,
-    every: Duration,
-) {
-    let name = protocol.name;
+fn silence(protocol: Stack, receivers: u32, after: Duration, every: Duration) {
+    let name = protocol.name();
     let (silent, slow) = (Time::ZERO + WELL, Time::ZERO + WELL + after);
     let restored = slow + every * 4;
     let well = restored + every + Duration::from_secs(5);

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use faircast_base::{DropReason, Duration, Event, LinkCounters, NodeId, Time};
-use faircast_scenario::{Catalog, Overrides, ProtocolEntry, Scenario};
+use faircast_proto::stack::Stack;
+use faircast_scenario::{Catalog, Overrides, Scenario};
 use faircast_sim::{SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Hasher, Record, Sink, Subject};
 
@@ -45,11 +46,13 @@ impl World {
     }
 
     /// The scenario for a protocol; one that takes no group gets the first receiver alone.
-    pub(crate) fn scenario(&self, protocol: &ProtocolEntry) -> Scenario {
-        let receivers = if protocol.multicast { self.receivers } else { 1 };
+    pub(crate) fn scenario(&self, protocol: Stack) -> Scenario {
+        let receivers = if protocol.transport.multicast { self.receivers } else { 1 };
         let mut text = format!(
             "title = \"Does {} keep the contract?\"\nduration = \"{} s\"\nseed = {}\n",
-            protocol.name, self.seconds, self.seed
+            protocol.name(),
+            self.seconds,
+            self.seed
         );
         let mut link = |from: &str, to: &str, keys: &str| {
             write!(text, "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\n{keys}")
@@ -68,7 +71,8 @@ impl World {
         text += &format!(
             "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"{to}\"]\n\
              packet = \"1000 B\"\n{}",
-            protocol.name, self.flow
+            protocol.name(),
+            self.flow
         );
         let parsed =
             Scenario::parse(Path::new("world.toml"), &text, &Overrides::default(), &catalog());
@@ -85,9 +89,9 @@ pub(crate) fn plain(rate: &str, packets: u32) -> String {
 }
 
 /// All registered protocols that the simulator runs.
-pub(crate) fn protocols() -> Vec<ProtocolEntry> {
+pub(crate) fn protocols() -> Vec<Stack> {
     let Catalog { mut protocols, .. } = catalog();
-    protocols.retain(|protocol| protocol.simulated);
+    protocols.retain(|protocol| protocol.is_simulated());
     assert!(protocols.len() >= 5, "pgmcc, three kinds of TCP and CBR at least");
     protocols
 }

@@ -28,14 +28,14 @@ settings! {
 
 /// Length of a round.
 const ROUND: Duration = Duration::from_millis(500);
-/// Where a session starts, in bits per second; until the first loss each round doubles it.
+/// Where a session starts, in bits per second; until much is lost each round doubles it.
 const START: f64 = 100e3;
+/// Least loss that ends the start: a packet lost by chance is less, a full queue is more.
+const START_LOSS: f64 = 0.05;
 /// As fast as it ever gets, in bits per second.
 const MAX: f64 = 10e9;
 /// Percent that each round takes off the rate for each percent of loss; half of the rate at most.
 const CUT: f64 = 8.0;
-/// Weight of a packet in the reported loss of a receiver.
-const WEIGHT: f64 = 1.0 / 64.0;
 
 impl Scheme for AimdScheme {
     const NAME: &'static str = "aimd";
@@ -63,13 +63,12 @@ impl Scheme for AimdScheme {
     }
 
     fn feedback(_: &Options, node: NodeId) -> AimdReceiver {
-        let (mine, round) = (Loss { of: node.0, loss: 1 }, None);
-        AimdReceiver { mine, round, share: 0.0, speak_at: None }
+        AimdReceiver { mine: Loss { of: node.0, loss: 1 }, ..AimdReceiver::default() }
     }
 }
 
 /// Announcement on data packets, and the report that comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// On data packets the number of the round, in reports the receiver's.
     pub of: u32,
@@ -87,8 +86,7 @@ impl Wire for Loss {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (of, loss) = bytes.split_first_chunk()?;
-        let loss = u16::from_be_bytes(loss.try_into().ok()?);
-        Some(Self { of: u32::from_be_bytes(*of), loss })
+        Some(Self { of: u32::from_be_bytes(*of), loss: u16::from_be_bytes(loss.try_into().ok()?) })
     }
 }
 
@@ -134,12 +132,12 @@ impl SenderControl for AimdSender {
         }
         let before = self.pace.bits_per_s();
         let share = f64::from(self.heard.loss.saturating_sub(1)) / 65534.0;
-        self.growing &= share == 0.0;
+        self.growing &= share < START_LOSS;
         let after = match self.heard.loss {
             0 if !self.idle => before / 2.0,
             // A rate that was not used is not known to fit.
             0 | 1 if self.idle => before,
-            1 if self.growing => before * 2.0,
+            _ if self.growing && !self.idle => before * 2.0,
             _ => before * (1.0 - CUT * share).max(0.5) + self.step,
         };
         self.pace.set(cx.now, after.clamp(self.floor, MAX));
@@ -157,11 +155,12 @@ impl SenderControl for AimdSender {
 }
 
 /// The receiver's half: what came, what did not, and when to say so.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AimdReceiver {
     mine: Loss,
-    round: Option<u32>,
-    share: f64,
+    round: Option<(u32, Time)>,
+    /// Packets of this round that came, and that were found missing.
+    counted: (f64, f64),
     speak_at: Option<Time>,
 }
 
@@ -170,23 +169,27 @@ impl ReceiverFeedback for AimdReceiver {
     type Report = Loss;
 
     fn on_data(&mut self, cx: &mut Cx<'_>, _: &Arrival, heard: Option<&Loss>) {
-        self.share -= WEIGHT * self.share;
+        self.counted.0 += 1.0;
         let Some(heard) = heard else { return };
-        if self.round.replace(heard.of) != Some(heard.of) {
-            self.mine.loss = 1 + (65534.0 * self.share) as u16;
-            // Most wait until nearly half of the round is over, and hear of the first few.
-            let wait = 1.0 + math::ln(1.0 - cx.rng.unit()) / math::ln(10_000.0);
-            self.speak_at = Some(cx.now + ROUND.mul_f64(0.5 * wait.max(0.0)));
+        match self.round {
+            Some((of, _)) if of == heard.of => {}
+            // A late packet of the last round changes nothing; a forged number costs one round.
+            Some((_, at)) if cx.now < at + ROUND / 2 => return,
+            _ => {
+                self.round = Some((heard.of, cx.now));
+                // The loss of the last round alone: the sender has paid for older losses.
+                let (came, missing) = core::mem::take(&mut self.counted);
+                self.mine.loss = 1 + (65534.0 * missing / (came + missing)) as u16;
+                // Most wait until nearly half of the round is over, and hear of the first few.
+                let wait = 1.0 + math::ln(1.0 - cx.rng.unit()) / math::ln(10_000.0);
+                self.speak_at = Some(cx.now + ROUND.mul_f64(0.5 * wait.max(0.0)));
+            }
         }
-        if heard.loss >= self.mine.loss {
-            self.speak_at = None;
-        }
+        self.speak_at = self.speak_at.filter(|_| heard.loss < self.mine.loss);
     }
 
     fn on_missing(&mut self, _: &mut Cx<'_>, first: Seq, last: Seq) {
-        for _ in 0..=last.distance(first).min(1000) {
-            self.share += WEIGHT * (1.0 - self.share);
-        }
+        self.counted.1 += 1.0 + f64::from(last.distance(first).clamp(0, 1000));
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, Loss)> {

@@ -7,6 +7,7 @@ use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
 use crate::catalog::SCHEMES;
+use crate::object::ObjectSender as _;
 use crate::object::{Fec, Stage};
 
 #[test]

@@ -9,6 +9,8 @@ use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
 use crate::object::Fec;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::pgm::wire::PacketType;
 
 #[test]

@@ -11,6 +11,8 @@ use faircast_base::{Duration, Time};
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 
 /// How much of a pipe's content has come.

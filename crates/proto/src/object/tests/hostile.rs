@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::layout::key;
 use crate::object::source::write_entries;
 use crate::object::wire::{Answer, Claim, ENTRIES_MAX, Entry, MemberMessage, Status};

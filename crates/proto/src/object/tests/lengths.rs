@@ -4,6 +4,8 @@ use faircast_base::{Duration, NodeId, Rng};
 
 use super::world::*;
 use crate::AppEvent;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{MemberState, PathLimit};
 use crate::world::FIRST_RECEIVER;
 

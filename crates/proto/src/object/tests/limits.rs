@@ -7,6 +7,8 @@ use faircast_base::{Bitrate, Duration, Time};
 
 use super::world::*;
 use crate::Machine;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{Cause, HostLoad, Limit, SlowPolicy};
 
 const LEN: usize = 400_000;

@@ -7,6 +7,8 @@ use faircast_base::{Duration, NodeId, Time};
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::wire::Status;
 use crate::object::{MemberState, Stage};
 use crate::pgm::wire::OptionType;

@@ -15,6 +15,8 @@ use super::given_up::{Content, breaking};
 use super::growing::{Flow, pipe_of};
 use super::world::*;
 use crate::catalog;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{
     MemberState, MemberStatus, ObjectReceiverSetup, ObjectSourceSetup, Stage, Supply,
     TramObjectReceiver, TramObjectSource,
@@ -68,7 +70,7 @@ impl Tree {
     fn of(object: Object, supply: Box<dyn Supply>, wait_for: u32, settings: Settings<'_>) -> Self {
         let options = options(settings);
         let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, SYMBOL, &options);
-        let tree = catalog::tree("tram").unwrap();
+        let tree = catalog::stack("tram").unwrap();
         let source = TramObjectSource::new(ObjectSourceSetup { wait_for, ..setup }, tree);
         Self {
             now: Time::ZERO,
@@ -111,7 +113,7 @@ impl Tree {
         let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
         let id = u64::from(node.0);
         let setup = ObjectReceiverSetup { start: self.now, id, name, ..setup };
-        let machine = TramObjectReceiver::new(setup, SOURCE, None);
+        let machine = TramObjectReceiver::new(setup, SOURCE, catalog::tree_negotiation(None));
         self.receivers.push(Host::new(node, machine, 1));
         self.disks.push(disk);
         which
@@ -127,7 +129,7 @@ impl Tree {
             ObjectReceiverSetup::new(node, GROUP, TSI, Box::new(DiskStore(disk.clone())), &options);
         let (id, name) = (u64::from(node.0) + 1000, alloc::format!("r{which}"));
         let setup = ObjectReceiverSetup { start: self.now + pause, id, name, ..setup };
-        let machine = TramObjectReceiver::new(setup, SOURCE, None);
+        let machine = TramObjectReceiver::new(setup, SOURCE, catalog::tree_negotiation(None));
         self.receivers[which] = Host::new(node, machine, 2 + self.launched);
         self.disks[which] = disk;
     }

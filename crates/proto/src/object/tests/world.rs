@@ -12,6 +12,8 @@ use faircast_base::{Bitrate, Duration, NodeId, Rng, Time};
 
 use crate::AppEvent;
 use crate::catalog::{self, SchemeEntry};
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 use crate::object::{
     Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, SlowPolicy, Supply,
 };
@@ -86,7 +88,7 @@ impl Default for Choices {
 impl Choices {
     /// The same with settings as people write them.
     pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Self {
-        self.options = crate::world::options(settings, self.scheme.options);
+        self.options = crate::world::options(settings, &catalog::over_pgm(self.scheme).options());
         self
     }
 }

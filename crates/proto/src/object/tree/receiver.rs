@@ -15,9 +15,12 @@ use crate::object::receiver::blocks::{Blocks, Taken};
 use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Answer, Claim, Notice, SymbolName};
-use crate::object::{HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, Part};
+use crate::object::{
+    HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, ObjectTaker, Part,
+};
 use crate::pgm::session::dissent::Dissent;
-use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, Tree, name_number};
+use crate::stack::Stack;
+use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, TreeNegotiation, name_number};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A receiver.
@@ -40,13 +43,17 @@ pub struct TramObjectReceiver {
 impl TramObjectReceiver {
     /// A receiver as `setup` describes it, of an object that comes from the node `source`. It may insist on a scheme
     /// that steers the source, or that none does; else it follows.
-    pub fn new(setup: ObjectReceiverSetup<'_>, source: NodeId, insists: Option<Tree>) -> Self {
+    pub fn new(
+        setup: ObjectReceiverSetup<'_>,
+        source: NodeId,
+        negotiation: TreeNegotiation,
+    ) -> Self {
         let (head, name) = (setup.head, setup.name.as_str());
         let name = if name.is_empty() { 0 } else { name_number(name) };
         let session = TramSetup::of(setup.tsi, source, setup.start, setup.options);
         let session = TramSetup { head, name, ..session };
         Self {
-            tram: TramReceiver::kept(&session, setup.node, insists),
+            tram: TramReceiver::kept(&session, setup.node, negotiation),
             source,
             assembly: Assembly::new(setup),
             packet: Vec::new(),
@@ -333,6 +340,45 @@ const OTHER: &str = "the source now sends something else";
 const WRONG: &str =
     "what comes is no object: the source is another program, or newer than this one";
 
+impl ObjectTaker for TramObjectReceiver {
+    fn status(&self) -> ObjectStatus {
+        ObjectStatus {
+            heard: self.tram.heard_at(),
+            mismatch: self.tram.mismatch().cloned(),
+            place: Some(self.tram.place()),
+            ..self.assembly.status()
+        }
+    }
+
+    fn set_headers(&mut self, bytes: u32) {
+        self.assembly.headers = bytes;
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.assembly.load.note(load);
+    }
+
+    fn awaits_note(&self) -> bool {
+        self.assembly.member.awaits_note()
+    }
+
+    fn discard(&mut self) {
+        self.assembly.store.discard();
+    }
+
+    fn set_limit(&mut self, limit: Option<Bitrate>) {
+        self.assembly.limit = limit;
+    }
+
+    fn spoken(&self) -> Option<Stack> {
+        self.tram.spoken()
+    }
+
+    fn serves(&self) -> bool {
+        self.tram.has_members()
+    }
+}
+
 impl Machine for TramObjectReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let len = datagram.bytes.len() as u64 + u64::from(datagram.zeros);
@@ -392,53 +438,6 @@ impl Machine for TramObjectReceiver {
         let own = [assembly.next_timeout(), assembly.member.next_timeout(), path];
         let all = own.into_iter().chain([tram.next_timeout()]);
         all.flatten().min()
-    }
-}
-
-impl TramObjectReceiver {
-    /// Bytes that its driver adds to each packet, for what is told of lengths.
-    pub fn set_headers(&mut self, bytes: u32) {
-        self.assembly.headers = bytes;
-    }
-
-    /// How it stands.
-    pub fn status(&self) -> ObjectStatus {
-        ObjectStatus {
-            heard: self.tram.heard_at(),
-            mismatch: self.tram.mismatch().cloned(),
-            place: Some(self.tram.place()),
-            ..self.assembly.status()
-        }
-    }
-
-    /// What it speaks with the source, once that is known.
-    pub fn spoken(&self) -> Option<&'static str> {
-        self.tram.spoken()
-    }
-
-    /// Whether others still depend on it.
-    pub fn serves(&self) -> bool {
-        self.tram.has_members()
-    }
-
-    /// Whether its last word is repeated until the source has noted it.
-    pub fn awaits_note(&self) -> bool {
-        self.assembly.member.awaits_note()
-    }
-
-    /// Removes what is kept of the object, since another one has taken its place. The machine must be dropped then.
-    pub fn discard(&mut self) {
-        self.assembly.store.discard();
-    }
-
-    /// Asks its source to send no faster than this; to be said before it begins.
-    pub fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.assembly.limit = limit;
-    }
-
-    /// How its thread has spent its time so far; told now and then by a driver that knows.
-    pub fn note_host(&mut self, load: HostLoad) {
-        self.assembly.load.note(load);
     }
 }
 

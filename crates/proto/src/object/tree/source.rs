@@ -13,10 +13,11 @@ use crate::object::course::Course;
 use crate::object::path::Probes;
 use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
 use crate::object::wire::{Claim, PathWord};
-use crate::object::{Announcement, HostLoad, ObjectSourceSetup, ObjectStatus, Part};
+use crate::object::{Announcement, HostLoad, ObjectSender, ObjectSourceSetup, ObjectStatus, Part};
 use crate::options::OptionValue;
+use crate::stack::Stack;
 use crate::timers::{Reason, Timers};
-use crate::tram::{TramSetup, TramSource, Tree};
+use crate::tram::{TramSetup, TramSource, steering_at};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
 /// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
@@ -56,11 +57,11 @@ impl TramObjectSource {
     /// parity, and who is slow is removed as the options say. A receiver begins with the next packet, whatever `late_join` says.
     /// Symbols that it lacks leave as new packets at the session's rate: as repairs they would have no control of their own,
     /// and would bring what the receiver kept from an earlier run.
-    pub fn new(setup: ObjectSourceSetup<'_>, tree: Tree) -> Self {
+    pub fn new(setup: ObjectSourceSetup<'_>, tree: Stack) -> Self {
         let none = OptionValue::Text("none".to_string());
         let options = setup.options.clone().with("late_join", none);
         let session = TramSetup::of(setup.tsi, setup.node, setup.start, &options);
-        let session = TramSetup { steering: tree.steering_at(setup.node), ..session };
+        let session = TramSetup { steering: steering_at(tree, setup.node), ..session };
         let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
         let mut timers = Timers::new();
@@ -74,22 +75,6 @@ impl TramObjectSource {
             probes: Probes::default(),
             longest: 0,
         }
-    }
-
-    /// Bytes that its driver adds to each packet, for what is told of lengths.
-    pub fn set_headers(&mut self, bytes: u32) {
-        self.course.headers = bytes;
-    }
-
-    /// Sets the time without progress after which a member that speaks is given up. Default: never.
-    pub fn set_stall_max(&mut self, limit: Option<Duration>) {
-        self.course.stall_max = limit;
-    }
-
-    /// Members that are silent now are not lost for that before they had time to speak again: this host itself
-    /// cannot send or receive.
-    pub fn excuse_silence(&mut self, now: Time) {
-        self.course.excuse_silence(now);
     }
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
@@ -231,6 +216,53 @@ impl TramObjectSource {
     }
 }
 
+impl ObjectSender for TramObjectSource {
+    fn status(&self) -> ObjectStatus {
+        let stream = self.tram.packets();
+        let Announcement { growing, .. } = *stream.announcement();
+        let total = stream.announcement().len(Part::Content);
+        let place = self.tram.place();
+        ObjectStatus {
+            symbols: stream.sent_symbols() + place.repairs,
+            repairs: place.repairs,
+            requests: self.words,
+            rate_bits_per_s: Some(self.tram.bits_per_s()),
+            limiting: self.limit.map(|(_, reporter)| reporter),
+            place: Some(place),
+            ..self.course.status(total, growing, stream.is_exhausted())
+        }
+    }
+
+    fn set_headers(&mut self, bytes: u32) {
+        self.course.headers = bytes;
+    }
+
+    fn note_host(&mut self, _load: HostLoad) {}
+
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        if self.course.begin(cx.now) {
+            self.begin_content(cx.now);
+        }
+    }
+
+    fn wait_for_names(&mut self, names: BTreeSet<String>) {
+        self.course.names = names;
+    }
+
+    fn set_stall_max(&mut self, limit: Option<Duration>) {
+        self.course.stall_max = limit;
+    }
+
+    fn excuse_silence(&mut self, now: Time) {
+        self.course.excuse_silence(now);
+    }
+
+    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+        self.course.members.remove(id);
+        self.review(cx);
+    }
+}
+
 impl Machine for TramObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.course.is_waiting() || self.tram.is_over() {
@@ -286,48 +318,6 @@ impl Machine for TramObjectSource {
     fn next_timeout(&self) -> Option<Time> {
         let own = self.timers.next().filter(|_| !self.tram.is_over());
         self.tram.next_timeout().into_iter().chain(own).min()
-    }
-}
-
-impl TramObjectSource {
-    /// How it stands. Costs time in proportion to the number of members.
-    pub fn status(&self) -> ObjectStatus {
-        let stream = self.tram.packets();
-        let Announcement { growing, .. } = *stream.announcement();
-        let total = stream.announcement().len(Part::Content);
-        let place = self.tram.place();
-        ObjectStatus {
-            symbols: stream.sent_symbols() + place.repairs,
-            repairs: place.repairs,
-            requests: self.words,
-            rate_bits_per_s: Some(self.tram.bits_per_s()),
-            limiting: self.limit.map(|(_, reporter)| reporter),
-            place: Some(place),
-            ..self.course.status(total, growing, stream.is_exhausted())
-        }
-    }
-
-    /// How its thread has spent its time so far: it makes nothing of that.
-    pub fn note_host(&mut self, _load: HostLoad) {}
-
-    /// Begins to send content to whoever is there.
-    pub fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.course.begin(cx.now) {
-            self.begin_content(cx.now);
-        }
-    }
-
-    /// At the end only receivers of these names are waited for. By default it is those who were there when content
-    /// began.
-    pub fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.course.names = names;
-    }
-
-    /// Strikes the member `id` off, because the application knows that another one has taken its place. Should it
-    /// speak again it is a member again.
-    pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        self.course.members.remove(id);
-        self.review(cx);
     }
 }
 

@@ -9,17 +9,22 @@ use super::reports::Reports;
 use super::{Kept, Own, Phase, Reached, TramReceiver};
 use crate::object::TreePlace;
 use crate::pgm::negotiation::SchemeMismatch;
+use crate::stack::Stack;
 use crate::tram::head::decode;
 use crate::tram::settings::{HeadRole, TramSettings};
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{Agreed, Disagreement, GivenHead, TramSetup, Tree};
+use crate::tram::{Agreed, Disagreement, GivenHead, TramSetup, TreeNegotiation, steering_at};
 use crate::{Datagram, Destination, Transmit};
 
 /// For applications that say themselves when they take what has come, and when they need nothing more.
 impl TramReceiver {
     /// A receiver that learns the settings from its source, is `node` in reports, and may insist on something.
-    pub(crate) fn following(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
-        let own = Own { options: setup.options.clone(), insists, node, head: setup.head };
+    pub(crate) fn following(
+        setup: &TramSetup<'_>,
+        node: NodeId,
+        negotiation: TreeNegotiation,
+    ) -> Self {
+        let own = Own { options: setup.options.clone(), negotiation, node, head: setup.head };
         let follows = Some(Box::new(own));
         // A packet of the source is why it is there.
         let source_heard_at = setup.start;
@@ -27,8 +32,8 @@ impl TramReceiver {
     }
 
     /// The same, but it stays until [`release`](Self::release).
-    pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, insists: Option<Tree>) -> Self {
-        Self { kept: Kept::Until, ..Self::following(setup, node, insists) }
+    pub(crate) fn kept(setup: &TramSetup<'_>, node: NodeId, negotiation: TreeNegotiation) -> Self {
+        Self { kept: Kept::Until, ..Self::following(setup, node, negotiation) }
     }
 
     /// Takes the settings of the source. A source keeps its settings, so settings that differ from the agreed ones are
@@ -48,7 +53,7 @@ impl TramReceiver {
             return Ok(());
         }
         let (node, head) = (own.node, own.head);
-        match crate::tram::agreed(&own.options, own.insists, bytes) {
+        match own.negotiation.agree(&own.options, bytes) {
             Err(Disagreement::Malformed) => Err(BadInput::Malformed),
             Err(Disagreement::Other(mismatch)) => {
                 if self.told.mismatch.claim(cx.now, (), Duration::ZERO, |()| true) {
@@ -75,10 +80,10 @@ impl TramReceiver {
     fn agree(&mut self, cx: &mut Cx<'_>, agreed: &Agreed, node: NodeId, head: Option<GivenHead>) {
         let now = cx.now;
         let Agreed { tree, options } = agreed;
-        let settings = TramSettings::of(options, tree.steering.is_some());
-        let steering = tree.steering_at(node);
+        let settings = TramSettings::of(options, tree.scheme.is_some());
+        let steering = steering_at(*tree, node);
         let reports = steering.map(|it| Box::new(Reports::new(it, options)));
-        let spoken = Some(tree.name);
+        let spoken = Some(*tree);
         let begun = Self::under(settings, (self.identity, self.source), now, head);
         let before = core::mem::replace(self, begun);
         (self.kept, self.held, self.name) = (before.kept, before.held, before.name);
@@ -162,7 +167,7 @@ impl TramReceiver {
     }
 
     /// What it speaks with the source, once they agree.
-    pub(crate) const fn spoken(&self) -> Option<&'static str> {
+    pub(crate) const fn spoken(&self) -> Option<Stack> {
         self.spoken
     }
 
@@ -249,14 +254,15 @@ mod tests {
 
     #[test]
     fn losses_and_packets_are_of_one_span_after_the_source_has_changed_its_settings() {
-        let tree = crate::catalog::tree("tram").expect("it is registered");
+        let tree = crate::catalog::stack("tram").expect("it is registered");
         let settings = |interval| {
             let options = options(&[("repair_interval", interval)], OPTIONS);
             announced(tree, &options).expect("short enough")
         };
         let own = Options::default();
         let setup = TramSetup::of(TSI, SOURCE, at(0), &own);
-        let mut receiver = TramReceiver::following(&setup, NodeId(9), None);
+        let mut receiver =
+            TramReceiver::following(&setup, NodeId(9), crate::catalog::tree_negotiation(None));
         let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
         let mut trace = NullTrace;
         let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };

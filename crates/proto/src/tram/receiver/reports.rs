@@ -215,7 +215,13 @@ impl Reports {
 
     /// What the scheme has to say of itself now, and of what.
     fn poll_own(&mut self, cx: &mut Cx<'_>, value: &mut Vec<u8>) -> Option<(Telling, u64)> {
-        let (latest, bitmap) = self.latest?;
+        let Some((latest, bitmap)) = self.latest else {
+            // Repairs alone came: no packet of the source is there to report of.
+            while self.feedback.poll_report(cx, value).is_some() {
+                value.clear();
+            }
+            return None;
+        };
         let highest = seq(latest);
         let acknowledges = |it: &Self, vector: AckVector| {
             let AckVector { highest: last, bitmap } = it.feedback.shape_vector(vector);

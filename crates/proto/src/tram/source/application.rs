@@ -7,9 +7,10 @@ use faircast_base::{Bitrate, Cx, Duration, Time};
 use super::{Phase, TramSource};
 use crate::content::Packets;
 use crate::object::TreePlace;
+use crate::stack::Stack;
 use crate::tram::head::decode;
 use crate::tram::wire::{Body, is_word};
-use crate::tram::{TramSetup, Tree, announced, name_number};
+use crate::tram::{TramSetup, announced, name_number};
 use crate::{Datagram, Destination, Transmit};
 
 /// Most names of receivers that have started again and wait to be told; chosen. Receivers repeat themselves.
@@ -18,12 +19,12 @@ const ANEW_MAX: usize = 16;
 /// For applications that know themselves who has it all.
 impl<P: Packets> TramSource<P> {
     /// A source that goes on, whatever has been sent, until it is closed.
-    pub(crate) fn kept(setup: &TramSetup<'_>, tree: Tree, packets: P) -> Self {
+    pub(crate) fn kept(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
         Self { kept: true, ..Self::telling(setup, tree, packets) }
     }
 
     /// A source that tells its receivers its settings.
-    pub(crate) fn telling(setup: &TramSetup<'_>, tree: Tree, packets: P) -> Self {
+    pub(crate) fn telling(setup: &TramSetup<'_>, tree: Stack, packets: P) -> Self {
         // What is too long to be told has been refused where the settings were chosen.
         let announced = announced(tree, setup.options);
         Self { announced, ..Self::new(setup, packets) }

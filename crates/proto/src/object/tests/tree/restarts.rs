@@ -1,6 +1,8 @@
 //! Receivers of objects over TRAM that start again, and the pace of the session meanwhile.
 
 use super::*;
+use crate::object::ObjectSender as _;
+use crate::object::ObjectTaker as _;
 
 #[test]
 fn receivers_that_start_again_one_after_the_other_go_on_at_once() {

@@ -1,0 +1,70 @@
+//! A scheme as a row of a table: its name, its settings, and constructors of its halves.
+
+use alloc::boxed::Box;
+
+use faircast_base::NodeId;
+
+use super::{
+    Bounds, Control, Feedback, Guarantees, ReceiverFeedback, RouterView, Scheme, SenderControl,
+    Wire, bounded_control, boxed_feedback,
+};
+use crate::options::{OptionSpec, Options};
+
+/// A scheme: a protocol that steers the source of a multicast flow.
+#[derive(Clone, Copy, Debug)]
+pub struct SchemeEntry {
+    /// Name in scenario files.
+    pub name: &'static str,
+    /// Description in one line.
+    pub about: &'static str,
+    /// Settings of the scheme itself.
+    pub own_options: &'static [OptionSpec],
+    /// Guarantees to the network, over PGM.
+    pub guarantees: Guarantees,
+    /// Option by which its data is known.
+    pub announce_option: u8,
+    /// Most bytes of that option's value.
+    pub announce_bytes_max: usize,
+    /// Option that carries a receiver's report.
+    pub report_option: u8,
+    /// Parts of the scheme that routers between the ends can read.
+    pub view: RouterView,
+    /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose data has headers of
+    /// this many bytes.
+    pub control: fn(&Options, u32) -> Box<dyn Control + Send>,
+    /// Makes the receiver's half at a node, for such a transport.
+    pub feedback: fn(&Options, NodeId, u32) -> Box<dyn Feedback + Send>,
+}
+
+impl SchemeEntry {
+    /// The row of scheme `S`.
+    ///
+    /// ```
+    /// use faircast_proto::congestion::{SchemeEntry, pgmcc::Pgmcc};
+    ///
+    /// const ENTRY: SchemeEntry = SchemeEntry::of::<Pgmcc>();
+    /// assert_eq!(ENTRY.name, "pgmcc");
+    /// ```
+    pub const fn of<S: Scheme>() -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            own_options: S::OPTIONS,
+            guarantees: S::GUARANTEES,
+            announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
+            announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
+            report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
+            view: RouterView::of::<S>(),
+            control: |options, header_bytes| {
+                let mut control = S::control(options);
+                control.set_header(header_bytes);
+                bounded_control(control, Bounds::from_options(options))
+            },
+            feedback: |options, node, header_bytes| {
+                let mut feedback = S::feedback(options, node);
+                feedback.set_header(header_bytes);
+                boxed_feedback(feedback)
+            },
+        }
+    }
+}
