@@ -1,8 +1,7 @@
 //! Ends of transfers and streams: over PGM with a scheme, over TRAM, and either through relays.
 
-use faircast_base::{Cx, NodeId, Time};
+use faircast_base::{NodeId, Time};
 use faircast_net::Live;
-use faircast_proto::Machine;
 use faircast_proto::catalog::{SchemeEntry, Stack, over_pgm, tree_negotiation};
 use faircast_proto::credit::{CreditReceiver, CreditSource};
 use faircast_proto::object::{
@@ -13,13 +12,14 @@ use faircast_proto::options::Options;
 use faircast_proto::pgm::PgmReceiver;
 use faircast_proto::pgm::wire::Tsi;
 use faircast_proto::tram::{self, TramStreamReceiver};
+use faircast_proto::{Interactive, Machine, StreamEvent, StreamInput};
 
 /// Sending end of a transfer.
 pub(crate) type Sending = Box<dyn ObjectSender>;
 /// Receiving end of a transfer.
 pub(crate) type Receiving = Box<dyn ObjectTaker>;
 /// Sending end of a stream.
-pub(crate) type StreamSending = Box<dyn Machine>;
+pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
 /// Receiving end of a stream.
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
@@ -114,9 +114,11 @@ impl<'a> Hops<'a> {
 }
 
 /// Receiving end of a stream.
-pub(crate) trait StreamTaker: Machine {
-    /// Stops deliveries, or goes on, if the sender can wait. Returns whether the sender can.
-    fn hold(&mut self, _cx: &mut Cx<'_>, _held: bool) -> bool {
+pub(crate) trait StreamTaker:
+    Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
+{
+    /// True if the source waits while deliveries stop.
+    fn holds(&self) -> bool {
         false
     }
 
@@ -129,8 +131,7 @@ pub(crate) trait StreamTaker: Machine {
 impl StreamTaker for PgmReceiver {}
 
 impl StreamTaker for TramStreamReceiver {
-    fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
-        self.hold(cx, held);
+    fn holds(&self) -> bool {
         true
     }
 
@@ -140,9 +141,7 @@ impl StreamTaker for TramStreamReceiver {
 }
 
 impl<M: StreamTaker> StreamTaker for CreditReceiver<M> {
-    fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
-        self.hold(cx.now, held);
-        self.inner_mut().hold(cx, held);
+    fn holds(&self) -> bool {
         true
     }
 

@@ -3,7 +3,6 @@
 mod restarts;
 mod work;
 
-use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,9 @@ use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
 use faircast_net::{Live, SessionId, SessionOptions, Target, Waker};
-use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
+use faircast_proto::object::{
+    Fec, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply,
+};
 use faircast_proto::options::{OptionValue, Options};
 use tokio::sync::watch;
 
@@ -108,7 +109,7 @@ impl Sender {
         self.waker.run(|live| {
             let all: Vec<SessionId> = live.sessions().collect();
             for id in all {
-                live.with(id, |machine, cx| machine.begin(cx));
+                live.input(id, ObjectSourceInput::Begin);
             }
         });
     }
@@ -315,14 +316,14 @@ impl SenderBuilder {
                 wait_for: if self.names.is_empty() { self.wait_for } else { u32::MAX },
                 give_up: self.give_up,
                 slow: self.slow,
+                names: self.names.iter().cloned().collect(),
+                stall_max: Some(self.stall_max),
+                headers,
                 options: &options,
             };
+            let names = source.names.clone();
             let hops = through_relays.then(|| Hops::new(live, tsi, &credits));
-            let mut machine = carrier.source(source, hops.as_ref());
-            let names: BTreeSet<String> = self.names.into_iter().collect();
-            machine.wait_for_names(names.clone());
-            machine.set_stall_max(Some(self.stall_max));
-            machine.set_headers(headers);
+            let machine = carrier.source(source, hops.as_ref());
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work::new(Setup {
                 session,

@@ -13,7 +13,7 @@ use faircast_net::{
     Target,
 };
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Machine};
+use faircast_proto::{FlowEvent, FlowMachine};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Delivery, Protocols, SentContent};
 use faircast_trace::{Record, Sink, Subject};
@@ -30,8 +30,6 @@ const RECEIVER_PORT: u16 = UDP_PORT + 1;
 const TICK: Duration = Duration::from_millis(10);
 /// How long a machine goes on after it was told to end.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-
-type Boxed = Box<dyn Machine>;
 
 /// One end of a flow, in its own namespace.
 pub(crate) struct End<'a> {
@@ -213,7 +211,7 @@ impl Driven<'_> {
         };
         // The clock of the run stands still until it begins.
         end.sleep_until(Time::from_nanos(1));
-        let driver = Driver::<Boxed, D>::with_demux(sockets, end.book(), demux, settings);
+        let driver = Driver::<FlowMachine, D>::with_demux(sockets, end.book(), demux, settings);
         let mut driver = driver.map_err(opening)?;
         let now = driver.live().now();
         // The moment of the run at which the driver's clock stood at zero.
@@ -241,17 +239,17 @@ impl Driven<'_> {
     }
 }
 
-impl<D: Demux> App<Boxed, D> for Driven<'_> {
-    fn event(&mut self, _: &mut Live<Boxed, D>, _: SessionId, event: AppEvent) {
+impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
+    fn event(&mut self, _: &mut Live<FlowMachine, D>, _: SessionId, event: FlowEvent) {
         match event {
-            AppEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
-            AppEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
-            AppEvent::Completed => self.delivery.completed = Some(self.end.clock.now()),
-            _ => {}
+            FlowEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
+            FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
+            FlowEvent::Completed => self.delivery.completed = Some(self.end.clock.now()),
+            FlowEvent::Gone => {}
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Boxed, D>) {
+    fn tick(&mut self, live: &mut Live<FlowMachine, D>) {
         let now = self.end.clock.now();
         self.end.out.borrow_mut().flush_if_due(now);
         if self.end.stopped() {

@@ -1,6 +1,6 @@
 //! The interface between a driver and its application.
 
-use faircast_proto::{AppEvent, Machine};
+use faircast_proto::Machine;
 
 use crate::Live;
 use crate::demux::Demux;
@@ -20,7 +20,7 @@ pub trait App<M: Machine, D: Demux = PgmDemux> {
     }
 
     /// A machine tells something.
-    fn event(&mut self, _live: &mut Live<M, D>, _session: SessionId, _event: AppEvent) {}
+    fn event(&mut self, _live: &mut Live<M, D>, _session: SessionId, _event: M::Event) {}
 
     /// Time passes: called at the beginning and then each
     /// [`tick`](crate::DriverSettings::tick).

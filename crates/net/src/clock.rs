@@ -19,11 +19,14 @@ pub(crate) struct Clock {
     passed: Time,
     /// The latest moment that was given out.
     last: Time,
+    /// Time that did not count, since it was last asked for.
+    skipped: Duration,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { read: Instant::now(), passed: Time::ZERO, last: Time::ZERO }
+        let (passed, last, skipped) = (Time::ZERO, Time::ZERO, Duration::ZERO);
+        Self { read: Instant::now(), passed, last, skipped }
     }
 
     /// The present moment; never before one that was given out or set.
@@ -47,10 +50,17 @@ impl Clock {
                 "the clock went ahead by {seconds} s: this process did not run, or it was set"
             );
         }
+        self.skipped += step.saturating_sub(STEP_MAX);
         // Not above a second.
         let step = step.min(STEP_MAX).as_nanos() as u64;
         self.passed += faircast_base::Duration::from_nanos(step);
         self.passed
+    }
+
+    /// Returns the time that did not count since the last call, up to a century.
+    pub(crate) fn take_skipped(&mut self) -> faircast_base::Duration {
+        let skipped = std::mem::take(&mut self.skipped).min(SKIPPED_MAX);
+        faircast_base::Duration::from_nanos(skipped.as_nanos() as u64)
     }
 
     /// Takes `moment`, a little ahead, as the present one.
@@ -63,6 +73,9 @@ impl Clock {
 /// The most that one step counts. A driver reads its clock at every tick, ten times a second, so a
 /// longer step means that it did not run.
 const STEP_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time that counts as skipped: 100 years, which nanoseconds can express in 64 bits.
+const SKIPPED_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[cfg(test)]
 mod tests {
@@ -87,5 +100,9 @@ mod tests {
             system += step;
             assert_eq!(clock.step_to(system), Time::from_nanos(want_ms * 1_000_000));
         }
+        // An hour and 200 ms, of which a second counted.
+        let skipped = faircast_base::Duration::from_millis(3_599_200);
+        assert_eq!(clock.take_skipped(), skipped);
+        assert_eq!(clock.take_skipped(), faircast_base::Duration::ZERO);
     }
 }

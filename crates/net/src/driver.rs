@@ -202,6 +202,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     fn run_timers(&mut self, app: &mut dyn App<M, D>) {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
+        // The application may have taken long.
+        let skipped = self.live.clock.take_skipped();
+        self.live.late += skipped;
         for _ in 0..BURST_MAX * self.live.sessions.len() {
             self.live.arm();
             let Some((at, id)) = self.live.timeouts.first() else { break };
@@ -215,7 +218,10 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 self.live.counters.timers.fired(real.since(at));
             }
             let now = self.live.clock.advance_to(at.max(real));
+            let late = self.live.late.max(real.since(at) + skipped);
+            let turn = std::mem::replace(&mut self.live.late, late);
             self.live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
+            self.live.late = turn;
             self.settle(app, id, now);
         }
     }
@@ -287,7 +293,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(NetError::socket("wait for packets", error)),
         }
-        let slept = live.clock.real().since(real);
+        let woke = live.clock.real();
+        live.late = woke.since(until.max(real)) + live.clock.take_skipped();
+        let slept = woke.since(real);
         match live.blocked {
             Flushed::All => live.counters.asleep += slept,
             Flushed::WhenWritable(_) | Flushed::At(_) => live.counters.sent.waited += slept,

@@ -19,13 +19,11 @@
 //! use faircast_proto::options::Options;
 //! use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 //! use faircast_proto::transport::{EndSetup, Role};
-//! use faircast_proto::{AppEvent, Machine};
-//!
-//! type Boxed = Box<dyn Machine>;
+//! use faircast_proto::{FlowEvent, FlowMachine};
 //!
 //! fn send(group: Multicast, bytes: Arc<[u8]>) -> Result<(), Box<dyn std::error::Error>> {
 //!     let sockets = Sockets::source(Target::Multicast(group), SocketSettings::default())?;
-//!     let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default())?;
+//!     let mut driver = Driver::<FlowMachine>::new(sockets, DriverSettings::default())?;
 //!     let live = driver.live();
 //!     let (node, options) = (live.node(), Options::default());
 //!     let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &options);
@@ -41,15 +39,15 @@
 //! /// Takes part in whatever session is heard.
 //! struct Printer;
 //!
-//! impl App<Boxed> for Printer {
-//!     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
+//! impl App<FlowMachine> for Printer {
+//!     fn heard(&mut self, live: &mut Live<FlowMachine>, heard: &Heard<'_>) -> Option<FlowMachine> {
 //!         let options = Options::default();
 //!         let setup = EndSetup::new(FlowId(0), live.node(), std::slice::from_ref(&heard.source), &options);
 //!         let setup = EndSetup { start: heard.now, ..setup };
 //!         catalog::stack(DEFAULT_SCHEME)?.end(Role::Receiver, setup)
 //!     }
 //!
-//!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {
+//!     fn event(&mut self, _: &mut Live<FlowMachine>, session: SessionId, event: FlowEvent) {
 //!         println!("{session:?}: {event:?}");
 //!     }
 //! }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::hop::Attachment;
-use faircast_proto::{Destination, Machine, Transmit};
+use faircast_proto::{Destination, Interactive, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::book::{native, own_choice};
@@ -28,6 +28,8 @@ pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) sockets: Sockets,
     pub(crate) settings: DriverSettings,
     pub(crate) clock: Clock,
+    /// Delay of the present turn of the loop.
+    pub(crate) late: Duration,
     pub(crate) book: AddressBook,
     pub(crate) counters: Counters,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
@@ -86,6 +88,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
             sockets,
             settings,
             clock: Clock::new(),
+            late: Duration::ZERO,
             book,
             counters: Counters::default(),
             envelope: None,
@@ -171,6 +174,14 @@ impl<M: Machine, D: Demux> Live<M, D> {
     ) -> Option<R> {
         let now = self.clock.now();
         self.touch(id, now, f)
+    }
+
+    /// Sends a request of the application to a machine.
+    pub fn input(&mut self, id: SessionId, input: M::Input)
+    where
+        M: Interactive,
+    {
+        self.with(id, |machine, cx| machine.handle_input(cx, input));
     }
 
     /// Closes a machine: it goes on until it has nothing left to do.
@@ -278,17 +289,18 @@ impl<M: Machine, D: Demux> Live<M, D> {
         now: Time,
         f: impl FnOnce(&mut M, &mut Cx<'_>) -> R,
     ) -> Option<R> {
+        let late = self.late;
         let Session { machine, rng, subject, ready, touched } = self.sessions.get_mut(&id)?;
         *ready = true;
         if !std::mem::replace(touched, true) {
             self.touched.push(id);
         }
         Some(match &mut self.sink {
-            None => f(machine, &mut Cx { now, rng, trace: &mut NullTrace }),
+            None => f(machine, &mut Cx { late, ..Cx::untraced(now, rng) }),
             Some(sink) => {
                 let mut trace = Tagged { subject: *subject, sink };
                 let trace: &mut dyn Trace = &mut trace;
-                f(machine, &mut Cx { now, rng, trace })
+                f(machine, &mut Cx { late, ..Cx::new(now, rng, trace) })
             }
         })
     }

@@ -429,7 +429,7 @@ const DECLINED_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use faircast_base::Cx;
-    use faircast_proto::{AppEvent, Datagram, Transmit};
+    use faircast_proto::{Datagram, FlowEvent, Machine, Transmit};
 
     use super::*;
     use crate::{DriverSettings, SessionOptions};
@@ -546,13 +546,15 @@ mod tests {
     struct Busy;
 
     impl Machine for Busy {
+        type Event = FlowEvent;
+
         fn handle_datagram(&mut self, _: &mut Cx<'_>, _: Datagram<'_>) {}
         fn handle_timeout(&mut self, _: &mut Cx<'_>) {}
         fn handle_close(&mut self, _: &mut Cx<'_>) {}
         fn poll_transmit(&mut self, _: &mut Cx<'_>, _: &mut Vec<u8>) -> Option<Transmit> {
             None
         }
-        fn poll_event(&mut self) -> Option<AppEvent> {
+        fn poll_event(&mut self) -> Option<FlowEvent> {
             None
         }
         fn next_timeout(&self) -> Option<Time> {

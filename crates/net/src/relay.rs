@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 use faircast_proto::hop::{Attach, Guard, HopNode, HopSettings, HopStatus, Sends, node_of};
 use faircast_proto::relay::Relay;
 use nix::errno::Errno;
@@ -211,7 +211,7 @@ impl RelayDriver {
 
     fn with(&mut self, now: Time, f: impl FnOnce(&mut HopNode, &mut Cx<'_>, &mut Out<'_>)) {
         let Self { node, sockets, outbox, blocked, counters, rng, way, group, .. } = self;
-        let mut cx = Cx { now, rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(now, rng);
         let (way, group) = (*way, *group);
         f(node, &mut cx, &mut Out { outbox, sockets, counters, blocked, now, way, group });
     }

@@ -16,7 +16,7 @@ use faircast_net::{
     AddressBook, App, Driver, DriverSettings, Ended, Interface, Listen, Live, Multicast, NetError,
     SessionOptions, SocketSettings, Sockets, Target,
 };
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Membership, Transmit};
 
 use common::Place;
 use common::lan::Lan;
@@ -60,6 +60,8 @@ impl Member {
 }
 
 impl Machine for Member {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.heard.push((datagram.to, datagram.bytes.to_vec()));
         match (self.talks, datagram.bytes) {
@@ -99,7 +101,7 @@ impl Machine for Member {
         Some(Transmit::control(Destination::Group(group)))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
 

@@ -18,7 +18,7 @@ use faircast_net::{
     PgmSettings, SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Spm, Tsi};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::SockRef;
 
@@ -290,6 +290,8 @@ struct Metronome {
 }
 
 impl Machine for Metronome {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _: &mut Cx<'_>, _: Datagram<'_>) {}
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -312,12 +314,78 @@ impl Machine for Metronome {
         Some(Transmit::control(Destination::Group(GroupId::SESSION)))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
 
     fn next_timeout(&self) -> Option<Time> {
         (self.left > 0 || !self.closed).then_some(if self.left > 0 { self.next } else { Time::MAX })
+    }
+}
+
+/// A machine that wants to be called every 10 ms and notes how late each call is.
+#[derive(Default)]
+struct Punctual {
+    next: Time,
+    late: Vec<Duration>,
+}
+
+impl Machine for Punctual {
+    type Event = FlowEvent;
+
+    fn handle_datagram(&mut self, _: &mut Cx<'_>, _: Datagram<'_>) {}
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.late.push(cx.late);
+        self.next = cx.now + Duration::from_millis(10);
+    }
+
+    fn handle_close(&mut self, _: &mut Cx<'_>) {}
+
+    fn poll_transmit(&mut self, _: &mut Cx<'_>, _: &mut Vec<u8>) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<FlowEvent> {
+        None
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        Some(self.next)
+    }
+}
+
+/// Blocks the driver's thread once, for this time, and ends the driver after ten ticks.
+struct Blocking {
+    pause: std::time::Duration,
+    ticks: u32,
+}
+
+impl App<Punctual> for Blocking {
+    fn tick(&mut self, live: &mut Live<Punctual>) {
+        self.ticks += 1;
+        match self.ticks {
+            3 => std::thread::sleep(self.pause),
+            10 => live.stop(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_machine_is_told_how_late_it_is_called() {
+    // Of the longer pause the clock counts a second; the machine is told of all of it.
+    for pause_ms in [300, 1_500] {
+        let settings = SocketSettings::default();
+        let sockets = Sockets::receiver(Listen::Unicast("127.0.0.1:0".parse().unwrap()), settings);
+        let settings = DriverSettings { tick: Duration::from_millis(20), ..Default::default() };
+        let mut driver = Driver::new(sockets.unwrap(), settings).unwrap();
+        let id = driver.live().add(Punctual::default(), SessionOptions::default());
+        let pause = std::time::Duration::from_millis(pause_ms);
+        driver.run(&mut Blocking { pause, ticks: 0 }).unwrap();
+        let late = &driver.live().machine(id).unwrap().late;
+        let longest = late.iter().max().unwrap();
+        assert!(*longest >= Duration::from_millis(pause_ms - 20), "{pause_ms} ms: {longest}");
     }
 }
 

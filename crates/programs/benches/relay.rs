@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
 use faircast_proto::hop::{
     Attach, FrameKind, Guard, HopNode, HopPacket, HopSettings, Sends, node_of,
 };
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_relay_sdk::View;
 
 fn main() {
@@ -71,6 +71,8 @@ struct Endless {
 }
 
 impl Machine for Endless {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.got += datagram.bytes.len() as u64;
     }
@@ -90,7 +92,7 @@ impl Machine for Endless {
 
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
 
@@ -111,7 +113,7 @@ struct Host {
 }
 
 impl Host {
-    fn with<T>(&mut self, f: impl FnOnce(&mut dyn Machine) -> T) -> T {
+    fn with<T>(&mut self, f: impl FnOnce(&mut dyn Machine<Event = FlowEvent>) -> T) -> T {
         match &mut self.end {
             End::Source(source) => f(&mut **source),
             End::Receiver(receiver) => f(receiver),
@@ -175,7 +177,7 @@ impl Net {
         self.now += time;
         let Self { now, hosts, rng, out, .. } = self;
         let now = *now;
-        let mut cx = Cx { now, rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(now, rng);
         for (to, frame) in &out.frames[..out.count] {
             let Some(host) = hosts.get_mut(to) else { continue };
             let guard = host.guard.clone();
@@ -223,7 +225,7 @@ impl Net {
 
     /// What is measured: the relay takes all that.
     fn relay(&mut self, batch: &Batch) {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(self.now, &mut self.rng);
         for (from, frame) in &batch.frames {
             self.relay.handle_datagram(&mut cx, *from, frame, &mut self.out);
         }

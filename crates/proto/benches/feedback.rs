@@ -34,14 +34,14 @@ fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>
     let (mut trace, mut rng) = (NullTrace, Rng::new(1, NodeId(1), Purpose::Machine(0)));
     let (mut now, mut seq, mut count) = (Time::ZERO, Seq::new(0), 0u64);
     let mut latest = {
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         control.on_sent(&mut cx, seq, 1400)
     };
     now += Duration::from_millis(40);
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         count += 1;
         now += Duration::from_micros(10);
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         if count.is_multiple_of(8) && control.permit(&mut cx, 1400, false) == Permit::Now {
             seq += 1;
             latest = control.on_sent(&mut cx, seq, 1400);

@@ -132,7 +132,7 @@ impl Pair {
     fn step(&mut self) -> bool {
         self.now += Duration::from_millis(1);
         let mut trace = NullTrace;
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut trace);
         self.source.handle_timeout(&mut cx);
         self.receiver.handle_timeout(&mut cx);
         loop {
@@ -159,7 +159,7 @@ impl Pair {
     fn packet(&mut self, arrives: bool) -> Option<Time> {
         self.now += Duration::from_micros(1);
         let mut trace = NullTrace;
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut trace);
         let transmit: Transmit = loop {
             self.buf.clear();
             let transmit = self.source.poll_transmit(&mut cx, &mut self.buf);

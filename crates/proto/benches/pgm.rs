@@ -92,13 +92,13 @@ fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
     let config = SourceConfig::new(NodeId(1), Nla::NULL, Tsi::default());
     let mut source = PgmSource::new(config, Box::new(Zeros { len: None }), boxed_control(Free));
     let mut receiver = PgmReceiver::new(ReceiverConfig::new(Nla::NULL), boxed_feedback(Silent));
-    let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+    let mut cx = Cx::new(now, &mut rng, &mut trace);
     source.handle_timeout(&mut cx);
     receiver.handle_timeout(&mut cx);
     let mut buf = Vec::new();
     each(bencher, || {
         now += Duration::from_micros(1);
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         buf.clear();
         let transmit = source.poll_transmit(&mut cx, &mut buf).expect("it may always send");
         if with_receiver {
@@ -124,7 +124,7 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
         now += Duration::from_millis(10);
         // A sender that must wait for its timer waits no time here.
         let permitted = loop {
-            let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+            let mut cx = Cx::new(now, &mut rng, &mut trace);
             sender.on_timeout(&mut cx);
             if sender.permit(&mut cx, 1400, false) == Permit::Now {
                 break cx;

@@ -12,7 +12,7 @@ use crate::content::Content;
 use crate::options::OptionSpec;
 use crate::settings::settings;
 use crate::transport::{EndSetup, PacketFacts, Role};
-use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, FlowMachine, LossRecord, Machine, Transmit};
 use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
@@ -37,7 +37,7 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
 }
 
 /// One end. Its packets go to a node or a group; a receiver hears those of the flow's other sources.
-pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => Box::new(CbrSender::new(setup, content)),
         Role::Receiver => Box::new(CbrReceiver::new(setup)),
@@ -118,6 +118,8 @@ impl CbrSender {
 }
 
 impl Machine for CbrSender {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, _datagram: Datagram<'_>) {
         cx.emit(Event::BadInput { reason: BadInput::Foreign });
     }
@@ -167,8 +169,8 @@ impl Machine for CbrSender {
         })
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        core::mem::take(&mut self.finished).then_some(AppEvent::Completed)
+    fn poll_event(&mut self) -> Option<FlowEvent> {
+        core::mem::take(&mut self.finished).then_some(FlowEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -182,7 +184,7 @@ pub struct CbrReceiver {
     payload: u32,
     sources: BTreeMap<NodeId, Heard>,
     delivered_bytes: u64,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<FlowEvent>,
 }
 
 /// Reception of one source at a receiver.
@@ -238,24 +240,26 @@ impl CbrReceiver {
         if missing > 0 {
             heard.losses.missing(next..seq, |event| cx.emit(event));
             let packets = u32::try_from(missing).unwrap_or(u32::MAX);
-            self.events.push_back(AppEvent::Lost { packets });
+            self.events.push_back(FlowEvent::Lost { packets });
         }
         if bytes > 0 {
             self.delivered_bytes += bytes;
             cx.emit(Event::Delivered { seq, bytes: bytes as u32 });
             let (bytes, zeros) = (payload.to_vec(), datagram.zeros);
-            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+            self.events.push_back(FlowEvent::Delivered { bytes, zeros });
         }
         let is_whole = |heard: &Heard| heard.ended && !heard.has_holes;
         if header[4] & LAST != 0 && self.sources.values().all(is_whole) {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
-            self.events.push_back(AppEvent::Completed);
+            self.events.push_back(FlowEvent::Completed);
         }
         Ok(())
     }
 }
 
 impl Machine for CbrReceiver {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if let Err(reason) = self.take(cx, &datagram) {
             cx.emit(Event::BadInput { reason });
@@ -270,7 +274,7 @@ impl Machine for CbrReceiver {
         None
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
 
@@ -286,6 +290,8 @@ struct CbrPeer {
 }
 
 impl Machine for CbrPeer {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.receiver.handle_datagram(cx, datagram);
     }
@@ -302,7 +308,7 @@ impl Machine for CbrPeer {
         self.sender.poll_transmit(cx, buf)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.receiver.poll_event()
     }
 
@@ -349,7 +355,7 @@ mod tests {
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         let mut packets = Vec::new();
         while let Some(now) = sender.next_timeout().filter(|_| packets.len() < count) {
-            let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(now, &mut rng);
             sender.handle_timeout(&mut cx);
             let mut bytes = Vec::new();
             let transmit = sender.poll_transmit(&mut cx, &mut bytes).unwrap();
@@ -359,9 +365,9 @@ mod tests {
         packets
     }
 
-    fn received(receiver: &mut CbrReceiver, bytes: &[u8], zeros: u32) -> Vec<AppEvent> {
+    fn received(receiver: &mut CbrReceiver, bytes: &[u8], zeros: u32) -> Vec<FlowEvent> {
         let mut rng = Rng::new(1, NodeId(2), Purpose::Machine(0));
-        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(Time::ZERO, &mut rng);
         let to = Destination::Group(GroupId::SESSION);
         let datagram = Datagram { zeros, ..Datagram::new(NodeId(1), to, bytes) };
         receiver.handle_datagram(&mut cx, datagram);
@@ -399,7 +405,7 @@ mod tests {
         let mut sender = CbrSender::new(setup(&options, 1000), content);
         let packets = sent(&mut sender, 10);
         assert_eq!(packets.len(), 3);
-        assert_eq!(sender.poll_event(), Some(AppEvent::Completed));
+        assert_eq!(sender.poll_event(), Some(FlowEvent::Completed));
         let mut receiver = CbrReceiver::new(setup(&options, 1000));
         let events: Vec<_> = packets
             .iter()
@@ -408,12 +414,12 @@ mod tests {
         let got: Vec<u8> = events
             .iter()
             .flat_map(|event| match event {
-                AppEvent::Delivered { bytes, .. } => bytes.clone(),
+                FlowEvent::Delivered { bytes, .. } => bytes.clone(),
                 _ => Vec::new(),
             })
             .collect();
         assert_eq!(got, object);
-        assert_eq!(events.last(), Some(&AppEvent::Completed));
+        assert_eq!(events.last(), Some(&FlowEvent::Completed));
     }
 
     #[test]
@@ -422,10 +428,10 @@ mod tests {
         let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: Some(60) }));
         let packets = sent(&mut sender, 10);
         let mut receiver = CbrReceiver::new(setup(&options, 10));
-        let delivered = AppEvent::Delivered { bytes: Vec::new(), zeros: 10 };
+        let delivered = FlowEvent::Delivered { bytes: Vec::new(), zeros: 10 };
         for (packet, want) in [
             (1, vec![delivered.clone()]),
-            (4, vec![AppEvent::Lost { packets: 2 }, delivered.clone()]),
+            (4, vec![FlowEvent::Lost { packets: 2 }, delivered.clone()]),
             (3, vec![]),
             (4, vec![]),
             // The last packet does not complete what has holes.
@@ -444,21 +450,21 @@ mod tests {
         let mut peer = end(Role::Both(Box::new(Zeros { len: Some(10) })), of(NodeId(2)));
         let (mut rng, mut trace) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), NullTrace);
         let start = Time::from_nanos(500);
-        let cx = &mut Cx { now: start, rng: &mut rng, trace: &mut trace };
+        let cx = &mut Cx::new(start, &mut rng, &mut trace);
         assert_eq!(peer.next_timeout(), Some(start));
         peer.handle_timeout(cx);
         let mut own = Vec::new();
         let transmit = peer.poll_transmit(cx, &mut own).unwrap();
         assert_eq!(transmit.to, Destination::Group(GroupId::SESSION));
         assert_eq!((peer.next_timeout(), peer.poll_event()), (None, None));
-        let delivered = AppEvent::Delivered { bytes: Vec::new(), zeros: 10 };
+        let delivered = FlowEvent::Delivered { bytes: Vec::new(), zeros: 10 };
         for (from, want) in [
             (1, vec![delivered.clone()]),
             // Its own packet, a repetition, and one of a node that is no source.
             (2, vec![]),
             (1, vec![]),
             (4, vec![]),
-            (3, vec![delivered, AppEvent::Completed]),
+            (3, vec![delivered, FlowEvent::Completed]),
         ] {
             let to = Destination::Group(GroupId::SESSION);
             let datagram = Datagram { zeros: 10, ..Datagram::new(NodeId(from), to, &own) };
@@ -474,7 +480,7 @@ mod tests {
         let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: None }));
         assert_eq!(sent(&mut sender, 5).len(), 5);
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
-        sender.handle_close(&mut Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace });
+        sender.handle_close(&mut Cx::untraced(Time::ZERO, &mut rng));
         assert_eq!(sender.next_timeout(), None);
     }
 

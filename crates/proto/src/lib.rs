@@ -39,6 +39,7 @@ mod world;
 pub use black_hole::BlackHole;
 pub use loss_record::LossRecord;
 pub use machine::{
-    AppEvent, Datagram, Destination, Machine, Membership, Parsed, ShortReceiver, Transmit,
+    AppEvent, Datagram, Destination, FlowEnd, FlowEvent, FlowMachine, Interactive, Machine,
+    Membership, Parsed, ReceiverInput, ShortReceiver, StreamEvent, StreamInput, Transmit,
 };
 pub use ranges::RangeSet;

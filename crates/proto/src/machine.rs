@@ -111,10 +111,9 @@ pub enum Membership {
     Leave(GroupId),
 }
 
-/// Event for the application of a machine.
+/// Event of an end of any flow: all that a scenario counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AppEvent {
+pub enum FlowEvent {
     /// In-order payload: `bytes`, then `zeros` zero bytes.
     Delivered {
         /// The bytes.
@@ -131,7 +130,15 @@ pub enum AppEvent {
     Completed,
     /// The other side is gone.
     Gone,
-    /// A sender's session ends, and receivers have not got everything. Where nobody is meant nothing is said.
+}
+
+/// Event of an end of a stream over PGM or TRAM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// Event that every flow has.
+    Flow(FlowEvent),
+    /// A sender's session ends, and receivers have not got everything. A session without expected receivers has no
+    /// such event.
     Incomplete {
         /// Known receivers.
         named: Vec<ShortReceiver>,
@@ -158,6 +165,55 @@ pub enum AppEvent {
     },
 }
 
+/// Request to a receiver of a stream over PGM or TRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamInput {
+    /// True if deliveries stop, false if deliveries go on: the source waits, if its transport has a window.
+    Hold(bool),
+}
+
+/// Request to a receiver.
+pub trait ReceiverInput {
+    /// Whether deliveries stop or go on; `None` if the request concerns something else.
+    fn hold(&self) -> Option<bool> {
+        None
+    }
+}
+
+impl ReceiverInput for StreamInput {
+    fn hold(&self) -> Option<bool> {
+        let Self::Hold(held) = self;
+        Some(*held)
+    }
+}
+
+impl From<FlowEvent> for StreamEvent {
+    fn from(event: FlowEvent) -> Self {
+        Self::Flow(event)
+    }
+}
+
+/// Event of a machine that may be an end of a flow.
+pub trait AppEvent {
+    /// Part that every flow has; `None` if the event concerns the transport's own applications.
+    fn into_flow(self) -> Option<FlowEvent>;
+}
+
+impl AppEvent for FlowEvent {
+    fn into_flow(self) -> Option<FlowEvent> {
+        Some(self)
+    }
+}
+
+impl AppEvent for StreamEvent {
+    fn into_flow(self) -> Option<FlowEvent> {
+        match self {
+            Self::Flow(event) => Some(event),
+            _ => None,
+        }
+    }
+}
+
 /// A receiver that has not got everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortReceiver {
@@ -179,6 +235,9 @@ pub struct ShortReceiver {
 /// [`next_timeout`](Self::next_timeout) and call [`handle_timeout`](Self::handle_timeout) when
 /// that moment has come. A machine is made with its start time as its first timeout.
 pub trait Machine {
+    /// Report to the application.
+    type Event;
+
     /// Takes a datagram. Whatever its bytes are, the machine neither panics nor grows without
     /// bound: what it cannot use is a [`BadInput`](faircast_base::Event::BadInput) in the trace.
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>);
@@ -204,11 +263,28 @@ pub trait Machine {
 
     /// Gives the next event for the application, or `None`.
     #[must_use]
-    fn poll_event(&mut self) -> Option<AppEvent>;
+    fn poll_event(&mut self) -> Option<Self::Event>;
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
+}
+
+/// A machine whose application sends requests while the machine runs.
+pub trait Interactive: Machine {
+    /// A request.
+    type Input;
+
+    /// Takes a request.
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: Self::Input);
+}
+
+impl<M: Interactive + ?Sized> Interactive for Box<M> {
+    type Input = M::Input;
+
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input) {
+        (**self).handle_input(cx, input);
+    }
 }
 
 /// Calls of a machine that is built around another one, which is its field `$inner`, and handles them: all that
@@ -216,7 +292,7 @@ pub trait Machine {
 ///
 /// ```
 /// use faircast_base::{Cx, Time};
-/// use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit, passes_on};
+/// use faircast_proto::{Datagram, Machine, Membership, Transmit, passes_on};
 ///
 /// /// Counts what it hears.
 /// struct Counting<M> {
@@ -225,6 +301,8 @@ pub trait Machine {
 /// }
 ///
 /// impl<M: Machine> Machine for Counting<M> {
+///     type Event = M::Event;
+///
 ///     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
 ///         self.heard += 1;
 ///         self.inner.handle_datagram(cx, datagram);
@@ -266,7 +344,7 @@ macro_rules! passes_on {
         }
     };
     (@poll_event $inner:tt) => {
-        fn poll_event(&mut self) -> Option<$crate::AppEvent> {
+        fn poll_event(&mut self) -> Option<Self::Event> {
             self.$inner.poll_event()
         }
     };
@@ -279,6 +357,8 @@ macro_rules! passes_on {
 
 /// A machine in a box is one.
 impl<M: Machine + ?Sized> Machine for Box<M> {
+    type Event = M::Event;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         (**self).handle_datagram(cx, datagram);
     }
@@ -299,11 +379,31 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
         (**self).poll_transmit(cx, buf)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<M::Event> {
         (**self).poll_event()
     }
 
     fn next_timeout(&self) -> Option<Time> {
         (**self).next_timeout()
     }
+}
+
+/// An end of a flow in a scenario.
+pub type FlowMachine = Box<dyn Machine<Event = FlowEvent>>;
+
+/// A machine as an end of a flow in a scenario: only the events that every flow has are reported.
+pub struct FlowEnd<M>(pub M);
+
+impl<M: Machine<Event: AppEvent>> Machine for FlowEnd<M> {
+    type Event = FlowEvent;
+
+    fn poll_event(&mut self) -> Option<FlowEvent> {
+        loop {
+            if let Some(event) = self.0.poll_event()?.into_flow() {
+                return Some(event);
+            }
+        }
+    }
+
+    passes_on!(0: handle_datagram, handle_timeout, handle_close, poll_membership, poll_transmit, next_timeout);
 }

@@ -3,18 +3,17 @@
 //! Each of the three is a row of a table of the [catalog](crate::catalog). Ends, settings and guarantees of a flow follow
 //! from its rows.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::Duration;
+use faircast_base::{Duration, GroupId};
 
-use crate::Machine;
 use crate::congestion::{Floor, Guarantees, Load, SchemeEntry};
 use crate::options::{OptionSpec, Options};
 use crate::transport::{EndSetup, PacketFacts, PacketFormat, Role};
+use crate::{Destination, FlowMachine};
 
 /// The protocols of a flow.
 #[derive(Clone, Copy)]
@@ -56,7 +55,9 @@ pub struct TransportEntry {
 }
 
 /// Constructor of an end.
-pub type EndOf = fn(Stack, Role, EndSetup<'_>) -> Box<dyn Machine>;
+pub type EndOf = fn(Stack, Role, EndSetup<'_>) -> FlowMachine;
+/// Reader of the facts of a packet.
+pub type FactsOf = fn(&[u8]) -> PacketFacts;
 
 /// A transport that steers itself.
 #[derive(Clone, Copy, Debug)]
@@ -101,11 +102,10 @@ pub struct HopEntry {
     pub open: &'static SchemeEntry,
     /// Name of the transport of that stack.
     pub over: &'static str,
-    /// Makes an end from the constructor of the end above.
-    pub end:
-        fn(Role, EndSetup<'_>, &dyn Fn(Role, EndSetup<'_>) -> Box<dyn Machine>) -> Box<dyn Machine>,
+    /// Makes an end, of a source if true, below the end of the transport.
+    pub end: fn(FlowMachine, bool, EndSetup<'_>) -> FlowMachine,
     /// Facts of a packet, from those of the packet inside.
-    pub facts: fn(&[u8], fn(&[u8]) -> PacketFacts) -> PacketFacts,
+    pub facts: fn(&[u8], FactsOf) -> PacketFacts,
     /// Most packets of receivers, beside those of the transport, under a load with this number of packets to the group.
     pub reports_max: fn(&Options, &Load, u64) -> u64,
 }
@@ -227,15 +227,16 @@ impl Stack {
     }
 
     /// One end of a flow; `None` if only the kernel has the transport, or the transport has no ends of the role.
-    pub fn end(self, role: Role, setup: EndSetup<'_>) -> Option<Box<dyn Machine>> {
+    pub fn end(self, role: Role, setup: EndSetup<'_>) -> Option<FlowMachine> {
         let end = self.transport.end?;
         if matches!(role, Role::Both(_)) && !self.transport.many_to_many {
             return None;
         }
-        Some(match self.hop {
-            Some(hop) => (hop.end)(role, setup, &|role, setup| end(self, role, setup)),
-            None => end(self, role, setup),
-        })
+        let Some(hop) = self.hop else { return Some(end(self, role, setup)) };
+        let is_source = matches!(role, Role::Source(_));
+        // Packets for a group are under the control of hops, even with one receiver.
+        let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
+        Some((hop.end)(end(self, role, setup), is_source, setup))
     }
 }
 

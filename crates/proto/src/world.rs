@@ -12,7 +12,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng
 
 use crate::options::{OptionSpec, OptionValue, Options};
 use crate::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Packet, PacketType, Tsi};
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent, Transmit};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
@@ -160,7 +160,7 @@ pub(crate) struct Host<M> {
     pub(crate) node: NodeId,
     pub(crate) machine: M,
     pub(crate) log: Log,
-    pub(crate) app: Vec<(Time, AppEvent)>,
+    pub(crate) app: Vec<(Time, StreamEvent)>,
     /// All payload, in the order of delivery.
     pub(crate) payload: Vec<u8>,
     /// Packets that it sent: all, and with payload; and bytes.
@@ -172,7 +172,7 @@ pub(crate) struct Host<M> {
     last: Time,
 }
 
-impl<M: Machine> Host<M> {
+impl<M: Machine<Event: Into<StreamEvent>>> Host<M> {
     pub(crate) fn new(node: NodeId, machine: M, seed: u64) -> Self {
         Self {
             node,
@@ -199,7 +199,7 @@ impl<M: Machine> Host<M> {
         self.spins = if now == self.last { self.spins + 1 } else { 0 };
         self.last = now;
         assert!(self.spins < 200_000, "{:?} does not let time pass at {now}", self.node);
-        let mut cx = Cx { now, rng: &mut self.rng, trace: &mut self.log };
+        let mut cx = Cx::new(now, &mut self.rng, &mut self.log);
         act(&mut self.machine, &mut cx)
     }
 
@@ -214,7 +214,8 @@ impl<M: Machine> Host<M> {
             }
         }
         while let Some(event) = self.machine.poll_event() {
-            if let AppEvent::Delivered { bytes, zeros } = &event {
+            let event = event.into();
+            if let StreamEvent::Flow(FlowEvent::Delivered { bytes, zeros }) = &event {
                 self.payload.extend_from_slice(bytes);
                 self.payload.resize(self.payload.len() + *zeros as usize, 0);
             }
@@ -230,30 +231,33 @@ impl<M: Machine> Host<M> {
         sent
     }
 
-    pub(crate) fn said(&self, event: &AppEvent) -> bool {
-        self.app.iter().any(|(_, said)| said == event)
+    pub(crate) fn said(&self, event: &FlowEvent) -> bool {
+        self.app.iter().any(|(_, said)| *said == event.clone().into())
     }
 
     /// What it said last.
-    pub(crate) fn last_word(&self) -> Option<&AppEvent> {
-        self.app.last().map(|(_, event)| event)
+    pub(crate) fn last_word(&self) -> Option<&FlowEvent> {
+        match self.app.last()? {
+            (_, StreamEvent::Flow(event)) => Some(event),
+            _ => None,
+        }
     }
 
     /// Whether the last that it said is that it is complete.
     pub(crate) fn completed(&self) -> bool {
-        self.last_word() == Some(&AppEvent::Completed)
+        self.last_word() == Some(&FlowEvent::Completed)
     }
 
     /// When it said that it is complete.
     pub(crate) fn completed_at(&self) -> Option<Time> {
-        let found = self.app.iter().find(|(_, event)| *event == AppEvent::Completed);
+        let found = self.app.iter().find(|(_, event)| *event == FlowEvent::Completed.into());
         found.map(|(at, _)| *at)
     }
 
     /// How many packets the application was told to be lost.
     pub(crate) fn lost(&self) -> u32 {
-        let lost = |(_, event): &(Time, AppEvent)| match event {
-            AppEvent::Lost { packets } => *packets,
+        let lost = |(_, event): &(Time, StreamEvent)| match event {
+            StreamEvent::Flow(FlowEvent::Lost { packets }) => *packets,
             _ => 0,
         };
         self.app.iter().map(lost).sum()
@@ -301,7 +305,7 @@ pub(crate) struct World<S, R> {
     rng: Rng,
 }
 
-impl<S: Machine, R: Machine> World<S, R> {
+impl<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>> World<S, R> {
     /// A source without receivers, on a network that delays by [`DELAY`].
     pub(crate) fn of(source: Host<S>, subnet: bool, seed: u64) -> Self {
         Self {

@@ -12,7 +12,7 @@ use faircast_proto::content::Zeros;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::tcp;
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, FlowMachine, Machine};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, Wheel, catalog};
 
@@ -83,16 +83,16 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     };
     let stack = catalog::stack(protocol).expect("it is registered");
     let end = |role, setup| stack.end(role, setup).expect("it is simulated");
-    let mut ends: [Box<dyn Machine>; 2] =
+    let mut ends: [FlowMachine; 2] =
         [end(Role::Source(Box::new(Zeros { len: None })), setup(0)), end(Role::Receiver, setup(1))];
     let (mut rng, mut trace, mut now) = (rng(), NullTrace, Time::ZERO);
     let mut flying = std::collections::VecDeque::new();
-    let cx = Cx { now, rng: &mut rng, trace: &mut trace };
+    let cx = Cx::new(now, &mut rng, &mut trace);
     ends[0].handle_timeout(&mut { cx });
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         now += Duration::from_micros(100);
         for (end, machine) in ends.iter_mut().enumerate() {
-            let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+            let mut cx = Cx::new(now, &mut rng, &mut trace);
             // Of what is under way one packet arrives; all that it causes is sent.
             if let Some(place) = flying.iter().position(|(to, _, _)| *to == end) {
                 let (_, bytes, zeros): (usize, Vec<u8>, u32) = flying.remove(place).expect("found");

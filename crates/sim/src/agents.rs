@@ -1,7 +1,7 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
 use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership};
+use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Membership};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
@@ -15,7 +15,7 @@ use crate::network::{EventKind, ScheduledEvent};
 #[repr(C, align(64))]
 pub(crate) struct Agent {
     /// `None` before it joins.
-    pub(crate) machine: Option<Box<dyn Machine>>,
+    pub(crate) machine: Option<FlowMachine>,
     /// When the machine wants its next timer, [`Time::MAX`] for never, so that it need not be asked when
     /// an event for an earlier wish comes: most such events are too early.
     wants: Time,
@@ -45,12 +45,12 @@ impl Agent {
         &mut self,
         now: Time,
         sink: &mut dyn Sink,
-        call: impl FnOnce(&mut dyn Machine, &mut Cx<'_>) -> R,
+        call: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let subject = self.subject();
         let machine = self.machine.as_deref_mut()?;
         let mut trace = Tagged { sink, subject };
-        Some(call(machine, &mut Cx { now, rng: &mut self.rng, trace: &mut trace }))
+        Some(call(machine, &mut Cx::new(now, &mut self.rng, &mut trace)))
     }
 
     /// Takes everything that the machine of this agent, the one of number `index`, wants to send and say,
@@ -72,17 +72,17 @@ impl Agent {
         }
         loop {
             let mut trace = Tagged { sink: &mut *sink, subject };
-            let mut cx = Cx { now: fabric.now, rng: &mut self.rng, trace: &mut trace };
+            let mut cx = Cx::new(fabric.now, &mut self.rng, &mut trace);
             let Some(transmit) = machine.poll_transmit(&mut cx, scratch) else { break };
             fabric.transmit((flow, node), scratch, transmit, 0, sink);
             scratch.clear();
         }
         while let Some(event) = machine.poll_event() {
             match event {
-                AppEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
-                AppEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
-                AppEvent::Completed => self.delivery.completed = Some(fabric.now),
-                _ => {}
+                FlowEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
+                FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
+                FlowEvent::Completed => self.delivery.completed = Some(fabric.now),
+                FlowEvent::Gone => {}
             }
         }
         self.arm(index, fabric);

@@ -9,7 +9,7 @@ use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Destination, Machine};
+use faircast_proto::{Destination, FlowMachine};
 use faircast_scenario::{Catalog, Flow, Program, ProgramEntry};
 
 use crate::engine::Protocols;
@@ -48,14 +48,7 @@ fn program_host() -> Option<Arc<dyn ProgramHost>> {
 pub struct Builtin;
 
 impl Protocols for Builtin {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let spoken = flow.spoken_by(node);
         // Of the flow's own settings another scheme knows those of the transport.
         let shared = (spoken != flow.stack)

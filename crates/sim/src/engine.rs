@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::Machine;
+use faircast_proto::FlowMachine;
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
 use faircast_scenario::{Flow, Join, Program, Scenario};
@@ -22,14 +22,7 @@ const OBSERVE_EVERY: u64 = 1 << 14;
 /// when the scenario was read.
 pub trait Protocols {
     /// The end of a flow at `node`, from `start` on.
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine>;
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
     /// The relay of a router.
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
     /// Whether the machines of a flow see themselves that a bit of a packet was flipped on the

@@ -71,7 +71,7 @@ impl Fabric<'_> {
         };
         buf.clear();
         let mut trace = Tagged { sink, subject: Subject::Node(node) };
-        let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+        let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
         let goes_on = match entry.relay.handle_packet(&mut cx, &view, buf) {
             Handling::Forward => Some(packet),
             Handling::Alter => {
@@ -99,7 +99,7 @@ impl Fabric<'_> {
         entry.alarm.ring(self.now);
         if entry.relay.next_timeout().is_some_and(|at| at <= self.now) {
             let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
-            let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+            let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
             entry.relay.handle_timeout(&mut cx);
         }
         self.drain_relay(index, sink);
@@ -115,7 +115,7 @@ impl Fabric<'_> {
         let entry = &mut self.relays.entries[index as usize];
         let port = PortId(self.network.topology.port_of(link));
         let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
-        let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+        let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
         entry.relay.handle_writable(&mut cx, port);
         self.drain_relay(index, sink);
     }
@@ -180,7 +180,7 @@ impl Fabric<'_> {
             let entry = &mut self.relays.entries[index as usize];
             let node = entry.node;
             let mut trace = Tagged { sink, subject: Subject::Node(node) };
-            let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+            let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
             buf.clear();
             let Some(egress) = entry.relay.poll_transmit(&mut cx, &mut buf) else { break };
             match egress {

@@ -14,7 +14,7 @@ use faircast_base::{
 use faircast_link::{LinkConfig, QueueConfig};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -38,6 +38,8 @@ struct Ticker {
 }
 
 impl Machine for Ticker {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {}
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if cx.now >= self.next && !self.closed {
@@ -52,7 +54,7 @@ impl Machine for Ticker {
         let Self { time_to_live, .. } = *self;
         std::mem::take(&mut self.due).then(|| Transmit { time_to_live, ..packet(self.to) })
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -67,6 +69,8 @@ struct Counter {
 }
 
 impl Machine for Counter {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.arrived += datagram.zeros;
         cx.emit(Event::Delivered { seq: 0, bytes: datagram.zeros });
@@ -76,9 +80,9 @@ impl Machine for Counter {
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
         None
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         let zeros = std::mem::take(&mut self.arrived);
-        (zeros > 0).then_some(AppEvent::Delivered { bytes: Vec::new(), zeros })
+        (zeros > 0).then_some(FlowEvent::Delivered { bytes: Vec::new(), zeros })
     }
     fn next_timeout(&self) -> Option<Time> {
         None
@@ -88,8 +92,8 @@ impl Machine for Counter {
 /// Ends that a function makes, in networks whose routers run no program.
 struct Ends<F>(F);
 
-impl<F: Fn(&Flow, NodeId, Role) -> Box<dyn Machine>> Protocols for Ends<F> {
-    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+impl<F: Fn(&Flow, NodeId, Role) -> FlowMachine> Protocols for Ends<F> {
+    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> FlowMachine {
         (self.0)(flow, node, role)
     }
     fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
@@ -99,7 +103,7 @@ impl<F: Fn(&Flow, NodeId, Role) -> Box<dyn Machine>> Protocols for Ends<F> {
 
 /// Tickers and counters.
 fn plain(time_to_live: u8) -> impl Protocols {
-    Ends(move |flow: &Flow, _: NodeId, role: Role| -> Box<dyn Machine> {
+    Ends(move |flow: &Flow, _: NodeId, role: Role| -> FlowMachine {
         if let Role::Receiver = role {
             return Box::new(Counter::default());
         }

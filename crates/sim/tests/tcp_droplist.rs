@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use faircast_base::{Cx, Event, FlowId, NodeId, Time};
-use faircast_proto::Machine;
+use faircast_proto::FlowMachine;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::relay::{Egress, Handling, Interest, Relay, RelayPacket};
 use faircast_proto::tcp;
@@ -243,14 +243,7 @@ const B: NodeId = NodeId(1);
 const C: NodeId = NodeId(2);
 
 impl Protocols for Case {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         Builtin.end(flow, id, node, role, start)
     }
 

@@ -84,6 +84,8 @@ fn loses(one_in: u32, number: u32) -> bool {
 }
 
 impl<M: Machine> Machine for Hop<M> {
+    type Event = M::Event;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let mut log = self.log.lock().unwrap();
         if let Some((kind, _)) = peek(datagram.bytes) {

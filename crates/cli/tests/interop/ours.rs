@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Duration, NodeId};
 use faircast_net::{
     App, Driver, DriverSettings, Interface, Listen, Live, Multicast, SessionId, SessionOptions,
     SocketSettings, Sockets, Target, Upstream,
@@ -15,13 +15,11 @@ use faircast_proto::congestion::pgmcc::{
 };
 use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::content::InMemory;
-use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy,
-};
+use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::Options;
 use faircast_proto::pgm::wire::{Gsi, Nla, Tsi};
 use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::{AppEvent, Machine};
+use faircast_proto::{AppEvent, FlowEvent, Machine};
 
 use crate::hop::{Hop, Shared, Weather};
 use crate::hosts::Hosts;
@@ -81,19 +79,14 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
 pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: Weather) -> End {
     let content = InMemory(content.into());
     start(hosts, host, weather, source_sockets, Some(tsi(host)), move |node| {
+        let (group, options) = (Nla::V4(GROUP), Options::default());
+        let supply = Box::new(ContentSupply::new(Box::new(content), SYMBOL_BYTES));
+        let setup = ObjectSourceSetup::new(node, group, tsi(host), supply, SYMBOL_BYTES, &options);
         scheme("pgmcc").unwrap().object_source(ObjectSourceSetup {
-            node,
-            group: Nla::V4(GROUP),
-            tsi: tsi(host),
             data_port: PORT,
-            start: Time::ZERO,
-            supply: Box::new(ContentSupply::new(Box::new(content), SYMBOL_BYTES)),
-            symbol_bytes: SYMBOL_BYTES,
-            fec: Fec::Auto,
             wait_for: 2,
             give_up: Duration::from_secs(30),
-            slow: SlowPolicy::Wait,
-            options: &Options::default(),
+            ..setup
         })
     })
 }
@@ -103,17 +96,14 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
     let sockets =
         |group| Sockets::receiver(Listen::Multicast(group), SocketSettings::default()).unwrap();
     start(hosts, host, weather, sockets, Some(tsi(source)), move |node| {
+        let (group, options) = (Nla::V4(GROUP), Options::default());
+        let store = Box::new(InOrder::new());
+        let setup = ObjectReceiverSetup::new(node, group, tsi(source), store, &options);
         scheme("pgmcc").unwrap().object_receiver(ObjectReceiverSetup {
-            node,
-            group: Nla::V4(GROUP),
-            tsi: tsi(source),
             data_port: PORT,
-            start: Time::ZERO,
-            store: Box::new(InOrder::new()),
             id: u64::from(host),
             name: format!("host {host}"),
-            head: None,
-            options: &Options::default(),
+            ..setup
         })
     })
 }
@@ -147,7 +137,7 @@ fn pgmcc() -> PgmccConfig {
 }
 
 /// Starts a machine behind a hop, in the session `key` where that is known.
-fn start<M: Machine + 'static>(
+fn start<M: Machine<Event: AppEvent> + 'static>(
     hosts: &Hosts,
     host: u8,
     weather: Weather,
@@ -213,11 +203,11 @@ struct Listener {
     lost: Arc<Mutex<u32>>,
 }
 
-impl<M: Machine> App<M> for Listener {
-    fn event(&mut self, _live: &mut Live<M>, _session: SessionId, event: AppEvent) {
-        match event {
-            AppEvent::Delivered { bytes, .. } => self.payloads.lock().unwrap().push(bytes),
-            AppEvent::Lost { packets } => *self.lost.lock().unwrap() += packets,
+impl<M: Machine<Event: AppEvent>> App<M> for Listener {
+    fn event(&mut self, _live: &mut Live<M>, _session: SessionId, event: M::Event) {
+        match event.into_flow() {
+            Some(FlowEvent::Delivered { bytes, .. }) => self.payloads.lock().unwrap().push(bytes),
+            Some(FlowEvent::Lost { packets }) => *self.lost.lock().unwrap() += packets,
             _ => {}
         }
     }

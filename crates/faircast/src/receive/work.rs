@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 use faircast_base::{Duration, Seq, Time};
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::catalog::DEFAULT_SCHEME;
-use faircast_proto::object::{ObjectReceiverSetup, Stage};
+use faircast_proto::object::{ObjectReceiverInput, ObjectReceiverSetup, Stage};
 use faircast_proto::options::Options;
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
-use faircast_proto::{AppEvent, Machine as _};
+use faircast_proto::{FlowEvent, Machine as _};
 use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
@@ -288,7 +288,7 @@ impl Work {
                 self.sessions.values_mut().filter(|it| it.notes.object.get() == object.as_ref());
             heirs.for_each(|it| it.late = false);
             if superseded {
-                live.with(id, |machine, _| machine.discard());
+                live.input(id, ObjectReceiverInput::Discard);
                 self.end(live, id, ReceiveOutcome::Superseded);
             } else {
                 self.end(live, id, ReceiveOutcome::SenderGone);
@@ -398,6 +398,8 @@ impl App<Receiving> for Work {
             id: random(),
             name: self.setup.builder.name.clone(),
             head,
+            limit: builder.rate_max,
+            headers: builder.common.headers(heard.from),
             options: &options,
         };
         // Where packets are not answered one by one there is time to read several at once.
@@ -408,20 +410,17 @@ impl App<Receiving> for Work {
         let none = Options::default();
         let hops = through_relays.then(|| Hops::new(live, heard.tsi, &none));
         let insists = self.setup.speaks.insists();
-        let mut machine = carrier.receiver(setup, heard.source, insists, hops.as_ref());
-        machine.set_limit(self.setup.builder.rate_max);
-        machine.set_headers(self.setup.builder.common.headers(heard.from));
-        Some(machine)
+        Some(carrier.receiver(setup, heard.source, insists, hops.as_ref()))
     }
 
-    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: FlowEvent) {
         self.adopt(live);
         match event {
-            AppEvent::Completed => {
+            FlowEvent::Completed => {
                 let files = self.files(id);
                 self.end(live, id, ReceiveOutcome::Complete { files });
             }
-            AppEvent::Gone => {
+            FlowEvent::Gone => {
                 let Some(status) = live.machine(id).map(|machine| machine.status()) else { return };
                 if let Some(mismatch) = status.mismatch {
                     // It stays until the sender has been told why.
@@ -459,7 +458,7 @@ impl App<Receiving> for Work {
         let all = self.sessions.iter().map(|(id, session)| (*id, session.disk.counts().waited));
         for (id, waited) in all.collect::<Vec<_>>() {
             let load = host_load(live, waited);
-            live.with(id, |machine, _| machine.note_host(load));
+            live.input(id, ObjectReceiverInput::Host(load));
         }
         self.tidy(live);
         self.end_after_last(live);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use faircast_base::{Duration, Event, FlowId, NodeId, Time};
 use faircast_files::SupplyHandle;
 use faircast_net::{App, Ended, Live, NetError, SessionId};
-use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, Stage};
+use faircast_proto::object::{MemberState, MemberStatus, ObjectSourceInput, ObjectStatus, Stage};
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
@@ -87,7 +87,7 @@ impl Work {
     fn watch_host(&mut self, live: &mut Live<Sending>) {
         let Some((outage, reason)) = live.outage() else { return };
         let give_up = self.setup.give_up;
-        live.with(self.setup.session, |machine, cx| machine.excuse_silence(cx.now));
+        live.input(self.setup.session, ObjectSourceInput::ExcuseSilence);
         if outage >= give_up && self.gave_up.is_none() {
             self.gave_up = Some(format!(
                 "nothing has left this host for {give_up} (--give-up): {reason}; look at its address, its route to the \
@@ -131,7 +131,7 @@ impl Work {
             && self.setup.names.iter().all(|name| here.contains(&**name));
         let late = self.setup.start_after.is_some_and(|at| at <= now) && !here.is_empty();
         if all || late {
-            live.with(self.setup.session, |machine, cx| machine.begin(cx));
+            live.input(self.setup.session, ObjectSourceInput::Begin);
         } else if let Some(limit) =
             self.setup.wait_max.filter(|limit| now.since(self.setup.started) >= *limit)
             && self.gave_up.is_none()
@@ -230,7 +230,7 @@ impl Work {
                 self.expected.insert(new);
                 self.replaced.insert(old);
             }
-            live.with(self.setup.session, |machine, cx| machine.dismiss(cx, old));
+            live.input(self.setup.session, ObjectSourceInput::Dismiss { id: old });
         }
         !pairs.is_empty()
     }
@@ -313,7 +313,7 @@ const LOOK_MAX: Duration = Duration::from_secs(3);
 impl App<Sending> for Work {
     fn tick(&mut self, live: &mut Live<Sending>) {
         let load = host_load(live, self.setup.files.counts().waited);
-        live.with(self.setup.session, |machine, _| machine.note_host(load));
+        live.input(self.setup.session, ObjectSourceInput::Host(load));
         if live.now() < self.look_at {
             return;
         }

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Waker};
-use faircast_proto::AppEvent;
 use faircast_proto::catalog::{self, DEFAULT_SCHEME, tree_negotiation};
 use faircast_proto::options::Options;
 use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::wire::Nla;
 use faircast_proto::tram::TramStreamReceiver;
+use faircast_proto::{FlowEvent, StreamEvent, StreamInput};
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
@@ -87,7 +87,7 @@ impl StreamReceiver {
                 self.waker.run(|live| {
                     let all: Vec<SessionId> = live.sessions().collect();
                     for id in all {
-                        live.with(id, |end, cx| end.hold(cx, false));
+                        live.input(id, StreamInput::Hold(false));
                     }
                 });
             }
@@ -188,13 +188,13 @@ impl App<StreamReceiving> for Work {
         })
     }
 
-    fn event(&mut self, live: &mut Live<StreamReceiving>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<StreamReceiving>, id: SessionId, event: StreamEvent) {
         self.session = Some(id);
-        if matches!(event, AppEvent::Delivered { .. } | AppEvent::Lost { .. }) {
+        if let StreamEvent::Flow(FlowEvent::Delivered { .. } | FlowEvent::Lost { .. }) = event {
             self.ending = None;
         }
         match event {
-            AppEvent::Delivered { mut bytes, zeros } => {
+            StreamEvent::Flow(FlowEvent::Delivered { mut bytes, zeros }) => {
                 self.status.black_hole = None;
                 bytes.resize(bytes.len() + zeros as usize, 0);
                 self.status.bytes += bytes.len() as u64;
@@ -207,21 +207,24 @@ impl App<StreamReceiving> for Work {
                     self.give(Ok(bytes));
                 }
                 if before > WAITING_BYTES_HIGH && !self.held.load(Ordering::Relaxed) {
-                    let holds = live.with(id, |end, cx| end.hold(cx, true)) == Some(true);
+                    live.input(id, StreamInput::Hold(true));
+                    let holds = live.machine(id).is_some_and(|end| end.holds());
                     self.held.store(holds, Ordering::Relaxed);
                 }
             }
-            AppEvent::Lost { packets } => {
+            StreamEvent::Flow(FlowEvent::Lost { packets }) => {
                 self.status.lost += u64::from(packets);
                 self.give(Err(Error::Lost { packets }));
             }
-            AppEvent::BlackHole { hole, .. } => {
+            StreamEvent::BlackHole { hole, .. } => {
                 let hole = hole.with(self.headers);
                 self.status.black_hole = Some(hole);
                 self.give(Err(Error::BlackHole(hole)));
             }
-            AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
-            AppEvent::OtherScheme { sender, receiver, .. } => {
+            StreamEvent::Flow(FlowEvent::Gone) => {
+                self.ending = Some((live.now() + END_QUIET, true))
+            }
+            StreamEvent::OtherScheme { sender, receiver, .. } => {
                 let mismatch = match self.over_tree {
                     true => catalog::tree_mismatch(sender, receiver),
                     false => catalog::mismatch(sender, receiver),
@@ -231,8 +234,10 @@ impl App<StreamReceiving> for Work {
                 // The sender is told first.
                 live.close();
             }
-            AppEvent::Completed => self.ending = Some((live.now() + END_QUIET, false)),
-            _ => {}
+            StreamEvent::Flow(FlowEvent::Completed) => {
+                self.ending = Some((live.now() + END_QUIET, false))
+            }
+            StreamEvent::Incomplete { .. } => {}
         }
     }
 
@@ -249,7 +254,7 @@ impl App<StreamReceiving> for Work {
             && self.held.swap(false, Ordering::Relaxed)
             && let Some(id) = self.session
         {
-            live.with(id, |end, cx| end.hold(cx, false));
+            live.input(id, StreamInput::Hold(false));
         }
         // Members of a head may still lack something.
         let serves = |id| live.machine(id).is_some_and(|end| end.serves());

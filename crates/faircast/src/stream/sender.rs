@@ -6,7 +6,7 @@ use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Target, Waker};
 use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
-use faircast_proto::{AppEvent, BlackHole, catalog, tram};
+use faircast_proto::{BlackHole, StreamEvent, catalog, tram};
 use tokio::sync::watch;
 
 use super::packets::Queue;
@@ -224,9 +224,9 @@ impl Work {
 }
 
 impl App<StreamSending> for Work {
-    fn event(&mut self, live: &mut Live<StreamSending>, _: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<StreamSending>, _: SessionId, event: StreamEvent) {
         match event {
-            AppEvent::OtherScheme { node, sender, receiver } => {
+            StreamEvent::OtherScheme { node, sender, receiver } => {
                 let from = live.address(node);
                 tracing::warn!(
                     "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
@@ -234,13 +234,13 @@ impl App<StreamSending> for Work {
                 self.mismatched += 1;
                 self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
             }
-            AppEvent::BlackHole { node, hole } => {
+            StreamEvent::BlackHole { node, hole } => {
                 let (from, hole) = (live.address(node), hole.with(self.headers));
                 tracing::warn!("a receiver ({from:?}) says: {hole}");
                 self.starved += 1;
                 self.black_hole = Some(hole);
             }
-            AppEvent::Incomplete { named, unnamed } => {
+            StreamEvent::Incomplete { named, unnamed } => {
                 for receiver in named {
                     let receiver = IncompleteReceiver::new(live, &receiver);
                     let (who, reason) = (receiver.label(), receiver.reason);
@@ -249,7 +249,7 @@ impl App<StreamSending> for Work {
                 }
                 self.unnamed = unnamed;
             }
-            _ => {}
+            StreamEvent::Flow(_) => {}
         }
     }
 

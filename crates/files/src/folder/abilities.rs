@@ -9,7 +9,6 @@ use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
 use super::calls::Calls;
-use super::left_out::Reason;
 use super::state::{StateFolder, TRIAL};
 use crate::dir;
 use crate::error::{FilesError, Result};
@@ -59,6 +58,17 @@ pub(super) struct Abilities {
     name_max: u64,
     /// Components of the object's paths that cannot be names here.
     bad_names: BTreeSet<Box<[u8]>>,
+}
+
+/// Reason for which an entry is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The file system cannot hold the name of the entry or of a directory above.
+    Name,
+    /// A name that differs from another one in case alone.
+    Case,
+    /// A symbolic link.
+    Link,
 }
 
 impl Abilities {

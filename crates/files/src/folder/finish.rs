@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use bstr::BStr;
+use bstr::{BStr, BString};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
@@ -51,10 +51,10 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
 /// Puts everything into its place.
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
-    locked::of_replaced(&folder.files, &folder.replaced, &mut folder.locked)?;
+    find_locked(&folder.files, &folder.replaced, &mut folder.locked)?;
     let Folder { shared, files, targets, locked, replaced, .. } = folder;
     let attributes = Attributes::new(&shared.options, &files.abilities);
-    let widened = Widened::widen(files, locked)?;
+    let widened = Widened::widen(&files.root, &files.state, locked)?;
     let put = Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
         .run(targets, replaced);
     let restored = widened.restore(&files.root, files.state.fd());
@@ -361,4 +361,35 @@ impl Finish<'_> {
         }
         Ok(())
     }
+}
+
+/// Finds the read-only directories of this user in which the names of replaced files are.
+fn find_locked(
+    files: &Files,
+    replaced: &BTreeMap<u32, Identity>,
+    found: &mut Vec<BString>,
+) -> Result<()> {
+    if replaced.is_empty() {
+        return Ok(());
+    }
+    let entry = |file: &u32| files.layout.entry(*file);
+    let paths: BTreeSet<&BStr> = replaced.keys().map(|file| &*entry(file).path).collect();
+    let mut cursor = Cursor::new(&files.root);
+    for entry in files.left_out.kept(&files.layout) {
+        let of = entry.hard_link_to().unwrap_or(&entry.path);
+        if !paths.contains(of) {
+            continue;
+        }
+        let parent = name::parent(&entry.path);
+        let Some(fd) = cursor.enter(parent)? else { continue };
+        let at = parent.unwrap_or_default();
+        let path = files.root.path(at);
+        if locked::is_locked(fd)
+            .map_err(|error| FilesError::io(&path, "cannot be written to", error))?
+            && !found.iter().any(|known| known == at)
+        {
+            found.push(at.to_owned());
+        }
+    }
+    Ok(())
 }

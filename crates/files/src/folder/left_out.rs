@@ -4,21 +4,10 @@ use std::collections::BTreeSet;
 
 use fixedbitset::FixedBitSet;
 
-use super::abilities::Abilities;
+use super::abilities::{Abilities, Reason};
 use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
-
-/// Reason for which an entry is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// The file system cannot hold the name of the entry or of a directory above.
-    Name,
-    /// A name that differs from another one in case alone.
-    Case,
-    /// A symbolic link.
-    Link,
-}
 
 /// Paths that are named; more are counted.
 const SHOWN: usize = 20;

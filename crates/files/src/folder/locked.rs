@@ -1,15 +1,14 @@
 //! Read-only directories of this user in which something is to be made: their modes are widened for the
 //! last step, and restored after it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use bstr::{BStr, BString, ByteSlice as _};
+use bstr::{BString, ByteSlice as _};
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::files::{Files, Identity};
+use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::name;
@@ -46,36 +45,6 @@ pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
     Widened(found).restore(root, state)
 }
 
-/// Finds the read-only directories of this user in which the names of replaced files are.
-pub(super) fn of_replaced(
-    files: &Files,
-    replaced: &BTreeMap<u32, Identity>,
-    locked: &mut Vec<BString>,
-) -> Result<()> {
-    if replaced.is_empty() {
-        return Ok(());
-    }
-    let entry = |file: &u32| files.layout.entry(*file);
-    let paths: BTreeSet<&BStr> = replaced.keys().map(|file| &*entry(file).path).collect();
-    let mut cursor = Cursor::new(&files.root);
-    for entry in files.left_out.kept(&files.layout) {
-        let of = entry.hard_link_to().unwrap_or(&entry.path);
-        if !paths.contains(of) {
-            continue;
-        }
-        let parent = name::parent(&entry.path);
-        let Some(fd) = cursor.enter(parent)? else { continue };
-        let at = parent.unwrap_or_default();
-        let path = files.root.path(at);
-        if is_locked(fd).map_err(|error| FilesError::io(&path, "cannot be written to", error))?
-            && !locked.iter().any(|known| known == at)
-        {
-            locked.push(at.to_owned());
-        }
-    }
-    Ok(())
-}
-
 /// True if a directory is read-only and belongs to this user, who can widen its mode.
 ///
 /// # Errors
@@ -94,14 +63,14 @@ pub(super) fn is_locked(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
 
 impl Widened {
     /// Gives the owner all rights in these directories; their modes are written down before.
-    pub(super) fn widen(files: &Files, locked: &[BString]) -> Result<Self> {
+    pub(super) fn widen(root: &Root, state: &StateFolder, locked: &[BString]) -> Result<Self> {
         if locked.is_empty() {
             return Ok(Self::default());
         }
         let (mut all, mut bytes) = (Vec::new(), Vec::new());
-        let mut cursor = Cursor::new(&files.root);
+        let mut cursor = Cursor::new(root);
         for path in locked {
-            let at = files.root.path(path);
+            let at = root.path(path);
             let cannot = |error: Errno| FilesError::io(&at, "cannot be looked at", error);
             let whole = (!path.is_empty()).then_some(path.as_bstr());
             let fd = cursor.enter(whole)?.ok_or(Errno::NOENT).map_err(cannot)?;
@@ -112,14 +81,14 @@ impl Widened {
             bytes.extend_from_slice(path);
             all.push((path.clone(), mode));
         }
-        let file = files.state.create(MODES)?;
+        let file = state.create(MODES)?;
         let written = (&file).write_all(&bytes).and_then(|()| file.sync_all());
-        written.map_err(|error| files.state.cannot(error))?;
+        written.map_err(|error| state.cannot(error))?;
         let widened = Self(all);
-        match widened.set(&files.root, |mode| mode | 0o700) {
+        match widened.set(root, |mode| mode | 0o700) {
             Ok(()) => Ok(widened),
             Err(error) => {
-                widened.restore(&files.root, files.state.fd())?;
+                widened.restore(root, state.fd())?;
                 Err(error)
             }
         }

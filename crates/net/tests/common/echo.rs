@@ -1,7 +1,7 @@
 //! A machine that says what it hears, for tests of drivers.
 
 use faircast_base::{Cx, NodeId, Time};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 
 /// Says what it hears, behind bytes of its own, to whoever said it, until it hears a full stop.
 pub(crate) struct Echo {
@@ -20,6 +20,8 @@ impl Echo {
 }
 
 impl Machine for Echo {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _: &mut Cx<'_>, datagram: Datagram<'_>) {
         let Datagram { from, bytes, congestion_experienced, .. } = datagram;
         self.seen.push((from, bytes.len(), congestion_experienced));
@@ -38,7 +40,7 @@ impl Machine for Echo {
         Some(Transmit::control(Destination::Node(to)))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
 

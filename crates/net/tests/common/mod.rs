@@ -17,9 +17,9 @@ use faircast_proto::catalog::{DEFAULT_SCHEME, Stack, stack};
 use faircast_proto::content::InMemory;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{AppEvent, Machine};
+use faircast_proto::{FlowEvent, FlowMachine};
 
-pub(crate) type BoxedMachine = Box<dyn Machine>;
+pub(crate) type BoxedMachine = FlowMachine;
 
 /// The node that the source of flow `flow` is.
 pub(crate) fn source_node(flow: u32) -> NodeId {
@@ -91,20 +91,20 @@ impl App<BoxedMachine> for Keeper {
         self.stack.unwrap_or_else(usual).end(Role::Receiver, setup)
     }
 
-    fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
+    fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: FlowEvent) {
         let index = self.sessions.iter().position(|id| *id == session).unwrap_or_else(|| {
             self.sessions.push(session);
             self.delivered.push(Vec::new());
             self.sessions.len() - 1
         });
         match event {
-            AppEvent::Delivered { bytes, zeros } => {
+            FlowEvent::Delivered { bytes, zeros } => {
                 let to = &mut self.delivered[index];
                 to.extend_from_slice(&bytes);
                 to.resize(to.len() + zeros as usize, 0);
             }
-            AppEvent::Completed => self.completed += 1,
-            AppEvent::Gone => self.gone += 1,
+            FlowEvent::Completed => self.completed += 1,
+            FlowEvent::Gone => self.gone += 1,
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use faircast_base::{FlowId, NodeId, Time};
-use faircast_proto::Machine;
+use faircast_proto::FlowMachine;
 use faircast_proto::catalog;
 use faircast_proto::credit::ProgramHost;
 use faircast_proto::relay::Relay;
@@ -90,14 +90,7 @@ impl<'a> World<'a> {
 struct With(Option<Arc<dyn ProgramHost>>);
 
 impl Protocols for With {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         Builtin.end(flow, id, node, role, start)
     }
 

@@ -5,14 +5,12 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, FlowId, GroupId, NodeId};
+use faircast_base::{Duration, FlowId, NodeId};
 
 use super::{KNOWN_SCHEMES, ROUTER_VIEWS, tree_negotiation};
 use crate::congestion::{Control, SchemeEntry};
 use crate::content::{Content, Packets};
-use crate::credit;
-use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
+use crate::credit::{CreditReceiver, CreditSource};
 use crate::object::{
     ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
     SYMBOL_BYTES_MAX, SYMBOL_HEADER, TramObjectReceiver, TramObjectSource,
@@ -27,7 +25,7 @@ use crate::relay::Relay;
 use crate::stack::Stack;
 use crate::tram::{self, GivenHead};
 use crate::transport::{EndSetup, Role};
-use crate::{Destination, Machine};
+use crate::{FlowEnd, FlowMachine};
 
 impl SchemeEntry {
     /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
@@ -113,7 +111,7 @@ const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 ///
 /// # Panics
 /// The stack has no scheme, or the role is both: a session has one source.
-pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let Some(scheme) = stack.scheme else { unreachable!("a scheme steers PGM") };
     match PgmSettings::from_options(setup.options).delivery {
         Delivery::Object => object_end(scheme, role, setup),
@@ -122,7 +120,7 @@ pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn 
 }
 
 /// One end of a stream.
-fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { flow, node, start, payload, options, .. } = setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
     match role {
@@ -131,54 +129,46 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
             let config = SourceConfig { start, payload, ..config };
             let source = PgmSource::new(config, content, scheme.pgm_control(options));
             let announced = scheme.announced(options, Some(scheme.packet_bytes(payload)));
-            Box::new(source.speaking(scheme.name, announced))
+            Box::new(FlowEnd(source.speaking(scheme.name, announced)))
         }
         Role::Receiver => {
             let config = ReceiverConfig::from_options(group, options);
             let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
-            Box::new(scheme.stream_receiver(node, config, options))
+            Box::new(FlowEnd(scheme.stream_receiver(node, config, options)))
         }
         Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
 
 /// One end of a transfer.
-fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => {
             let fec = PgmSettings::from_options(setup.options).fec();
             let source = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
-            let mut source = scheme.object_source(source).staying(FLOW_STAYS);
-            source.set_headers(headers_below(&setup));
-            Box::new(source)
+            Box::new(scheme.object_source(source).staying(FLOW_STAYS))
         }
-        Role::Receiver => {
-            let mut receiver = scheme.object_receiver(object_receiver_setup(&setup));
-            receiver.set_headers(headers_below(&setup));
-            Box::new(receiver)
-        }
+        Role::Receiver => Box::new(scheme.object_receiver(object_receiver_setup(&setup))),
         Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
 
-/// One end of a flow, which `inner` makes, under credits.
+/// The end below `inner` that gives and takes credits.
 pub(super) fn under_credits(
-    role: Role,
+    inner: FlowMachine,
+    is_source: bool,
     setup: EndSetup<'_>,
-    inner: &dyn Fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
-) -> Box<dyn Machine> {
+) -> FlowMachine {
     let EndSetup { flow, node, start, options, .. } = setup;
     let session = tram::session_of(session(flow, setup.source()));
-    // Packets for a group are under credits, even with one receiver.
-    let setup = EndSetup { to: Destination::Group(GroupId::SESSION), ..setup };
-    match role {
-        Role::Source(_) => credit::source(inner(role, setup), session, (node, start), options),
-        _ => credit::receiver(inner(role, setup), session, node),
+    match is_source {
+        true => Box::new(CreditSource::new(inner, session, node, start, options)),
+        false => Box::new(CreditReceiver::new(inner, session, node)),
     }
 }
 
 /// One end of a flow over a tree.
-pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let options = of_tree(tree, setup.options);
     let setup = EndSetup { options: &options, ..setup };
     match (tram::delivery(setup.options), role) {
@@ -188,17 +178,13 @@ pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> Box<dyn 
         }
         (Delivery::Object, Role::Source(content)) => {
             let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
-            let mut source = source.staying(FLOW_STAYS);
-            source.set_headers(headers_below(&setup));
-            Box::new(source)
+            Box::new(source.staying(FLOW_STAYS))
         }
         (Delivery::Object, Role::Receiver) => {
             let head = setup.head.map(GivenHead::Node);
             let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
-            let mut receiver =
-                TramObjectReceiver::new(receiver, setup.source(), tree_negotiation(Some(tree)));
-            receiver.set_headers(headers_below(&setup));
-            Box::new(receiver)
+            let negotiation = tree_negotiation(Some(tree));
+            Box::new(TramObjectReceiver::new(receiver, setup.source(), negotiation))
         }
     }
 }
@@ -233,7 +219,7 @@ fn object_source_setup<'a>(
     let give_up = options.duration("give_up").unwrap_or(FLOW_GIVE_UP);
     let wait_for = options.integer("wait_for").and_then(|count| count.try_into().ok());
     let wait_for = wait_for.unwrap_or(object.wait_for);
-    ObjectSourceSetup { start, give_up, wait_for, ..object }
+    ObjectSourceSetup { start, give_up, wait_for, headers: headers_below(setup), ..object }
 }
 
 /// Setup of a receiver of a flow's object.
@@ -242,7 +228,7 @@ fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let (group, tsi, store) =
         (group(flow), session(flow, setup.source()), Box::new(InOrder::new()));
     let object = ObjectReceiverSetup::new(node, group, tsi, store, options);
-    ObjectReceiverSetup { start, ..object }
+    ObjectReceiverSetup { start, headers: headers_below(setup), ..object }
 }
 
 const ONE_SOURCE: &str = "a session has one source, which receives nothing";

@@ -105,7 +105,7 @@ fn sessions_differ_by_source_and_flow() {
 fn facts_of_a_packet_are_what_its_machine_says_of_it() {
     use crate::Transmit;
     use crate::transport::PacketFacts;
-    use faircast_base::{Cx, NullTrace, Purpose, Rng};
+    use faircast_base::{Cx, Purpose, Rng};
 
     for stack in stacks() {
         let name = stack.name();
@@ -127,7 +127,7 @@ fn facts_of_a_packet_are_what_its_machine_says_of_it() {
             let mut rng = Rng::new(1, NodeId(0), Purpose::Machine(0));
             let (mut now, mut data) = (Time::ZERO, 0);
             for _ in 0..400 {
-                let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+                let mut cx = Cx::untraced(now, &mut rng);
                 source.handle_timeout(&mut cx);
                 let mut packet = alloc::vec::Vec::new();
                 while let Some(transmit) = source.poll_transmit(&mut cx, &mut packet) {

@@ -380,7 +380,7 @@ mod tests {
             let mut control = boxed_control(PgmccSender::new(PgmccConfig::default()));
             // It has the clock.
             let mut bench = SenderBench::of(PgmccSender::new(PgmccConfig::default()), 1400);
-            let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+            let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.log);
             control.on_sent(&mut cx, Seq::new(0), 1400, &mut Vec::new());
             cx.now += ms(50);
             let report = encoded(&PgmccReport { echo_ms: 0, loss: 0, receiver });

@@ -26,9 +26,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{NodeId, Time};
+use faircast_base::NodeId;
 
-use crate::Machine;
 use crate::congestion::Load;
 use crate::options::{OptionSpec, Options, joined};
 use crate::relay::Relay;
@@ -100,21 +99,6 @@ pub fn relay(
 /// The name of a program in packets, in hexadecimal digits.
 pub fn program_name(code: &[u8]) -> String {
     settings::PolicyId::of(code).0.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The source `inner` of the session with this number, at `node` from `start` on, under credits.
-pub(crate) fn source(
-    inner: Box<dyn Machine>,
-    session: u64,
-    (node, start): (NodeId, Time),
-    options: &Options,
-) -> Box<dyn Machine> {
-    Box::new(CreditSource::new(inner, session, node, start, options))
-}
-
-/// A receiver `inner` of it at `node`.
-pub(crate) fn receiver(inner: Box<dyn Machine>, session: u64, node: NodeId) -> Box<dyn Machine> {
-    Box::new(CreditReceiver::new(inner, session, node))
 }
 
 /// The most credits of receivers under a load, of which so many `capsules` come: one for each unit of these, and one each

@@ -8,7 +8,7 @@ use super::tag_of;
 use super::upstream::Upstream;
 use super::wire::{self, CAPSULE_BYTES, Capsule, Packet};
 use crate::relay::PortId;
-use crate::{Datagram, Destination, Machine, Transmit, passes_on};
+use crate::{Datagram, Destination, Interactive, Machine, ReceiverInput, Transmit, passes_on};
 
 /// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come, unless the
 /// application [takes nothing](Self::hold) (src: credits s3).
@@ -28,18 +28,13 @@ impl<M: Machine> CreditReceiver<M> {
         &self.inner
     }
 
-    /// The machine around which this one is built, to work with.
-    pub const fn inner_mut(&mut self) -> &mut M {
-        &mut self.inner
-    }
-
     /// A receiver at `node` of the session with this number.
     pub fn new(inner: M, session: u64, node: NodeId) -> Self {
         Self { inner, session, node, upstream: None, held: None }
     }
 
     /// The application takes nothing for now, or again. Meanwhile no more may come than waits at a branch.
-    pub fn hold(&mut self, now: Time, held: bool) {
+    fn hold(&mut self, now: Time, held: bool) {
         let upstream = self.upstream.as_mut();
         match (held, upstream) {
             (true, Some(upstream)) => _ = self.held.get_or_insert(upstream.received()),
@@ -77,7 +72,20 @@ impl<M: Machine> CreditReceiver<M> {
     }
 }
 
+impl<M: Interactive<Input: ReceiverInput>> Interactive for CreditReceiver<M> {
+    type Input = M::Input;
+
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input) {
+        if let Some(held) = input.hold() {
+            self.hold(cx.now, held);
+        }
+        self.inner.handle_input(cx, input);
+    }
+}
+
 impl<M: Machine> Machine for CreditReceiver<M> {
+    type Event = M::Event;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !wire::is_ours(datagram.bytes) {
             return self.inner.handle_datagram(cx, datagram);

@@ -11,7 +11,7 @@ use super::programs::parts;
 use super::settings::{CreditSettings, PROGRAM};
 use super::wire::{self, Capsule, Packet, Pull};
 use crate::options::Options;
-use crate::{Datagram, Destination, Machine, Transmit, passes_on};
+use crate::{Datagram, Destination, Interactive, Machine, Transmit, passes_on};
 
 /// The source `inner` under credits. What it sends to the session's group leaves as capsules; all else, as what it sends
 /// to single nodes, leaves as it is.
@@ -41,11 +41,6 @@ impl<M: Machine> CreditSource<M> {
     /// The machine that knows nothing of credits.
     pub const fn inner(&self) -> &M {
         &self.inner
-    }
-
-    /// The machine around which this one is built, to work with.
-    pub const fn inner_mut(&mut self) -> &mut M {
-        &mut self.inner
     }
 
     /// The source of the session with this number at `node`.
@@ -85,7 +80,17 @@ impl<M: Machine> CreditSource<M> {
     }
 }
 
+impl<M: Interactive> Interactive for CreditSource<M> {
+    type Input = M::Input;
+
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input) {
+        self.inner.handle_input(cx, input);
+    }
+}
+
 impl<M: Machine> Machine for CreditSource<M> {
+    type Event = M::Event;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !wire::is_ours(datagram.bytes) {
             return self.inner.handle_datagram(cx, datagram);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{BadInput, Cx, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::branch::Branch;
@@ -20,7 +20,7 @@ use super::{CreditReceiver, OPTIONS, tag_of};
 use crate::options::OptionValue;
 use crate::relay::{PacketKey, PortId, RelayPacket};
 use crate::world::{at, options};
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, StreamInput, Transmit};
 
 fn header(raw: &[(&str, &str)]) -> Capsule {
     CreditSettings::from_options(&options(raw, OPTIONS)).capsule(7, NodeId(1), None)
@@ -297,7 +297,7 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     let mut relay = super::relay(NodeId(1), &options, None);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut handle = |relay: &mut Box<dyn crate::relay::Relay + Send>, now, capsule: Capsule| {
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(now, &mut rng);
         if relay.next_timeout().is_some_and(|at| at <= now) {
             relay.handle_timeout(&mut cx);
         }
@@ -334,14 +334,22 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
 /// Takes everything and says nothing.
 struct Silent;
 
+impl Interactive for Silent {
+    type Input = StreamInput;
+
+    fn handle_input(&mut self, _cx: &mut Cx<'_>, _input: StreamInput) {}
+}
+
 impl Machine for Silent {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {}
     fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
         None
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -360,10 +368,11 @@ fn while_an_application_takes_nothing_no_more_comes_than_may_wait() {
         [(100, false, 100, 90), (1000, true, 5, 3), (1100, false, 100, 90)]
     {
         let before = sent;
-        receiver.hold(at(until - 100), held);
+        let hold = StreamInput::Hold(held);
+        receiver.handle_input(&mut Cx::untraced(at(until - 100), &mut rng), hold);
         for ms in until - 100..until {
             let now = at(ms);
-            let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(now, &mut rng);
             if branch.may_send() {
                 sent += 1;
                 let mut bytes = Vec::new();

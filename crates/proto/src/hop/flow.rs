@@ -15,7 +15,7 @@ use crate::congestion::{Floor, Guarantees};
 use crate::content::Content;
 use crate::pgm::session::dissent::Dissent;
 use crate::transport::{EndSetup, PacketFacts, Role};
-use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, FlowMachine, LossRecord, Machine, Transmit};
 
 /// Number of the link: there is one.
 const LINK: u16 = 1;
@@ -40,7 +40,7 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
 ///
 /// # Panics
 /// The role is both.
-pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub fn end(role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let guard = Guard::new(setup.node, None);
     let link = HopLink::new(LINK);
     match role {
@@ -80,7 +80,7 @@ struct HopSender {
     /// The packet without payload was sent that follows the last.
     ended: bool,
     completed: bool,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<FlowEvent>,
 }
 
 impl HopSender {
@@ -97,6 +97,8 @@ impl HopSender {
 }
 
 impl Machine for HopSender {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let frame = self.guard.read(datagram.bytes);
         let is_own = |sender| self.to == Destination::Node(sender) && sender == datagram.from;
@@ -111,7 +113,7 @@ impl Machine for HopSender {
             Ok(()) if self.ended && !self.completed && self.link.has_arrived() => {
                 self.completed = true;
                 cx.emit(Event::Completed { bytes: self.offset });
-                self.events.push_back(AppEvent::Completed);
+                self.events.push_back(FlowEvent::Completed);
             }
             Ok(()) => {
                 let window_milli = (self.link.window() * 1000.0) as u64;
@@ -156,7 +158,7 @@ impl Machine for HopSender {
         Some(self.transmit(cx, bytes, false))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
 
@@ -178,7 +180,7 @@ struct HopReceiver {
     /// Frames from further ahead than is believed: the counter of the last.
     ahead: Dissent<u64>,
     losses: LossRecord,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<FlowEvent>,
 }
 
 /// Greatest gap between the counters of two frames that is believed at once. The window is smaller, and the record of
@@ -186,6 +188,8 @@ struct HopReceiver {
 const COUNTER_JUMP_MAX: u64 = 2 * WINDOW_MAX as u64 - 64;
 
 impl Machine for HopReceiver {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let frame = self.guard.read(datagram.bytes);
         let taken = frame.and_then(|frame| {
@@ -218,7 +222,7 @@ impl Machine for HopReceiver {
         self.link.poll(cx.now, &mut self.guard, buf).then(|| Transmit::control(to))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
 
@@ -272,10 +276,10 @@ impl HopReceiver {
                 self.bytes += u64::from(bytes);
                 cx.emit(Event::Delivered { seq, bytes });
                 let bytes = packet.body.to_vec();
-                self.events.push_back(AppEvent::Delivered { bytes, zeros: 0 });
+                self.events.push_back(FlowEvent::Delivered { bytes, zeros: 0 });
             } else {
                 cx.emit(Event::Completed { bytes: self.bytes });
-                self.events.push_back(AppEvent::Completed);
+                self.events.push_back(FlowEvent::Completed);
             }
         }
     }
@@ -291,7 +295,7 @@ mod tests {
     fn a_forged_counter_leaves_no_losses_behind() {
         let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
         let mut trace = NullTrace;
-        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
         for jump in [100, COUNTER_JUMP_MAX, COUNTER_JUMP_MAX + 1, 1 << 16, u64::MAX - 10] {
             let guard = Guard::new(NodeId(4), None);
             let mut receiver = HopReceiver::new(HopLink::new(LINK), guard, 0, NodeId(1));

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::arrivals::AckPace;
@@ -158,7 +158,7 @@ impl Net {
                     }
                     continue;
                 }
-                let mut cx = Cx { now: self.now, rng: &mut rng, trace: &mut NullTrace };
+                let mut cx = Cx::untraced(self.now, &mut rng);
                 if let Some(relay) = self.relays.get_mut(&host) {
                     relay.handle_datagram(&mut cx, from, &frame, &mut From(to, &mut self.wire));
                 } else if let Some(host) = self.hosts.get_mut(&host) {
@@ -166,7 +166,7 @@ impl Net {
                 }
             }
             for (number, relay) in &mut self.relays {
-                let mut cx = Cx { now: self.now, rng: &mut rng, trace: &mut NullTrace };
+                let mut cx = Cx::untraced(self.now, &mut rng);
                 relay.handle_timeout(&mut cx, &mut From(at(*number), &mut self.wire));
             }
             for (number, Host { guard, attach, .. }) in &mut self.hosts {
@@ -420,7 +420,7 @@ fn there_is_room_for_so_many_of_one_host_and_no_more() {
             let mut frame = Vec::new();
             attach.poll(net.now, &mut guard, &mut frame);
             let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
-            let mut cx = Cx { now: net.now, rng: &mut rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(net.now, &mut rng);
             let relay = net.relays.get_mut(&1).unwrap();
             relay.handle_datagram(&mut cx, from, &frame, &mut From(at(1), &mut net.wire));
             for (_, _, frame) in net.wire.0.drain(..) {

@@ -11,7 +11,7 @@ use super::source::members::{Members, Sent};
 use super::{
     Announcement, MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Part, Stage,
 };
-use crate::AppEvent;
+use crate::FlowEvent;
 
 /// Where a source is in its life, and whom it serves.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Course {
     grown_at: Option<Time>,
     reason: Option<String>,
     /// The one thing that the application is told, and whether that has been decided.
-    event: Option<AppEvent>,
+    event: Option<FlowEvent>,
     told: bool,
 }
 
@@ -75,10 +75,10 @@ impl Course {
         Self {
             members: Members::default(),
             wait_for: setup.wait_for,
-            names: BTreeSet::new(),
+            names: setup.names.clone(),
             give_up: setup.give_up,
-            stall_max: None,
-            headers: 0,
+            stall_max: setup.stall_max,
+            headers: setup.headers,
             looked_at: setup.start,
             linger: setup.options.duration("linger"),
             start: setup.start,
@@ -175,7 +175,7 @@ impl Course {
             self.phase = ServicePhase::Lingering(cx.now);
             if done > 0 {
                 cx.emit(Event::Completed { bytes: content_bytes });
-                self.say(AppEvent::Completed);
+                self.say(FlowEvent::Completed);
             }
         }
         let ServicePhase::Lingering(since) = self.phase else { return false };
@@ -190,7 +190,7 @@ impl Course {
     }
 
     /// Tells the application how it ends, once.
-    fn say(&mut self, event: AppEvent) {
+    fn say(&mut self, event: FlowEvent) {
         if !core::mem::replace(&mut self.told, true) {
             self.event = Some(event);
         }
@@ -198,7 +198,7 @@ impl Course {
 
     fn fail(&mut self, reason: String) {
         self.reason = Some(reason);
-        self.say(AppEvent::Gone);
+        self.say(FlowEvent::Gone);
         self.phase = ServicePhase::Ended;
     }
 
@@ -264,7 +264,7 @@ impl Course {
                 && self.members.hold_the_end(now, self.give_up, &self.names);
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<AppEvent> {
+    pub(super) fn poll_event(&mut self) -> Option<FlowEvent> {
         self.event.take()
     }
 

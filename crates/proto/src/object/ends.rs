@@ -1,61 +1,54 @@
 //! Ends of a transfer, as applications see them: over PGM, over TRAM, and through relays.
 
-use alloc::collections::BTreeSet;
-use alloc::string::String;
-
-use faircast_base::{Bitrate, Cx, Duration, Time};
-
 use super::{HostLoad, ObjectStatus};
-use crate::Machine;
 use crate::credit::{CreditReceiver, CreditSource};
 use crate::stack::Stack;
+use crate::{FlowEvent, Interactive, Machine, ReceiverInput};
+
+/// Request to the source of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectSourceInput {
+    /// Content begins for the members that are there.
+    Begin,
+    /// Silent members get time to speak again before they count as lost: this host itself cannot send or receive.
+    ExcuseSilence,
+    /// The member leaves, since another member has taken its place. A member that speaks again is a member again.
+    Dismiss {
+        /// Number of the member.
+        id: u64,
+    },
+    /// Time that the driver's thread has spent so far, and on what.
+    Host(HostLoad),
+}
+
+/// Request to a receiver of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectReceiverInput {
+    /// Time that the driver's thread has spent so far, and on what.
+    Host(HostLoad),
+    /// Stored content goes, since another object has taken its place. The machine must be dropped then.
+    Discard,
+}
+
+impl ReceiverInput for ObjectReceiverInput {}
 
 /// Sending end of a transfer.
-pub trait ObjectSender: Machine {
+pub trait ObjectSender:
+    Machine<Event = FlowEvent> + Interactive<Input = ObjectSourceInput>
+{
     /// Progress, in time proportional to the number of members.
     fn status(&self) -> ObjectStatus;
-
-    /// Sets the bytes that the driver adds to each packet, for reported lengths.
-    fn set_headers(&mut self, bytes: u32);
-
-    /// Notes the time that the driver's thread has spent so far, and on what.
-    fn note_host(&mut self, load: HostLoad);
-
-    /// Begins to send content to the members that are there.
-    fn begin(&mut self, cx: &mut Cx<'_>);
-
-    /// Sets the names of the receivers that the end waits for. Default: the members at the beginning of content.
-    fn wait_for_names(&mut self, names: BTreeSet<String>);
-
-    /// Sets the time without progress after which a member that speaks is given up. Default: never.
-    fn set_stall_max(&mut self, limit: Option<Duration>);
-
-    /// Gives silent members time to speak again before they count as lost: this host itself cannot send or receive.
-    fn excuse_silence(&mut self, now: Time);
-
-    /// Removes the member `id`, whose place another member has taken. A member that speaks again is a member again.
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64);
 }
 
 /// Receiving end of a transfer.
-pub trait ObjectTaker: Machine {
+pub trait ObjectTaker:
+    Machine<Event = FlowEvent> + Interactive<Input = ObjectReceiverInput>
+{
     /// Progress.
     fn status(&self) -> ObjectStatus;
 
-    /// Sets the bytes that the driver adds to each packet, for reported lengths.
-    fn set_headers(&mut self, bytes: u32);
-
-    /// Notes the time that the driver's thread has spent so far, and on what.
-    fn note_host(&mut self, load: HostLoad);
-
     /// True if the last message is repeated until the source has noted it.
     fn awaits_note(&self) -> bool;
-
-    /// Removes stored content, since another object has taken its place. The machine must be dropped then.
-    fn discard(&mut self);
-
-    /// Sets the greatest rate that the receiver asks its source for, before it begins.
-    fn set_limit(&mut self, limit: Option<Bitrate>);
 
     /// Stack that the source announced; `None` before, and where sources announce no stack.
     fn spoken(&self) -> Option<Stack> {
@@ -72,34 +65,6 @@ impl<M: ObjectSender> ObjectSender for CreditSource<M> {
     fn status(&self) -> ObjectStatus {
         self.inner().status()
     }
-
-    fn set_headers(&mut self, bytes: u32) {
-        self.inner_mut().set_headers(bytes);
-    }
-
-    fn note_host(&mut self, load: HostLoad) {
-        self.inner_mut().note_host(load);
-    }
-
-    fn begin(&mut self, cx: &mut Cx<'_>) {
-        self.inner_mut().begin(cx);
-    }
-
-    fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.inner_mut().wait_for_names(names);
-    }
-
-    fn set_stall_max(&mut self, limit: Option<Duration>) {
-        self.inner_mut().set_stall_max(limit);
-    }
-
-    fn excuse_silence(&mut self, now: Time) {
-        self.inner_mut().excuse_silence(now);
-    }
-
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        self.inner_mut().dismiss(cx, id);
-    }
 }
 
 impl<M: ObjectTaker> ObjectTaker for CreditReceiver<M> {
@@ -107,24 +72,8 @@ impl<M: ObjectTaker> ObjectTaker for CreditReceiver<M> {
         self.inner().status()
     }
 
-    fn set_headers(&mut self, bytes: u32) {
-        self.inner_mut().set_headers(bytes);
-    }
-
-    fn note_host(&mut self, load: HostLoad) {
-        self.inner_mut().note_host(load);
-    }
-
     fn awaits_note(&self) -> bool {
         self.inner().awaits_note()
-    }
-
-    fn discard(&mut self) {
-        self.inner_mut().discard();
-    }
-
-    fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.inner_mut().set_limit(limit);
     }
 
     fn spoken(&self) -> Option<Stack> {

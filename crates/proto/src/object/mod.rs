@@ -22,7 +22,7 @@ mod supply;
 mod tree;
 pub(crate) mod wire;
 
-pub use ends::{ObjectSender, ObjectTaker};
+pub use ends::{ObjectReceiverInput, ObjectSender, ObjectSourceInput, ObjectTaker};
 pub(crate) use layout::SYMBOL_BYTES_MAX;
 pub use memory::{ContentSupply, InOrder};
 pub use part::{Announcement, Part};

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Bitrate, Cx, Duration, Event, Seq, Time};
+use faircast_base::{Cx, Duration, Event, Seq, Time};
 
 use self::assembly::Assembly;
 use self::blocks::Blocks;
@@ -19,14 +19,14 @@ pub(super) use self::input::continues;
 use self::requests::Requests;
 use super::source::write_entries;
 use super::wire::{encode_limit, encode_load};
-use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, ObjectTaker};
+use super::{ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, ObjectTaker};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
 use crate::pgm::session::dissent::Dissent;
 use crate::pgm::wire::{OptionType, Received};
 use crate::timers::{Reason, Timers};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
 /// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
 /// when it is done.
@@ -209,28 +209,22 @@ impl ObjectTaker for ObjectReceiver {
         }
     }
 
-    fn set_headers(&mut self, bytes: u32) {
-        self.assembly.headers = bytes;
-    }
-
-    fn note_host(&mut self, load: HostLoad) {
-        self.assembly.load.note(load);
-    }
-
     fn awaits_note(&self) -> bool {
         self.assembly.member.awaits_note()
     }
+}
 
-    fn discard(&mut self) {
-        self.assembly.store.discard();
-    }
+impl Interactive for ObjectReceiver {
+    type Input = ObjectReceiverInput;
 
-    fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.assembly.limit = limit;
+    fn handle_input(&mut self, _cx: &mut Cx<'_>, input: ObjectReceiverInput) {
+        self.assembly.handle_input(input);
     }
 }
 
 impl Machine for ObjectReceiver {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.session.is_joined() {
             return;
@@ -284,7 +278,7 @@ impl Machine for ObjectReceiver {
         self.session.next_packet(cx, buf)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.assembly.poll_event()
     }
 

@@ -1,6 +1,7 @@
 //! Configuration of the two ends of a transfer at their start.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 use faircast_base::{Bitrate, Duration, NodeId, Time};
@@ -58,6 +59,13 @@ pub struct ObjectSourceSetup<'a> {
     pub give_up: Duration,
     /// Policy for slow receivers.
     pub slow: SlowPolicy,
+    /// Names of the receivers to wait for at the end. If empty, the source waits for the members at the beginning of
+    /// content.
+    pub names: BTreeSet<String>,
+    /// Time without progress after which a member that speaks is given up; `None` for never.
+    pub stall_max: Option<Duration>,
+    /// Bytes that the driver adds to each packet, for reported lengths.
+    pub headers: u32,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
 }
@@ -85,6 +93,9 @@ impl<'a> ObjectSourceSetup<'a> {
             wait_for: 1,
             give_up: Duration::from_secs(20),
             slow: SlowPolicy::Wait,
+            names: BTreeSet::new(),
+            stall_max: None,
+            headers: 0,
             options,
         }
     }
@@ -111,6 +122,10 @@ pub struct ObjectReceiverSetup<'a> {
     pub name: String,
     /// Over TRAM: the repair head that it is to have at first.
     pub head: Option<GivenHead>,
+    /// Greatest rate that the receiver asks its source for; `None` for no limit.
+    pub limit: Option<Bitrate>,
+    /// Bytes that the driver adds to each packet, for reported lengths.
+    pub headers: u32,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
 }
@@ -125,7 +140,8 @@ impl<'a> ObjectReceiverSetup<'a> {
         options: &'a Options,
     ) -> Self {
         let (id, name) = (u64::from(node.0), String::new());
-        let (data_port, start, head) = (DATA_PORT, Time::ZERO, None);
-        Self { node, group, tsi, data_port, start, store, id, name, head, options }
+        let (data_port, start) = (DATA_PORT, Time::ZERO);
+        let (head, limit, headers) = (None, None, 0);
+        Self { node, group, tsi, data_port, start, store, id, name, head, limit, headers, options }
     }
 }

@@ -9,8 +9,8 @@ mod repairs;
 mod slow;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
-use alloc::string::{String, ToString};
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -25,14 +25,16 @@ use super::course::Course;
 use super::layout::Layout;
 use super::path::Probes;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
-use super::{Fec, HostLoad, ObjectSender, ObjectSourceSetup, ObjectStatus, Part};
+use super::{
+    Fec, HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
+};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Received};
 use crate::timers::{Reason, Timers};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
 ///
@@ -302,42 +304,30 @@ impl ObjectSender for ObjectSource {
             ..status
         }
     }
+}
 
-    fn set_headers(&mut self, bytes: u32) {
-        self.course.headers = bytes;
-    }
+impl Interactive for ObjectSource {
+    type Input = ObjectSourceInput;
 
-    fn note_host(&mut self, load: HostLoad) {
-        self.host = load;
-    }
-
-    fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.course.begin(cx.now) {
-            self.begin_content(cx.now);
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: ObjectSourceInput) {
+        match input {
+            ObjectSourceInput::Begin if self.course.begin(cx.now) => self.begin_content(cx.now),
+            ObjectSourceInput::Begin => {}
+            ObjectSourceInput::ExcuseSilence => self.course.excuse_silence(cx.now),
+            ObjectSourceInput::Dismiss { id } => {
+                if let Some(reporter) = self.course.members.remove(id) {
+                    self.session.control_mut().on_leave(cx, reporter);
+                }
+                self.review(cx);
+            }
+            ObjectSourceInput::Host(load) => self.host = load,
         }
-    }
-
-    fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.course.names = names;
-    }
-
-    fn set_stall_max(&mut self, limit: Option<Duration>) {
-        self.course.stall_max = limit;
-    }
-
-    fn excuse_silence(&mut self, now: Time) {
-        self.course.excuse_silence(now);
-    }
-
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        if let Some(reporter) = self.course.members.remove(id) {
-            self.session.control_mut().on_leave(cx, reporter);
-        }
-        self.review(cx);
     }
 }
 
 impl Machine for ObjectSource {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.course.is_waiting() || self.session.is_over() {
             return;
@@ -401,7 +391,7 @@ impl Machine for ObjectSource {
         None
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.course.poll_event()
     }
 

@@ -27,7 +27,7 @@ pub use settings::{KernelSettings, WINDOW_MAX};
 
 use alloc::boxed::Box;
 
-use crate::Machine;
+use crate::FlowMachine;
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::options::{OptionSpec, Options};
 use crate::transport::{EndSetup, Role};
@@ -54,7 +54,7 @@ pub enum Flavour {
 ///
 /// # Panics
 /// The sending end is to send to a group, or the role is both.
-pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => Box::new(TcpSender::new(flavour, setup, content)),
         Role::Receiver => Box::new(TcpReceiver::new(flavour, setup)),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
-use crate::{AppEvent, Datagram, Destination, LossRecord, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, LossRecord, Machine, Transmit};
 use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
 
 use super::Flavour;
@@ -36,7 +36,7 @@ pub struct TcpReceiver {
     delayed: Option<(Time, u64)>,
     ack: Option<SackBlocks>,
     losses: LossRecord,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<FlowEvent>,
 }
 
 /// Payload that waits for what comes before it: bytes, then zeros.
@@ -123,7 +123,7 @@ impl TcpReceiver {
             }
             self.beyond.remove(0..self.next);
             if self.end == Some(self.next) {
-                self.events.push_back(AppEvent::Completed);
+                self.events.push_back(FlowEvent::Completed);
                 cx.emit(Event::Completed { bytes: self.delivered_bytes });
             }
         } else if seq > self.next && self.beyond.insert(seq..seq + 1) {
@@ -146,14 +146,14 @@ impl TcpReceiver {
         cx.emit(Event::Delivered { seq, bytes: len });
         match self.events.back_mut() {
             // Zeros that follow something that was not fetched yet need no event of their own.
-            Some(AppEvent::Delivered { zeros, .. })
+            Some(FlowEvent::Delivered { zeros, .. })
                 if payload.bytes.is_empty() && zeros.checked_add(len).is_some() =>
             {
                 *zeros += len;
             }
             _ => self
                 .events
-                .push_back(AppEvent::Delivered { bytes: payload.bytes, zeros: payload.zeros }),
+                .push_back(FlowEvent::Delivered { bytes: payload.bytes, zeros: payload.zeros }),
         }
     }
 
@@ -176,6 +176,8 @@ impl TcpReceiver {
 }
 
 impl Machine for TcpReceiver {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if let Err(reason) = self.handle_segment(cx, &datagram) {
             cx.emit(Event::BadInput { reason });
@@ -209,7 +211,7 @@ impl Machine for TcpReceiver {
         })
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::content::Content;
 use crate::transport::EndSetup;
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
 
 use super::Flavour;
@@ -440,6 +440,8 @@ impl TcpSender {
 }
 
 impl Machine for TcpSender {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if let Err(reason) = self.handle_segment(cx, &datagram) {
             cx.emit(Event::BadInput { reason });
@@ -479,8 +481,8 @@ impl Machine for TcpSender {
         Some(self.write(seq, buf))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        core::mem::take(&mut self.completed_untold).then_some(AppEvent::Completed)
+    fn poll_event(&mut self) -> Option<FlowEvent> {
+        core::mem::take(&mut self.completed_untold).then_some(FlowEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::content::{Content, InMemory, Zeros};
 use crate::options::{OptionValue, Options};
-use crate::{AppEvent, Datagram, Destination, Machine};
+use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent};
 use faircast_base::{Duration, Event, FlowId, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
@@ -128,13 +128,15 @@ impl Pair {
         assert!(sender.window() >= 1.0 || sender.next_timeout().is_some());
         for (_, event) in self.receiver.app.drain(..) {
             match event {
-                AppEvent::Delivered { zeros, .. } => self.zeros += u64::from(zeros),
-                AppEvent::Completed => self.receiver_done = true,
+                StreamEvent::Flow(FlowEvent::Delivered { zeros, .. }) => {
+                    self.zeros += u64::from(zeros)
+                }
+                StreamEvent::Flow(FlowEvent::Completed) => self.receiver_done = true,
                 other => panic!("{other:?}"),
             }
         }
         for (_, event) in self.sender.app.drain(..) {
-            assert_eq!(event, AppEvent::Completed);
+            assert_eq!(event, FlowEvent::Completed.into());
             assert!(self.receiver_done, "the receiver has it before the sender knows");
             self.sender_done = true;
         }

@@ -19,7 +19,7 @@ use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{Body, Nla, OptionType, Packet, PacketType, Spm};
 use crate::pgm::{PgmReceiver, ReceiverConfig};
 use crate::world::{GROUP, Host, SOURCE, TSI, forge};
-use crate::{AppEvent, Datagram, Destination, Machine};
+use crate::{Datagram, Destination, FlowEvent, Machine, StreamEvent};
 
 const MALFORMED: &[u8] = &[1, 0];
 
@@ -29,7 +29,7 @@ struct Heard<M> {
     sent: Vec<Vec<u8>>,
 }
 
-impl<M: Machine> Heard<M> {
+impl<M: Machine<Event: Into<StreamEvent>>> Heard<M> {
     fn new(machine: M) -> Self {
         let host = Host::new(NodeId(9), machine, 1).keeping();
         let mut heard = Self { host, sent: vec![] };
@@ -48,7 +48,7 @@ impl<M: Machine> Heard<M> {
         self.act(second, |machine, cx| machine.handle_datagram(cx, datagram));
     }
 
-    fn app(&self) -> Vec<&AppEvent> {
+    fn app(&self) -> Vec<&StreamEvent> {
         self.host.app.iter().map(|(_, event)| event).collect()
     }
 
@@ -107,7 +107,7 @@ fn a_sender_that_is_newer_ends_a_stream_with_the_advice_to_use_a_newer_faircast(
         let mismatch = catalog::mismatch("", entry.name);
         assert!(mismatch.to_string().contains("use a newer faircast"), "{mismatch}");
         let SchemeMismatch { sender, receiver, .. } = mismatch;
-        let want = AppEvent::OtherScheme { node: SOURCE, sender, receiver };
+        let want = StreamEvent::OtherScheme { node: SOURCE, sender, receiver };
         assert_eq!(host.app(), [&want], "{}", entry.name);
         assert_eq!(host.refused(), [BadInput::OtherScheme; 3], "{}", entry.name);
         host.act(4, |machine, cx| machine.handle_timeout(cx));
@@ -150,7 +150,7 @@ fn an_spm_with_a_malformed_scheme_is_refused_before_it_changes_anything() {
         assert_eq!(host.refused(), [BadInput::Malformed; 2], "no other session was joined");
         host.hear(3, &spm(9, &[(OptionType::FIN, &[])]));
         assert_eq!(host.refused().len(), 2, "{}: its number was not taken", entry.name);
-        assert_eq!(host.app(), [&AppEvent::Completed], "{}", entry.name);
+        assert_eq!(host.app(), [&FlowEvent::Completed.into()], "{}", entry.name);
     }
 }
 
@@ -164,7 +164,7 @@ fn spms_with_a_malformed_scheme_do_not_keep_a_source_alive() {
             let bad = spm(second as u32, &[(OptionType::SCHEME, MALFORMED)]);
             host.hear(second, &bad);
         }
-        assert_eq!(host.app(), [&AppEvent::Gone], "{}", entry.name);
+        assert_eq!(host.app(), [&FlowEvent::Gone.into()], "{}", entry.name);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::options::{OptionValue, Options};
 use crate::pgm::wire::Body;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{DELAY, FIRST_RECEIVER, Fate, GROUP, Hop, Host, SOURCE, TSI, World, s};
-use crate::{AppEvent, BlackHole};
+use crate::{BlackHole, StreamEvent};
 
 /// Stream of packets of one length: a number of them, or an endless one for `None`.
 pub(super) struct Endless(pub(super) Option<u64>);
@@ -80,8 +80,8 @@ pub(super) fn stream(
 
 /// Times and messages of black holes at an end.
 fn holes<M>(host: &Host<M>) -> Vec<(Time, NodeId, BlackHole)> {
-    let hole = |(at, event): &(Time, AppEvent)| match event {
-        AppEvent::BlackHole { node, hole } => Some((*at, *node, *hole)),
+    let hole = |(at, event): &(Time, StreamEvent)| match event {
+        StreamEvent::BlackHole { node, hole } => Some((*at, *node, *hole)),
         _ => None,
     };
     host.app.iter().filter_map(hole).collect()

@@ -27,7 +27,7 @@ use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::PacketType;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::{FIRST_RECEIVER, Fate, GROUP, Host, SOURCE, SentPacket, TSI, World};
-use crate::{AppEvent, Machine};
+use crate::{FlowEvent, Machine, StreamEvent};
 
 /// A scheme that this build does not know: a packet each millisecond, and no reports.
 struct Metronome;
@@ -141,7 +141,10 @@ fn options(entry: &'static SchemeEntry, announced: bool, more: &[(&str, OptionVa
 }
 
 /// A source and its receivers; one packet in 20 is lost.
-fn world<S: Machine, R: Machine>(source: S, receivers: impl Iterator<Item = R>) -> World<S, R> {
+fn world<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
+    source: S,
+    receivers: impl Iterator<Item = R>,
+) -> World<S, R> {
     let mut world = World::of(Host::new(SOURCE, source, 1), true, 7);
     for (node, receiver) in (FIRST_RECEIVER..).zip(receivers) {
         world.receivers.push(Host::new(NodeId(node), receiver, 1));
@@ -150,26 +153,35 @@ fn world<S: Machine, R: Machine>(source: S, receivers: impl Iterator<Item = R>) 
     world
 }
 
-fn run<S: Machine, R: Machine>(world: &mut World<S, R>, seconds: u64) {
+fn run<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
+    world: &mut World<S, R>,
+    seconds: u64,
+) {
     world.run_until(Time::ZERO + Duration::from_secs(seconds));
 }
 
 /// What the SPMs of the source say.
-fn spoken<S: Machine, R: Machine>(world: &World<S, R>) -> Option<String> {
+fn spoken<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
+    world: &World<S, R>,
+) -> Option<String> {
     let control = |s: &&SentPacket| s.from == SOURCE && s.transmit.payload_len == 0;
     let mut control = world.sent.iter().rev().filter(control);
     control.find_map(|sent| catalog::scheme_spoken(&sent.bytes))
 }
 
 /// How many packets of a kind a node has sent.
-fn sent<S: Machine, R: Machine>(world: &World<S, R>, from: NodeId, kind: PacketType) -> usize {
+fn sent<S: Machine<Event: Into<StreamEvent>>, R: Machine<Event: Into<StreamEvent>>>(
+    world: &World<S, R>,
+    from: NodeId,
+    kind: PacketType,
+) -> usize {
     let of = |sent: &&SentPacket| sent.from == from && sent.packet().kind() == kind;
     world.sent.iter().filter(of).count()
 }
 
 fn mismatches<M>(host: &Host<M>) -> Vec<(NodeId, SchemeMismatch)> {
     let all = host.app.iter().filter_map(|(_, event)| match event {
-        AppEvent::OtherScheme { node, sender, receiver } => {
+        StreamEvent::OtherScheme { node, sender, receiver } => {
             Some((*node, catalog::mismatch(sender, receiver)))
         }
         _ => None,
@@ -226,7 +238,7 @@ fn stream(
 }
 
 fn assert_all_written(host: &Host<PgmReceiver>, case: &str) {
-    assert_eq!(host.last_word(), Some(&AppEvent::Completed), "{case}");
+    assert_eq!(host.last_word(), Some(&FlowEvent::Completed), "{case}");
     let all: Vec<u8> = (0..PACKETS).flat_map(written).collect();
     assert!(host.payload == all, "{case}");
 }
@@ -277,8 +289,8 @@ fn whoever_speaks_another_scheme_gets_nothing_of_a_stream_and_both_ends_say_so()
     }
 }
 
-fn is_mismatch((_, event): &(Time, AppEvent)) -> bool {
-    matches!(event, AppEvent::OtherScheme { .. })
+fn is_mismatch((_, event): &(Time, StreamEvent)) -> bool {
+    matches!(event, StreamEvent::OtherScheme { .. })
 }
 
 #[test]
@@ -343,7 +355,7 @@ fn transfers_of_every_scheme_complete_at_four_receivers() {
         let (mut world, content) = transfer(entry, 4, &[entry; 4]);
         run(&mut world, 600);
         for host in &world.receivers {
-            assert!(host.said(&AppEvent::Completed), "{}", entry.name);
+            assert!(host.said(&FlowEvent::Completed), "{}", entry.name);
             assert!(host.payload == content, "{}", entry.name);
             assert_eq!(host.machine.status().mismatch, None);
         }
@@ -385,7 +397,7 @@ fn a_receiver_of_another_scheme_counts_as_failed_and_nobody_waits_for_it() {
 fn a_source_whom_nobody_understands_ends_and_says_that_nobody_has_it() {
     let (mut world, _) = transfer(&METRONOME, 1, &[&SCHEMES[0]]);
     run(&mut world, 60);
-    assert!(world.source.said(&AppEvent::Gone));
+    assert!(world.source.said(&FlowEvent::Gone));
     let status = world.source.machine.status();
     assert_eq!(status.reason.as_deref(), Some("no receiver has got it all"));
     assert_eq!(world.source.data_sent, 0, "content for nobody is not sent");

@@ -5,10 +5,10 @@ use alloc::vec;
 use faircast_base::{NodeId, Seq};
 
 use super::black_holes::{BYTES, stream};
-use crate::AppEvent;
 use crate::catalog::SCHEMES;
 use crate::pgm::wire::{Body, Data};
 use crate::world::{FIRST_RECEIVER, Fate, at, forge, s};
+use crate::{FlowEvent, StreamEvent};
 
 const FIRST: NodeId = NodeId(FIRST_RECEIVER);
 const OUTSIDER: NodeId = NodeId(66);
@@ -27,7 +27,10 @@ fn packets_that_a_pausing_source_has_not_sent_are_forgotten() {
         world.run_until(at(14_000));
         assert_eq!(world.receivers[0].machine.missing_packets(), 0, "{}", entry.name);
         world.run_until(s(60));
-        let lost = world.receivers[0].app.iter().any(|it| matches!(it.1, AppEvent::Lost { .. }));
+        let lost = world.receivers[0]
+            .app
+            .iter()
+            .any(|it| matches!(it.1, StreamEvent::Flow(FlowEvent::Lost { .. })));
         assert!(!lost, "{}", entry.name);
     }
 }

@@ -383,7 +383,7 @@ mod tests {
 
     fn with_cx<T>(act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
         let (mut rng, mut trace) = (Rng::new(1, SOURCE, Purpose::Machine(0)), NullTrace);
-        act(&mut Cx { now: at(0), rng: &mut rng, trace: &mut trace })
+        act(&mut Cx::new(at(0), &mut rng, &mut trace))
     }
 
     /// Sends repairs up to the next look at their losses, of which `repeated` are asked for again. Returns the rate.

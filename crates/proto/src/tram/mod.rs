@@ -38,7 +38,7 @@ use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::stack::Stack;
 use crate::transport::{EndSetup, PacketFacts, Role};
-use crate::{Destination, Machine};
+use crate::{Destination, FlowEnd, FlowMachine};
 
 pub use receiver::TramReceiver;
 pub use settings::{OPTIONS, STEERED_OPTIONS};
@@ -220,7 +220,7 @@ pub(crate) fn delivery(options: &Options) -> Delivery {
 ///
 /// # Panics
 /// The role is both: a session has one source.
-pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { node, to, start, payload, options, head, .. } = setup;
     let session = TramSetup::of(tsi, setup.source(), start, options);
     let (head, steering) = (head.map(GivenHead::Node), steering_at(tree, node));
@@ -228,9 +228,9 @@ pub fn end(tree: Stack, tsi: Tsi, role: Role, setup: EndSetup<'_>) -> Box<dyn Ma
     match role {
         Role::Source(content) => {
             let packets = ByOffset::new(content, payload);
-            Box::new(TramSource::new(&session, Box::new(packets)))
+            Box::new(FlowEnd(TramSource::new(&session, Box::new(packets))))
         }
-        Role::Receiver => Box::new(TramReceiver::new(&session)),
+        Role::Receiver => Box::new(FlowEnd(TramReceiver::new(&session))),
         Role::Both(_) => unreachable!("a session has one source, which receives nothing"),
     }
 }

@@ -32,7 +32,7 @@ use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::session::reach::Reach;
 use crate::stack::Stack;
 use crate::timers::{Reason, Timers};
-use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Machine, Membership, StreamEvent, Transmit};
 use acks::AckSchedule;
 use doubts::{Doubts, Told};
 use reports::Reports;
@@ -202,7 +202,7 @@ pub struct TramReceiver {
     /// When a packet came last that was missing.
     came_at: Time,
     timers: Timers<Timer, 7>,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<StreamEvent>,
 }
 
 impl TramReceiver {
@@ -445,6 +445,8 @@ impl TramReceiver {
 }
 
 impl Machine for TramReceiver {
+    type Event = StreamEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.phase == Phase::Waiting {
             return;
@@ -472,7 +474,7 @@ impl Machine for TramReceiver {
                 // There is no session any more. Whoever waits for this end finds out in the same way.
                 self.leave(now);
                 self.goodbyes.clear();
-                self.events.push_back(AppEvent::Gone);
+                self.events.push_back(FlowEvent::Gone.into());
                 return;
             }
         }
@@ -533,7 +535,7 @@ impl Machine for TramReceiver {
             .or_else(|| self.poll_repair(cx, buf))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop_front()
     }
 

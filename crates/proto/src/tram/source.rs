@@ -18,7 +18,9 @@ use super::{HEADS, TramSetup};
 use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
 use crate::timers::{Reason, Timers};
-use crate::{AppEvent, Datagram, Destination, Machine, Membership, ShortReceiver, Transmit};
+use crate::{
+    Datagram, Destination, FlowEvent, Machine, Membership, ShortReceiver, StreamEvent, Transmit,
+};
 
 /// After so long without a packet a beacon says that there is nothing more for now.
 const FILLER_AFTER: Duration = Duration::from_secs(3);
@@ -122,7 +124,7 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     closing: bool,
     joined: bool,
     timers: Timers<Timer, 5>,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<StreamEvent>,
 }
 
 impl<P: Packets> TramSource<P> {
@@ -508,7 +510,7 @@ impl<P: Packets> TramSource<P> {
             cx.emit(Event::Incomplete { node: None, receivers, reason: Shortfall::Unnamed });
         }
         if unnamed > 0 || !named.is_empty() {
-            self.events.push_back(AppEvent::Incomplete { named, unnamed });
+            self.events.push_back(StreamEvent::Incomplete { named, unnamed });
         }
     }
 
@@ -522,14 +524,16 @@ impl<P: Packets> TramSource<P> {
         self.name_those_who_lack(cx);
         if self.is_deserted() {
             cx.emit(Event::Completed { bytes: self.bytes });
-            self.events.push_back(AppEvent::Completed);
+            self.events.push_back(FlowEvent::Completed.into());
         } else {
-            self.events.push_back(AppEvent::Gone);
+            self.events.push_back(FlowEvent::Gone.into());
         }
     }
 }
 
 impl<P: Packets> Machine for TramSource<P> {
+    type Event = StreamEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;
@@ -641,7 +645,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if waits && self.window() >= 0 { None } else { self.poll_late(cx, buf) }
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop_front()
     }
 

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::Tsi;
 use crate::stack::Stack;
-use crate::{AppEvent, Machine, passes_on};
+use crate::{FlowEvent, Interactive, Machine, StreamEvent, StreamInput, passes_on};
 
 /// Packets of a stream over `tree` that must be kept when they have been sent: more are never asked for again.
 pub fn stream_window(tree: Stack, options: &Options) -> u64 {
@@ -57,33 +57,38 @@ impl TramStreamReceiver {
         Self { tram: TramReceiver::following(&session, node, negotiation), source, told: false }
     }
 
-    /// Nothing is handed over for now, or again: the source waits for it.
-    pub fn hold(&mut self, cx: &mut Cx<'_>, held: bool) {
-        self.tram.hold(cx, held);
-    }
-
     /// Whether it takes part no more.
     pub fn is_over(&self) -> bool {
         self.tram.is_over()
     }
 }
 
+impl Interactive for TramStreamReceiver {
+    type Input = StreamInput;
+
+    fn handle_input(&mut self, cx: &mut Cx<'_>, StreamInput::Hold(held): StreamInput) {
+        self.tram.hold(cx, held);
+    }
+}
+
 impl Machine for TramStreamReceiver {
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    type Event = StreamEvent;
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
         if let Some(SchemeMismatch { sender, receiver, .. }) = self.tram.mismatch() {
             let (node, sender, receiver) = (self.source, sender.clone(), receiver.clone());
             let told = core::mem::replace(&mut self.told, true);
-            return (!told).then_some(AppEvent::OtherScheme { node, sender, receiver });
+            return (!told).then_some(StreamEvent::OtherScheme { node, sender, receiver });
         }
         // A receiver that came late is complete too, and what was received may still wait for the application.
         while let Some(event) = self.tram.poll_event() {
-            if event != AppEvent::Completed {
+            if event != FlowEvent::Completed.into() {
                 return Some(event);
             }
         }
         let ends = self.tram.has_delivered_all() && !self.told;
         self.told |= ends;
-        ends.then_some(AppEvent::Completed)
+        ends.then_some(FlowEvent::Completed.into())
     }
 
     passes_on!(tram: handle_datagram, handle_timeout, handle_close, poll_membership, poll_transmit, next_timeout);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::{self, RELAYS};
 use faircast_proto::content::InMemory;
 use faircast_proto::credit::{
@@ -14,7 +14,7 @@ use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, FlowMachine, Machine};
 use faircast_relay_sdk::View;
 
 use crate::damage::damage;
@@ -102,7 +102,7 @@ impl RunningProgram for Answers {
 
 struct End {
     node: NodeId,
-    machine: Box<dyn Machine>,
+    machine: FlowMachine,
     rng: Rng,
 }
 
@@ -182,7 +182,7 @@ impl World {
                     gone @ 240..250 => {
                         let port = gone % 3;
                         let (node, now) = (self.ends[port].node, self.now);
-                        let mut cx = Cx { now, rng: &mut self.rng, trace: &mut NullTrace };
+                        let mut cx = Cx::untraced(now, &mut self.rng);
                         self.relay.handle_gone(&mut cx, FlowId(0), PortId(port as u32), node);
                         self.drain_relay();
                     }
@@ -225,7 +225,7 @@ impl World {
 
     fn close(&mut self, port: usize) {
         let End { machine, rng, .. } = &mut self.ends[port];
-        machine.handle_close(&mut Cx { now: self.now, rng, trace: &mut NullTrace });
+        machine.handle_close(&mut Cx::untraced(self.now, rng));
         self.drain_end(port, self.now);
     }
 
@@ -239,7 +239,7 @@ impl World {
                 assert!(calls < MANY, "time stands still for {port}");
                 now = now.max(at);
                 let End { machine, rng, .. } = &mut self.ends[port];
-                machine.handle_timeout(&mut Cx { now, rng, trace: &mut NullTrace });
+                machine.handle_timeout(&mut Cx::untraced(now, rng));
                 self.drain_end(port, now);
             }
         }
@@ -248,7 +248,7 @@ impl World {
             calls = if at > self.now { 0 } else { calls + 1 };
             assert!(calls < MANY, "time stands still for the relay");
             self.now = self.now.max(at);
-            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(self.now, &mut self.rng);
             self.relay.handle_timeout(&mut cx);
             self.drain_relay();
         }
@@ -265,7 +265,7 @@ impl World {
         let (mut sent, mut buf) = (0, Vec::new());
         loop {
             let End { machine, rng, node } = &mut self.ends[port];
-            let mut cx = Cx { now, rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(now, rng);
             let Some(transmit) = machine.poll_transmit(&mut cx, &mut buf) else { break };
             sent += 1;
             assert!(sent < MANY, "a drain does not end");
@@ -280,7 +280,7 @@ impl World {
         let (mut sent, mut buf) = (0, Vec::new());
         loop {
             buf.clear();
-            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(self.now, &mut self.rng);
             let Some(egress) = self.relay.poll_transmit(&mut cx, &mut buf) else { break };
             sent += 1;
             assert!(sent < MANY, "a drain does not end");
@@ -306,7 +306,7 @@ impl World {
     }
 
     fn writable(&mut self, port: PortId) {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(self.now, &mut self.rng);
         self.relay.handle_writable(&mut cx, port);
         self.drain_relay();
     }
@@ -319,7 +319,7 @@ impl World {
             if matches!(to, Destination::Node(other) if other != node) {
                 return;
             }
-            let mut cx = Cx { now: self.now, rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(self.now, rng);
             machine.handle_datagram(&mut cx, datagram);
             return self.drain_end(*port, self.now);
         }
@@ -337,7 +337,7 @@ impl World {
         let packet =
             RelayPacket { key, flow, port, ports_out: &ports_out, datagram, time_to_live: 16 };
         let mut buf = Vec::new();
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(self.now, &mut self.rng);
         let handling = self.relay.handle_packet(&mut cx, &packet, &mut buf);
         if handling == Handling::Hold {
             self.held.insert(key, flying.clone());

@@ -3,7 +3,7 @@
 //! Packets made of the fuzzer's bytes come in by any port and time passes: no panic, what one packet
 //! makes the element send is bounded, and it comes to rest.
 
-use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::RELAYS;
 use faircast_proto::options::Options;
 use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPacket};
@@ -44,7 +44,7 @@ pub(crate) fn element(mut data: &[u8]) {
             for _ in 0.. {
                 let Some(at) = relay.next_timeout().filter(|at| *at <= end) else { break };
                 now = now.max(at);
-                let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
+                let cx = &mut Cx::untraced(now, &mut rng);
                 relay.handle_timeout(cx);
                 held -= drain(relay.as_mut(), cx).1;
             }
@@ -66,7 +66,7 @@ pub(crate) fn element(mut data: &[u8]) {
                 datagram,
                 time_to_live: 16,
             };
-            let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            let cx = &mut Cx::untraced(now, &mut rng);
             let handling = relay.handle_packet(cx, &packet, &mut Vec::new());
             (key, held) = (key + 1, held + usize::from(handling == Handling::Hold));
             let (caused, released) = drain(relay.as_mut(), cx);
@@ -76,7 +76,7 @@ pub(crate) fn element(mut data: &[u8]) {
         for _ in 0..TIMEOUTS_MAX {
             let Some(at) = relay.next_timeout() else { break };
             now = now.max(at);
-            let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            let cx = &mut Cx::untraced(now, &mut rng);
             relay.handle_timeout(cx);
             held -= drain(relay.as_mut(), cx).1;
         }

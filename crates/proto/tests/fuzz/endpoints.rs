@@ -13,7 +13,7 @@ use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, FlowEnd, FlowEvent, FlowMachine, Machine};
 
 use crate::damage::damage;
 
@@ -40,8 +40,9 @@ pub(crate) fn streams(data: &[u8]) {
         let config = ReceiverConfig::from_options(GROUP, &options);
         entry.stream_receiver(node, config, &options)
     };
-    let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
-    Session::new([Box::new(source), first, second], dress).run(steps);
+    let [first, second] =
+        [2, 3].map(|node| Box::new(FlowEnd(receiver(NodeId(node)))) as FlowMachine);
+    Session::new([Box::new(FlowEnd(source)), first, second], dress).run(steps);
 }
 
 /// A repair tree, steered by TRAM's own control and by each scheme: the source may have one member, which is the
@@ -81,8 +82,9 @@ pub(crate) fn objects(data: &[u8]) {
         let store = Box::new(InOrder::new());
         entry.object_receiver(ObjectReceiverSetup::new(node, GROUP, TSI, store, &options))
     };
-    let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
-    Session::new([Box::new(source), first, second], dress).run(steps);
+    let [first, second] =
+        [2, 3].map(|node| Box::new(FlowEnd(receiver(NodeId(node)))) as FlowMachine);
+    Session::new([Box::new(FlowEnd(source)), first, second], dress).run(steps);
 }
 
 fn scheme(data: &[u8]) -> Option<(&'static SchemeEntry, &[u8])> {
@@ -124,7 +126,7 @@ const DATA_PORT: u16 = 7500;
 
 struct Host {
     node: NodeId,
-    machine: Box<dyn Machine>,
+    machine: FlowMachine,
     rng: Rng,
 }
 
@@ -148,7 +150,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(machines: [Box<dyn Machine>; 3], dress: fn(Vec<u8>) -> Vec<u8>) -> Self {
+    fn new(machines: [FlowMachine; 3], dress: fn(Vec<u8>) -> Vec<u8>) -> Self {
         let hosts = machines.into_iter().zip(1..).map(|(machine, node)| {
             let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
             Host { node: NodeId(node), machine, rng }
@@ -269,9 +271,13 @@ impl Session {
 }
 
 impl Host {
-    fn with<T>(&mut self, now: Time, act: impl FnOnce(&mut dyn Machine, &mut Cx<'_>) -> T) -> T {
+    fn with<T>(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>) -> T,
+    ) -> T {
         let mut trace = NullTrace;
-        let mut cx = Cx { now, rng: &mut self.rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut self.rng, &mut trace);
         act(&mut *self.machine, &mut cx)
     }
 }

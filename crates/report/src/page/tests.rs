@@ -1,7 +1,9 @@
 //! Tests of pages.
 
-use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason, Time};
-use faircast_trace::{FlowHeader, Header, LinkHeader, Outcome, Record, Sink, Subject, Tee};
+use faircast_base::{BadInput, Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason, Time};
+use faircast_trace::{
+    FlowHeader, Header, LinkHeader, Outcome, Reader, Record, Sink, Subject, Tee, Writer,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -93,6 +95,35 @@ fn no_name_of_a_run_can_break_out_of_its_place() {
     check_escaped(&page);
     assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], *faircast_base::escaped(EVIL));
     assert!(page.contains("Interrupted") && page.contains("Damaged data"));
+}
+
+#[test]
+fn a_run_of_nodes_without_flows_has_a_trace_a_summary_and_a_page() {
+    let header = Header { flows: Vec::new(), ..header("daemons") };
+    let mut file = Writer::new(Vec::new(), &header).expect("memory takes everything");
+    let subject = Subject::Node(NodeId(1));
+    for (seq, at) in (1..).zip([0, 2_000_000_000, 3_000_000_000].map(Time::from_nanos)) {
+        for event in [
+            Event::DataSent { seq, bytes: 1000, repair: false },
+            Event::Delivered { seq, bytes: 1000 },
+            Event::RttSample { node: NodeId(0), rtt_ns: 7 },
+            Event::BadInput { reason: BadInput::Malformed },
+            Event::Joined,
+        ] {
+            file.record(&Record { at, subject, event });
+        }
+    }
+    let outcome = Outcome { at: Time::from_nanos(10_000_000_000), ..Outcome::default() };
+    let bytes = file.finish(&outcome).expect("memory takes everything");
+    let mut reader = Reader::new(&bytes[..], "memory").expect("the header is ours");
+    let mut sinks = Tee(Metrics::new(&header), Series::new(&header));
+    while let Some(record) = reader.next_record().expect("the trace is whole") {
+        sinks.record(&record);
+    }
+    assert_eq!(reader.outcome(), Some(&outcome));
+    let summary = sinks.0.finish(&outcome);
+    assert!(summary.flows.is_empty());
+    assert!(run_page(&header, &summary, &sinks.1).contains("daemons"));
 }
 
 #[test]

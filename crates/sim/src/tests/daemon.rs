@@ -10,6 +10,8 @@ struct Daemon {
 }
 
 impl Machine for Daemon {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         cx.emit(Event::Delivered { seq: 0, bytes: datagram.zeros });
         self.out += 1;
@@ -20,7 +22,7 @@ impl Machine for Daemon {
         self.out = self.out.checked_sub(1)?;
         self.next.map(|next| packet(Destination::Node(next)))
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -30,8 +32,8 @@ impl Machine for Daemon {
 
 #[test]
 fn a_daemon_forwards_between_two_neighbours() {
-    let scenario = scenario(STAR, "overlay", &[2, 3, 4]);
-    let overlay = Ends(|flow: &Flow, node: NodeId, role: Role| -> Box<dyn Machine> {
+    let scenario = scenario(STAR, "cbr", &[2, 3, 4]);
+    let overlay = Ends(|flow: &Flow, node: NodeId, role: Role| -> FlowMachine {
         if let Role::Source(_) = role {
             let (to, next) = (Destination::Node(flow.to[0]), flow.start);
             return Box::new(Ticker { to, time_to_live: 255, next, due: false, closed: false });

@@ -27,6 +27,8 @@ struct Scripted {
 }
 
 impl Machine for Scripted {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.heard.borrow_mut().push((datagram.from.0, datagram.to, self.node.0));
     }
@@ -52,7 +54,7 @@ impl Machine for Scripted {
             wire_len: None,
         })
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -64,7 +66,7 @@ impl Machine for Scripted {
 /// does then.
 fn follow(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, Destination, u32)>, Log) {
     let heard = Heard::default();
-    let ends = Ends(|_: &Flow, node: NodeId, _: Role| -> Box<dyn Machine> {
+    let ends = Ends(|_: &Flow, node: NodeId, _: Role| -> FlowMachine {
         let own = scripts.iter().filter(|script| script.0 == node.0);
         let mut script: Vec<_> = own.map(|(_, ms, act)| (*ms, *act)).collect();
         script.sort_by_key(|(ms, _)| *ms);
@@ -100,7 +102,7 @@ const fn leave(group: u32) -> Act {
 
 #[test]
 fn a_multicast_by_a_receiver_reaches_the_others_and_not_itself() {
-    let scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     let (heard, ended) = heard(&scenario, &[(2, 100, send(0, 255)), (0, 200, send(0, 255))]);
     assert_eq!(heard, [(0, 0, 2), (0, 0, 3), (0, 0, 4), (2, 0, 3), (2, 0, 4)]);
     assert_eq!(ended, 0);
@@ -109,17 +111,17 @@ fn a_multicast_by_a_receiver_reaches_the_others_and_not_itself() {
 #[test]
 fn one_hop_reaches_neighbours_and_two_go_through_a_router() {
     let line = &[(0, 1, 1), (1, 2, 1), (2, 3, 1), (3, 4, 1)];
-    let scenario = scenario(line, "multicast", &[1, 2, 3, 4]);
+    let scenario = scenario(line, "cbr", &[1, 2, 3, 4]);
     assert_eq!(heard(&scenario, &[(2, 1, send(0, 1))]), (vec![(2, 0, 1), (2, 0, 3)], 0));
     let two = vec![(1, 0, 2), (1, 0, 3)];
     assert_eq!(heard(&scenario, &[(1, 1, send(0, 2))]), (two, 1), "nodes 3 and 4 are too far");
-    let star = super::scenario(STAR, "multicast", &[2, 3, 4]);
+    let star = super::scenario(STAR, "cbr", &[2, 3, 4]);
     assert_eq!(heard(&star, &[(2, 1, send(0, 1))]), (vec![], 0), "no host is next to another");
 }
 
 #[test]
 fn a_group_has_the_members_that_have_joined_it_and_not_left() {
-    let scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     let scripts = [
         (0, 10, join(7)),
         (3, 10, join(7)),
@@ -140,7 +142,7 @@ fn a_group_has_the_members_that_have_joined_it_and_not_left() {
 
 #[test]
 fn a_branch_without_members_carries_nothing() {
-    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
     scenario.flows[0].join = vec![Join { node: NodeId(3), at: ms(0), leave: Some(ms(300)) }];
     let scripts = [
@@ -175,7 +177,7 @@ proptest! {
         let others = edges.into_iter().filter(|(a, b, _)| a != b);
         let edges: Vec<_> = line.chain(others).collect();
         let receivers: Vec<u32> = (1..8).collect();
-        let mut scenario = scenario(&edges, "multicast", &receivers);
+        let mut scenario = scenario(&edges, "cbr", &receivers);
         let at = Time::from_nanos(900_000_000);
         if group == 0 {
             let absent = receivers.iter().filter(|node| !members.contains(node) && **node != sender);

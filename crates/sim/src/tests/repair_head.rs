@@ -33,6 +33,8 @@ fn numbered(buf: &mut Vec<u8>, to: Destination, number: u32) -> Transmit {
 }
 
 impl Machine for Numbered {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {
         panic!("all repair is local");
     }
@@ -47,7 +49,7 @@ impl Machine for Numbered {
             numbered(buf, Destination::Group(GroupId::SESSION), self.sent)
         })
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -57,6 +59,8 @@ impl Machine for Numbered {
 }
 
 impl Machine for Member {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let Ok(number) = datagram.bytes.try_into().map(u32::from_be_bytes) else { return };
         if datagram.to == Destination::Node(HEAD) {
@@ -80,7 +84,7 @@ impl Machine for Member {
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.out.pop().map(|(to, number)| numbered(buf, to, number))
     }
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         None
     }
     fn next_timeout(&self) -> Option<Time> {
@@ -90,11 +94,11 @@ impl Machine for Member {
 
 #[test]
 fn what_members_lose_their_head_repairs() {
-    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    let mut scenario = scenario(STAR, "cbr", &[2, 3, 4]);
     // The branches of two members drop some of the first copies, not of the repairs.
     scenario.links[4].config.drop_list = vec![3, 50, 51, 200];
     scenario.links[6].config.drop_list = vec![50, 120];
-    let ends = Ends(|flow: &Flow, node: NodeId, role: Role| -> Box<dyn Machine> {
+    let ends = Ends(|flow: &Flow, node: NodeId, role: Role| -> FlowMachine {
         match role {
             Role::Source(_) => Box::new(Numbered { next: 0, sent: 0, start: flow.start }),
             _ => Box::new(Member { head: node == HEAD, ..Member::default() }),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, Duration, Event, Time};
 use faircast_proto::catalog::SchemeEntry;
 use faircast_proto::stack::Stack;
-use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit, passes_on};
 use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink};
 
@@ -112,7 +112,7 @@ impl Forging {
         for (name, value) in book.forgeries(cx.now, value) {
             let bytes = with_report(&template, zeros, self.option, &value).expect("as before");
             let mut said = Said::default();
-            let mut aside = Cx { now: cx.now, rng: &mut *cx.rng, trace: &mut said };
+            let mut aside = Cx::new(cx.now, &mut *cx.rng, &mut said);
             let forged = Datagram::new(datagram.from, datagram.to, &bytes);
             self.inner.handle_datagram(&mut aside, forged);
             book.forged += 1;
@@ -125,6 +125,8 @@ impl Forging {
 }
 
 impl Machine for Forging {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if matches!(datagram.to, Destination::Node(_)) {
             self.forge(cx, &datagram);

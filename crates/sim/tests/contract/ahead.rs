@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, NodeId, Time};
 use faircast_proto::congestion::{Guarantees, SchemeEntry};
 use faircast_proto::forgery::{Change, TRAM, Value};
 use faircast_proto::stack::Stack;
-use faircast_proto::{Datagram, Machine, passes_on};
+use faircast_proto::{Datagram, FlowEvent, Machine, passes_on};
 use faircast_sim::{Simulation, Unobserved};
 
 use crate::catalogue::Arrivals;
@@ -92,6 +92,8 @@ impl Walked {
 }
 
 impl Machine for Walked {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.inner.handle_datagram(cx, datagram);
         self.strike(cx, &datagram);

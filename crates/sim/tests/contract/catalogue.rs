@@ -11,7 +11,7 @@ use faircast_proto::forgery::{CREDIT, Change, Format, HOP, PGM, TRAM, Value};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Membership, Transmit};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Protocols, Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
@@ -214,6 +214,8 @@ impl Attacked {
 }
 
 impl Machine for Attacked {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.attacker.borrow_mut().overhear(cx.now, self.format, &datagram);
         self.inner.handle_datagram(cx, datagram);
@@ -244,7 +246,7 @@ impl Machine for Attacked {
         }
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.inner.poll_event()
     }
 

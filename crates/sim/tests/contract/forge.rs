@@ -9,7 +9,7 @@ use faircast_proto::relay::{PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::stack::Stack;
 use faircast_proto::tram;
 use faircast_proto::transport::Role;
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 use faircast_scenario::Scenario;
 use faircast_sim::Protocols;
 
@@ -177,7 +177,7 @@ impl Trace for Said {
 
 /// A machine without a network.
 pub(crate) struct Victim {
-    machine: Box<dyn Machine>,
+    machine: FlowMachine,
     rng: Rng,
     pub(crate) said: Said,
     pub(crate) now: Time,
@@ -197,8 +197,8 @@ impl Victim {
         Self { machine, rng, said: Said::default(), now: Time::ZERO }
     }
 
-    fn call(&mut self, act: impl FnOnce(&mut dyn Machine, &mut Cx<'_>)) {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
+    fn call(&mut self, act: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>)) {
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.said);
         act(&mut *self.machine, &mut cx);
         let mut buf = Vec::new();
         while self.machine.poll_transmit(&mut cx, &mut buf).is_some() {
@@ -272,7 +272,7 @@ impl VictimRelay {
     }
 
     fn call(&mut self, act: impl FnOnce(&mut dyn Relay, &mut Cx<'_>)) {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.said);
         act(self.relay.as_mut(), &mut cx);
         while self.relay.poll_transmit(&mut cx, &mut Vec::new()).is_some() {}
     }

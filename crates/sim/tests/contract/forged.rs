@@ -10,7 +10,7 @@ use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::scheme;
 use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet};
 use faircast_proto::stack::Stack;
-use faircast_proto::{Datagram, Destination, Machine, Transmit, passes_on};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit, passes_on};
 use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -200,6 +200,8 @@ fn add(bytes: &mut [u8], place: usize, more: u32) {
 }
 
 impl Machine for Attacked {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.attack != Attack::Nothing {
             self.keep(&datagram);

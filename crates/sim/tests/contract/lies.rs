@@ -9,7 +9,7 @@ use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::relay::Relay;
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
-use faircast_proto::{Machine, Transmit, passes_on};
+use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Protocols, Simulation, Unobserved};
 
@@ -55,7 +55,7 @@ pub(crate) struct Mixed<S, R> {
     pub(crate) receiver: R,
 }
 
-pub(crate) type Boxed = Box<dyn Machine>;
+pub(crate) type Boxed = FlowMachine;
 
 impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S, R> {
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> Boxed {
@@ -183,6 +183,8 @@ impl Liar {
 }
 
 impl Machine for Liar {
+    type Event = FlowEvent;
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit, passes_on};
+use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Data, Flow, Program};
 use faircast_sim::{Builtin, Protocols};
 
@@ -83,7 +83,7 @@ impl Watched {
         Self { notes: Rc::default() }
     }
 
-    fn machine(&self, inner: Box<dyn Machine>, flow: &Flow, sender: bool) -> Box<dyn Machine> {
+    fn machine(&self, inner: FlowMachine, flow: &Flow, sender: bool) -> FlowMachine {
         Box::new(WatchedMachine {
             inner,
             notes: self.notes.clone(),
@@ -97,14 +97,7 @@ impl Watched {
 }
 
 impl Protocols for Watched {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let sender = !matches!(role, Role::Receiver);
         self.machine(Builtin.end(flow, id, node, role, start), flow, sender)
     }
@@ -143,7 +136,7 @@ impl Clock {
 }
 
 struct WatchedMachine {
-    inner: Box<dyn Machine>,
+    inner: FlowMachine,
     notes: Rc<RefCell<Notes>>,
     clock: Clock,
     sender: bool,
@@ -152,6 +145,8 @@ struct WatchedMachine {
 }
 
 impl Machine for WatchedMachine {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         self.clock.check(cx.now);
         self.polls = 0;
@@ -188,7 +183,7 @@ impl Machine for WatchedMachine {
         Some(transmit)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         let event = self.inner.poll_event();
         if event.is_some() {
             return event;

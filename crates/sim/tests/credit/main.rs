@@ -9,7 +9,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, DropReason, Duration, Event, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
-use faircast_proto::{Machine, Transmit, passes_on};
+use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
@@ -126,14 +126,7 @@ impl Losing {
 }
 
 impl Protocols for Losing {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         Box::new(self.of(Builtin.end(flow, id, node, role, start)))
     }
 
@@ -157,7 +150,9 @@ impl<T> Lossy<T> {
     }
 }
 
-impl Machine for Lossy<Box<dyn Machine>> {
+impl Machine for Lossy<FlowMachine> {
+    type Event = FlowEvent;
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;

@@ -9,7 +9,7 @@ use faircast_proto::content::Zeros;
 use faircast_proto::options::Options;
 use faircast_proto::tcp::{self, Flavour};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 
 /// Packets, events or timeouts in one moment: more than the largest default window.
 const MANY: u32 = 30_000;
@@ -43,7 +43,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-fn machines() -> Vec<Box<dyn Machine>> {
+fn machines() -> Vec<FlowMachine> {
     let options = Options::default();
     let setup = |to| EndSetup {
         flow: FlowId(0),
@@ -57,7 +57,7 @@ fn machines() -> Vec<Box<dyn Machine>> {
         head: None,
     };
     let roles = || [Role::Source(Box::new(Zeros { len: Some(50_000) })), Role::Receiver];
-    let mut machines: Vec<Box<dyn Machine>> = Vec::new();
+    let mut machines: Vec<FlowMachine> = Vec::new();
     for flavour in [Flavour::Reno, Flavour::NewReno, Flavour::Sack] {
         let setup = setup(Destination::Node(NodeId(1)));
         machines.extend(roles().map(|role| tcp::end(flavour, role, setup)));
@@ -73,9 +73,13 @@ struct End {
 }
 
 impl End {
-    fn with(&mut self, machine: &mut dyn Machine, act: impl FnOnce(&mut dyn Machine, &mut Cx<'_>)) {
+    fn with(
+        &mut self,
+        machine: &mut dyn Machine<Event = FlowEvent>,
+        act: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>),
+    ) {
         let mut trace = NullTrace;
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut trace);
         act(machine, &mut cx);
         let (mut buf, mut sent, mut said) = (Vec::new(), 0, 0);
         while machine.poll_transmit(&mut cx, &mut buf).is_some() {
@@ -89,13 +93,13 @@ impl End {
         }
     }
 
-    fn take(&mut self, machine: &mut dyn Machine, bytes: &[u8], zeros: u32) {
+    fn take(&mut self, machine: &mut dyn Machine<Event = FlowEvent>, bytes: &[u8], zeros: u32) {
         let (from, to) = (NodeId(1), Destination::Node(NodeId(0)));
         let datagram = Datagram { zeros, ..Datagram::new(from, to, bytes) };
         self.with(machine, |machine, cx| machine.handle_datagram(cx, datagram));
     }
 
-    fn pass(&mut self, machine: &mut dyn Machine, span: Duration) {
+    fn pass(&mut self, machine: &mut dyn Machine<Event = FlowEvent>, span: Duration) {
         let end = self.now + span;
         let mut calls = 0;
         while let Some(at) = machine.next_timeout().filter(|at| *at <= end) {

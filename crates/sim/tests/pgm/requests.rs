@@ -8,17 +8,19 @@ use faircast_base::{Cx, FlowId, NodeId, Time};
 use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_proto::{Destination, Machine, Transmit, passes_on};
+use faircast_proto::{Destination, FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, Simulation, Unobserved, catalog};
 
 /// A machine whose requests to the source are counted.
 struct Counted {
-    machine: Box<dyn Machine>,
+    machine: FlowMachine,
     requests: Rc<Cell<u32>>,
 }
 
 impl Machine for Counted {
+    type Event = FlowEvent;
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let transmit = self.machine.poll_transmit(cx, buf)?;
         let asks = peek(buf).is_some_and(|(kind, _)| kind == PacketType::Spmr);
@@ -33,14 +35,7 @@ impl Machine for Counted {
 struct Counting(Rc<Cell<u32>>);
 
 impl Protocols for Counting {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let machine = Builtin.end(flow, id, node, role, start);
         Box::new(Counted { machine, requests: Rc::clone(&self.0) })
     }

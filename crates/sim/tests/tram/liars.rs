@@ -9,7 +9,7 @@ use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::Relay;
 use faircast_proto::tram::OPTIONS;
 use faircast_proto::transport::Role;
-use faircast_proto::{Machine, Transmit, passes_on};
+use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Builtin, Protocols};
 
@@ -36,14 +36,7 @@ pub(crate) struct Ends {
 }
 
 impl Protocols for Ends {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let mut flow = flow.clone();
         if self.eager.contains(&node) {
             let eager = ("head".to_string(), OptionValue::Text("eager".into()));
@@ -64,7 +57,7 @@ impl Protocols for Ends {
 }
 
 struct Liar {
-    honest: Box<dyn Machine>,
+    honest: FlowMachine,
     lie: Lie,
     /// The first acknowledgement.
     first: Option<Vec<u8>>,
@@ -147,6 +140,8 @@ impl Liar {
 }
 
 impl Machine for Liar {
+    type Event = FlowEvent;
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((transmit, packet)) = self.extra.take() {
             buf.extend_from_slice(&packet);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, FlowId, NodeId, Time};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_proto::{Datagram, Machine, passes_on};
+use faircast_proto::{Datagram, FlowEvent, FlowMachine, Machine, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::Protocols;
 
@@ -40,14 +40,7 @@ impl<'a> Listening<'a> {
 }
 
 impl Protocols for Listening<'_> {
-    fn end(
-        &self,
-        flow: &Flow,
-        id: FlowId,
-        node: NodeId,
-        role: Role,
-        start: Time,
-    ) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let machine = self.ends.end(flow, id, node, role, start);
         Box::new(Heard { machine, node, heard: self.heard.clone() })
     }
@@ -58,12 +51,14 @@ impl Protocols for Listening<'_> {
 }
 
 struct Heard {
-    machine: Box<dyn Machine>,
+    machine: FlowMachine,
     node: NodeId,
     heard: Rc<RefCell<BTreeMap<NodeId, Overheard>>>,
 }
 
 impl Machine for Heard {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let mut heard = self.heard.borrow_mut();
         let heard = heard.entry(self.node).or_default();

@@ -1,6 +1,6 @@
 //! Tests of the scheme.
 
-use faircast_base::{NullTrace, Purpose, Rng};
+use faircast_base::{Purpose, Rng};
 use proptest::prelude::*;
 
 use super::*;
@@ -17,7 +17,7 @@ impl World {
     }
 
     fn with<R>(&mut self, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {
-        act(&mut Cx { now: self.0, rng: &mut self.1, trace: &mut NullTrace })
+        act(&mut Cx::untraced(self.0, &mut self.1))
     }
 
     /// A round in which packets of 1000 bytes leave as allowed and this is heard at worst.

@@ -65,7 +65,7 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
     }
 
     pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.log);
         act(&mut self.sender, &mut cx)
     }
 
@@ -204,7 +204,7 @@ impl<F: ReceiverFeedback> ReceiverBench<F> {
     }
 
     pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut F, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.log);
         act(&mut self.receiver, &mut cx)
     }
 

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use faircast_base::{Cx, GroupId, NodeId, NullTrace, Purpose, Rng};
+use faircast_base::{Cx, GroupId, NodeId, Purpose, Rng};
 use faircast_relay_sdk::View;
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ fn so_many_programs_of_sessions_run_and_more_sessions_pass_as_by_any_router() {
     let mut relay = super::super::relay(NodeId(2), &options, Some(Arc::new(Host)));
     let mut rng = Rng::new(1, NodeId(2), Purpose::Relay);
     let program = code(3000, 9);
-    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    let mut cx = Cx::untraced(at(1), &mut rng);
     let mut handle = |relay: &mut Box<dyn Relay + Send>, to: Destination, bytes: &[u8]| {
         let packet = RelayPacket {
             key: PacketKey(u64::from(bytes[15])),

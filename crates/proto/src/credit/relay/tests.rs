@@ -1,6 +1,6 @@
 //! Tests of the relay's ports: who is waited for, and what is kept of neighbours that are gone.
 
-use faircast_base::{NullTrace, Purpose, Rng};
+use faircast_base::{Purpose, Rng};
 
 use super::super::settings::CreditSettings;
 use super::*;
@@ -10,7 +10,7 @@ use crate::world::at;
 /// Takes a packet of a session that came from above, or a credit from below; returns how many copies leave by each port.
 fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> usize {
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    let mut cx = Cx::untraced(at(1), &mut rng);
     let packet = RelayPacket {
         key: PacketKey(u64::from(number)),
         flow: FlowId(0),
@@ -61,7 +61,7 @@ fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
     assert_eq!(sent, 5);
     assert_eq!(credit(&mut relay, 20, 6), 0);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    let mut cx = Cx::untraced(at(1), &mut rng);
     relay.handle_gone(&mut cx, FlowId(0), PortId(1), NodeId(21));
     assert_eq!(copies(&mut relay, &mut cx), 5);
     // Nor for what it says late.
@@ -74,7 +74,7 @@ fn nobody_waits_for_a_host_behind_a_port_that_is_reached_there_no_more() {
 fn ports_of_neighbours_that_are_gone_are_forgotten() {
     let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
-    let mut cx = Cx { now: at(1), rng: &mut rng, trace: &mut NullTrace };
+    let mut cx = Cx::untraced(at(1), &mut rng);
     for port in 1..10_000 {
         let packet = RelayPacket {
             key: PacketKey(u64::from(port)),

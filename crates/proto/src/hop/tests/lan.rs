@@ -139,7 +139,7 @@ fn a_host_that_says_nothing_any_more_does_not_hold_up_the_others() {
         liar.write(&Frame::control(FrameKind::Join, GROUP, &[]), &mut join, |buf| body.encode(buf));
         net.wire.0.push_back((at(66), at(1), join));
         let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
-        let mut cx = Cx { now: net.now, rng: &mut rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(net.now, &mut rng);
         let (from, to, join) = net.wire.0.pop_front().unwrap();
         let relay = net.relays.get_mut(&1).unwrap();
         relay.handle_datagram(&mut cx, from, &join, &mut From(to, &mut net.wire));

@@ -13,14 +13,14 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
 use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
 use super::member::Membership;
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::object::layout::{BLOCK_SYMBOLS, Key, block_of, part_of};
 use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
 use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
 use crate::object::{
-    Announcement, ObjectError, ObjectReceiverSetup, ObjectStatus, Part, PathLimit, Stage, Store,
-    Verdict,
+    Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, Part,
+    PathLimit, Stage, Store, Verdict,
 };
 
 /// Object at a receiver: what is here of it, and the state of the receiver.
@@ -53,7 +53,7 @@ pub(in crate::object) struct Assembly {
     pub(in crate::object) reason: Option<String>,
     /// True if the source has given this receiver up.
     stalled: bool,
-    pub(in crate::object) events: VecDeque<AppEvent>,
+    pub(in crate::object) events: VecDeque<FlowEvent>,
 }
 
 /// Packets with symbols that came.
@@ -113,9 +113,9 @@ impl Assembly {
             member: Membership::new(setup.id, setup.node, setup.name),
             content_end: 0,
             load: LoadMeter::default(),
-            limit: None,
+            limit: setup.limit,
             path: PathMeter::default(),
-            headers: 0,
+            headers: setup.headers,
             probes: None,
             counts: Counts::default(),
             poll_at: None,
@@ -200,7 +200,7 @@ impl Assembly {
         self.poll_at = None;
         self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
         self.reason = Some(reason);
-        self.events.push_back(AppEvent::Gone);
+        self.events.push_back(FlowEvent::Gone);
         true
     }
 
@@ -253,11 +253,18 @@ impl Assembly {
         self.poll_at
     }
 
-    pub(in crate::object) fn poll_event(&mut self) -> Option<AppEvent> {
+    pub(in crate::object) fn poll_event(&mut self) -> Option<FlowEvent> {
         if let Some((bytes, zeros)) = self.store.poll_delivered() {
-            return Some(AppEvent::Delivered { bytes, zeros });
+            return Some(FlowEvent::Delivered { bytes, zeros });
         }
         self.events.pop_front()
+    }
+
+    pub(in crate::object) fn handle_input(&mut self, input: ObjectReceiverInput) {
+        match input {
+            ObjectReceiverInput::Host(load) => self.load.note(load),
+            ObjectReceiverInput::Discard => self.store.discard(),
+        }
     }
 
     /// Returns the status.
@@ -523,7 +530,7 @@ impl Assembly {
                 self.phase = TransferPhase::Done;
                 let bytes = self.content_bytes();
                 cx.emit(Event::Completed { bytes });
-                self.events.push_back(AppEvent::Completed);
+                self.events.push_back(FlowEvent::Completed);
                 self.member.claim(cx, Claim::Done, String::new());
             }
             Poll::Ready(Verdict::Damaged(ranges)) => {

@@ -320,7 +320,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(600);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_base::{NullTrace, Purpose, Rng};
+    use faircast_base::{Purpose, Rng};
 
     #[test]
     fn what_somebody_else_has_said_in_its_name_is_contradicted() {
@@ -334,7 +334,7 @@ mod tests {
             (u32::MAX, 2),
         ] {
             let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
-            let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(Time::ZERO, &mut rng);
             let mut member = Membership::new(1, NodeId(4), String::new());
             member.join(&mut cx);
             member.claim(&mut cx, Claim::Receiving, String::new());
@@ -362,7 +362,7 @@ mod tests {
         let mut member = Membership::new(1, NodeId(4), String::new());
         let (mut answers, mut messages) = (alloc::collections::BTreeMap::new(), 0);
         for ms in 0..60_000 {
-            let mut cx = Cx { now: at(ms), rng: &mut rng, trace: &mut NullTrace };
+            let mut cx = Cx::untraced(at(ms), &mut rng);
             if ms == 0 {
                 member.join(&mut cx);
                 member.take(&mut cx, Answer { status: Status::Welcome, number: 1, id: 1 });
@@ -416,7 +416,7 @@ mod tests {
             let mut member = Membership::new(1, NodeId(4), String::new());
             let mut ended = None;
             for ms in (0..5000).step_by(100) {
-                let mut cx = Cx { now: at(ms), rng: &mut rng, trace: &mut NullTrace };
+                let mut cx = Cx::untraced(at(ms), &mut rng);
                 if ms == 0 {
                     member.join(&mut cx);
                 }
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn who_is_closed_in_the_moment_in_which_it_is_done_says_so() {
         let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
-        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(Time::ZERO, &mut rng);
         let mut member = Membership::new(1, NodeId(4), String::new());
         member.join(&mut cx);
         member.hurry(&mut cx);

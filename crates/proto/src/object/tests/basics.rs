@@ -4,7 +4,7 @@ use alloc::vec;
 
 use super::growing::{Flow, piped};
 use super::world::*;
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::Machine;
 use crate::catalog::SCHEMES;
 use crate::object::ObjectSender as _;
@@ -27,7 +27,7 @@ fn an_object_and_a_pipe_get_to_four_over_every_scheme_whatever_the_network_does(
         flow.write_all(&mut world, 10_000);
         world.complete_by(s(600));
         let case = alloc::format!("{}, pipe: {pipe}", scheme.name);
-        assert!(world.source.said(&AppEvent::Completed), "{case}");
+        assert!(world.source.said(&FlowEvent::Completed), "{case}");
         for host in &world.receivers {
             assert_eq!(host.machine.next_timeout(), None, "{case}");
         }
@@ -40,7 +40,7 @@ fn an_object_gets_to_one_and_to_ten() {
     {
         let mut world = World::new(content, receivers, &Choices::default(), 1);
         world.complete_by(s(60));
-        assert!(world.source.said(&AppEvent::Completed), "{receivers} x {content}");
+        assert!(world.source.said(&FlowEvent::Completed), "{receivers} x {content}");
         let status = world.source.machine.status();
         assert_eq!(status.stage, Stage::Finished);
         assert_eq!(status.repairs, 0, "{receivers} x {content}: nothing was lost");

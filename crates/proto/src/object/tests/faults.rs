@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::Rng;
 
 use super::world::*;
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::Machine;
 use crate::object::Fec;
 use crate::object::ObjectSender as _;
@@ -21,7 +21,7 @@ fn loss_of_all_kinds_of_packets_is_made_up_for() {
             let share = f64::from(percent) / 100.0;
             let mut world = World::new(120_000, 3, &choices, 1).with_network(losing(share));
             world.complete_by(s(2000));
-            assert!(world.source.said(&AppEvent::Completed), "{fec:?} {percent} %");
+            assert!(world.source.said(&FlowEvent::Completed), "{fec:?} {percent} %");
             assert_eq!(world.source.machine.next_timeout(), None, "{fec:?} {percent} %");
             // Each symbol lost by somebody is sent once more, and so on.
             let share = 1.0 - (1.0 - share).powi(3);
@@ -58,7 +58,7 @@ fn bursts_reordering_copies_and_damage_are_borne() {
             let choices = Choices { fec, wait_for: 3, ..Choices::default() };
             let mut world = World::new(120_000, 3, &choices, 2).with_network(fault);
             world.complete_by(s(2000));
-            assert!(world.source.said(&AppEvent::Completed), "{case} {fec:?}");
+            assert!(world.source.said(&FlowEvent::Completed), "{case} {fec:?}");
         }
     }
 }
@@ -163,7 +163,7 @@ fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
                 world.restart_receiver(1);
             }
             world.complete_by(s(60));
-            assert!(world.source.said(&AppEvent::Completed), "{moment}, sender: {sender}");
+            assert!(world.source.said(&FlowEvent::Completed), "{moment}, sender: {sender}");
             let found = world.receivers[1].machine.status().bytes_found;
             resumed += usize::from(found > 0 && found < 120_000);
         }
@@ -196,7 +196,7 @@ fn receivers_that_join_every_second_all_get_all() {
     let status = world.source.machine.status();
     assert!(status.symbols > 2000 && status.members.len() > 8, "{status:?}");
     world.complete_by(s(300));
-    assert!(world.source.said(&AppEvent::Completed));
+    assert!(world.source.said(&FlowEvent::Completed));
 }
 
 #[test]

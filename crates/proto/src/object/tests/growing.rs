@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use faircast_base::{Duration, Time};
 
 use super::world::*;
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::Machine;
 use crate::object::ObjectSender as _;
 use crate::object::ObjectTaker as _;
@@ -119,7 +119,7 @@ fn a_pipe_of_any_length_gets_to_all() {
             flow.write_all(&mut world, step);
             world.complete_by(s(300));
             let case = std::format!("{content} bytes, {step} at once, {percent} % lost");
-            assert!(world.source.said(&AppEvent::Completed), "{case}");
+            assert!(world.source.said(&FlowEvent::Completed), "{case}");
             assert_eq!(world.source.machine.next_timeout(), None, "{case}");
             let status = world.receivers[0].machine.status();
             assert_eq!((status.bytes_done, status.growing), (content as u64, false), "{case}");
@@ -177,8 +177,8 @@ fn a_pipe_that_gives_nothing_for_long_ends_nothing() {
     world.run_until(s(60));
     flow.write_all(&mut world, 10_000);
     world.run_until(s(120));
-    assert!(world.receivers[late].said(&AppEvent::Completed) && world.is_intact(late));
-    assert!(world.source.said(&AppEvent::Completed));
+    assert!(world.receivers[late].said(&FlowEvent::Completed) && world.is_intact(late));
+    assert!(world.source.said(&FlowEvent::Completed));
 }
 
 #[test]
@@ -191,7 +191,10 @@ fn a_pipe_that_breaks_completes_nobody() {
     flow.pipe.lock().unwrap().broken = true;
     world.run_until(s(30));
     for host in &world.receivers {
-        assert_eq!(host.app.iter().map(|(_, event)| event).collect::<Vec<_>>(), [&AppEvent::Gone]);
+        assert_eq!(
+            host.app.iter().map(|(_, event)| event).collect::<Vec<_>>(),
+            [&FlowEvent::Gone.into()]
+        );
     }
     assert_eq!(world.source.machine.status().reason.as_deref(), Some("the pipe broke"));
 }

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Duration, Time};
 
 use super::world::*;
+use crate::Interactive;
 use crate::Machine;
 use crate::object::ObjectSender as _;
-use crate::object::ObjectTaker as _;
 use crate::object::{Cause, HostLoad, Limit, SlowPolicy};
+use crate::object::{ObjectReceiverInput, ObjectSourceInput};
 
 const LEN: usize = 400_000;
 
@@ -19,8 +20,10 @@ fn limits(mut world: World, receiver: Share, source: Share) -> Vec<Limit> {
     for step in 1..600 {
         world.run_until(at(100 * step));
         let now = world.now;
-        world.receivers[0].act(now, |machine, _| machine.note_host(receiver.after(now)));
-        world.source.act(now, |machine, _| machine.note_host(source.after(now)));
+        let input = ObjectReceiverInput::Host(receiver.after(now));
+        world.receivers[0].act(now, |machine, cx| machine.handle_input(cx, input));
+        let input = ObjectSourceInput::Host(source.after(now));
+        world.source.act(now, |machine, cx| machine.handle_input(cx, input));
     }
     world.assert_all_complete();
     world.source.machine.status().limits
@@ -88,10 +91,9 @@ fn the_operators_bound_is_the_cause_where_the_scheme_would_be_faster() {
 /// A transfer to receivers of which the first asks for no more than `limit`, with these options of the
 /// source: what the source says in the end.
 fn limited(limit: u64, receivers: usize, bounds: &[(&str, &str)], slow: SlowPolicy) -> World {
-    let choices = Choices { slow, wait_for: receivers as u32, ..Choices::default() };
-    let mut world = World::new(LEN, receivers, &choices.with(bounds), 5);
     let limit = Some(Bitrate::from_bits_per_s(limit));
-    world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
+    let choices = Choices { slow, limit, wait_for: receivers as u32, ..Choices::default() };
+    let mut world = World::new(LEN, receivers, &choices.with(bounds), 5);
     world.complete_by(s(400));
     world
 }
@@ -143,10 +145,9 @@ fn who_asks_for_less_than_the_floor_holds_up_nobody() {
 
 #[test]
 fn a_limit_ends_with_the_member_that_asked_for_it() {
-    let choices = Choices { wait_for: 2, ..Choices::default() };
-    let mut world = World::new(LEN, 2, &choices, 5);
     let limit = Some(Bitrate::from_bits_per_s(400_000));
-    world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
+    let choices = Choices { wait_for: 2, limit, ..Choices::default() };
+    let mut world = World::new(LEN, 2, &choices, 5);
     // At 400 kbit/s it takes 8 s.
     world.run_until(s(3));
     let now = world.now;

@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, Time};
 
 use super::world::*;
-use crate::AppEvent;
+use crate::FlowEvent;
+use crate::Interactive;
 use crate::Machine;
 use crate::object::ObjectSender as _;
+use crate::object::ObjectSourceInput;
 use crate::object::ObjectTaker as _;
 use crate::object::wire::Status;
 use crate::object::{MemberState, Stage};
@@ -22,11 +24,11 @@ fn a_full_disk_ends_it_for_one_and_the_source_knows_why() {
     let mut world = World::new(300_000, 2, &Choices::default(), 1);
     let full = world.add(Disk { full_after: Some(50_000), ..Disk::default() }, s(0));
     world.run_until(s(60));
-    assert!(world.receivers[full].said(&AppEvent::Gone));
+    assert!(world.receivers[full].said(&FlowEvent::Gone));
     for i in 0..2 {
-        assert!(world.receivers[i].said(&AppEvent::Completed) && world.is_intact(i));
+        assert!(world.receivers[i].said(&FlowEvent::Completed) && world.is_intact(i));
     }
-    assert!(world.source.said(&AppEvent::Completed));
+    assert!(world.source.said(&FlowEvent::Completed));
     let status = world.source.machine.status();
     assert_eq!(states(&world), [MemberState::Done, MemberState::Done, MemberState::Failed]);
     assert_eq!(status.members[full].reason, "the disk is full");
@@ -41,11 +43,11 @@ fn who_has_come_and_cannot_take_it_keeps_nobody_waiting() {
     world.add(Disk { full_after: Some(0), ..Disk::default() }, s(0));
     world.run_until(s(30));
     assert_eq!(states(&world), [MemberState::Done, MemberState::Failed]);
-    assert!(world.source.said(&AppEvent::Completed) && world.is_intact(0));
+    assert!(world.source.said(&FlowEvent::Completed) && world.is_intact(0));
     let mut none = World::new(300_000, 0, &Choices::default(), 8);
     none.add(Disk { full_after: Some(0), ..Disk::default() }, s(0));
     none.run_until(s(30));
-    assert!(none.source.said(&AppEvent::Gone), "nobody is left");
+    assert!(none.source.said(&FlowEvent::Gone), "nobody is left");
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
     assert_eq!(states(&world), want);
     world.run_until(s(60));
     assert_eq!(states(&world), [MemberState::Done, MemberState::Lost, MemberState::Left]);
-    assert!(world.source.said(&AppEvent::Completed));
+    assert!(world.source.said(&FlowEvent::Completed));
     let done = world.receivers[0].completed_at().unwrap();
     let ended = world.source.completed_at().unwrap();
     assert!(ended < s(1) + give_up + Duration::from_secs(8), "{done} {ended}");
@@ -96,7 +98,9 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
     let dismiss = |world: &mut World| {
         let now = world.now;
         let id = world.source.machine.status().members[1].id;
-        world.source.act(now, |machine, cx| machine.dismiss(cx, id));
+        world
+            .source
+            .act(now, |machine, cx| machine.handle_input(cx, ObjectSourceInput::Dismiss { id }));
     };
     dismiss(&mut world);
     assert_eq!(states(&world), [MemberState::Receiving]);
@@ -173,7 +177,7 @@ fn nothing_is_sent_before_enough_are_there_or_it_is_told_to_begin() {
     let mut told = World::new(100_000, 2, &choices, 3);
     told.run_until(s(10));
     let now = told.now;
-    told.source.act(now, |machine, cx| machine.begin(cx));
+    told.source.act(now, |machine, cx| machine.handle_input(cx, ObjectSourceInput::Begin));
     told.complete_by(s(40));
     world.add(Disk::default(), s(10));
     world.complete_by(s(40));
@@ -185,10 +189,10 @@ fn closing_the_source_tells_everybody() {
     world.run_until(s(1));
     world.close_source();
     world.run_until(s(10));
-    assert!(world.source.said(&AppEvent::Gone));
+    assert!(world.source.said(&FlowEvent::Gone));
     assert_eq!(world.source.machine.status().stage, Stage::Failed);
     for host in &world.receivers {
-        assert!(host.said(&AppEvent::Gone));
+        assert!(host.said(&FlowEvent::Gone));
         let reason = host.machine.status().reason.unwrap();
         assert!(reason.contains("ended"), "{reason}");
     }
@@ -199,9 +203,9 @@ fn without_a_source_a_receiver_waits_and_then_gives_up_where_one_was() {
     let mut world = World::new(600_000, 1, &Choices::default(), 5)
         .with_network(|hop, _| if hop.now > s(1) { Fate::drop() } else { Fate::pass() });
     world.run_until(s(1000));
-    assert!(world.receivers[0].said(&AppEvent::Gone));
+    assert!(world.receivers[0].said(&FlowEvent::Gone));
     assert_eq!(states(&world), [MemberState::Lost]);
-    assert!(world.source.said(&AppEvent::Gone), "nobody has got it");
+    assert!(world.source.said(&FlowEvent::Gone), "nobody has got it");
 }
 
 /// One of four receivers is behind a link that loses a third.

@@ -24,7 +24,7 @@ use crate::object::{
 use crate::options::{OptionValue, Options};
 use crate::tram::OPTIONS;
 use crate::world::FIRST_RECEIVER;
-use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
 
 /// Whether a packet from one node to another is lost.
 type Loses = Box<dyn FnMut(NodeId, NodeId, &[u8], &mut Rng) -> bool>;
@@ -241,7 +241,7 @@ impl Tree {
         for i in which {
             let host = &self.receivers[i];
             let status = host.machine.status();
-            assert!(host.said(&AppEvent::Completed), "{i} at {}: {status:?}", self.now);
+            assert!(host.said(&FlowEvent::Completed), "{i} at {}: {status:?}", self.now);
             let disk = self.disks[i].lock().unwrap();
             let same = disk.parts.iter().zip(&self.object.0).all(|(have, sent)| have == &**sent);
             assert!(same, "{i} got other bytes");
@@ -616,7 +616,7 @@ fn a_source_that_is_closed_ends_its_receivers() {
     tree.run_until(s(20));
     let status = tree.receivers[0].machine.status();
     assert_eq!(status.reason, Some("the source ended before everything was here".to_string()));
-    assert!(tree.receivers.iter().all(|host| host.said(&AppEvent::Gone)));
+    assert!(tree.receivers.iter().all(|host| host.said(&FlowEvent::Gone)));
     assert!(!tree.source.completed());
     assert_eq!(tree.source.machine.next_timeout(), None);
     assert_eq!(tree.source.log.count(|event| matches!(event, Event::Completed { .. })), 0);
@@ -635,7 +635,7 @@ fn what_has_changed_is_given_up_over_a_tree_too() {
         tree.run_until(s(120));
         for (i, host) in tree.receivers.iter().enumerate() {
             let status = host.machine.status();
-            assert!(host.said(&AppEvent::Gone), "{what:?} {i}: {status:?}");
+            assert!(host.said(&FlowEvent::Gone), "{what:?} {i}: {status:?}");
             assert_eq!((status.stage, status.given_up), (Stage::Failed, want), "{what:?} {i}");
         }
         assert_eq!(tree.source.machine.next_timeout(), None, "{what:?}");

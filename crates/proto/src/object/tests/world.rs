@@ -10,9 +10,11 @@ use std::sync::Mutex;
 
 use faircast_base::{Bitrate, Duration, NodeId, Rng, Time};
 
-use crate::AppEvent;
+use crate::FlowEvent;
+use crate::Interactive;
 use crate::catalog::{self, SchemeEntry};
 use crate::object::ObjectSender as _;
+use crate::object::ObjectSourceInput;
 use crate::object::ObjectTaker as _;
 use crate::object::{
     Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, SlowPolicy, Supply,
@@ -28,6 +30,8 @@ pub(crate) const SYMBOL: u16 = 100;
 pub(crate) struct World {
     ends: Ends,
     pub(crate) object: Object,
+    /// Greatest rate of the first receiver.
+    limit: Option<Bitrate>,
     scheme: &'static SchemeEntry,
     pub(crate) disks: Vec<Arc<Mutex<Disk>>>,
     /// How often receivers were started again.
@@ -64,6 +68,9 @@ pub(crate) struct Choices {
     pub(crate) wait_for: u32,
     pub(crate) give_up: Duration,
     pub(crate) slow: SlowPolicy,
+    pub(crate) stall_max: Option<Duration>,
+    /// Greatest rate of the first receiver.
+    pub(crate) limit: Option<Bitrate>,
     /// Bytes of a symbol.
     pub(crate) symbol: u16,
     pub(crate) options: Options,
@@ -78,6 +85,8 @@ impl Default for Choices {
             wait_for: 1,
             give_up: Duration::from_secs(20),
             slow: SlowPolicy::Wait,
+            stall_max: None,
+            limit: None,
             symbol: SYMBOL,
             options: Options::default(),
             scheme: catalog::scheme(catalog::DEFAULT_SCHEME).unwrap(),
@@ -106,8 +115,8 @@ impl World {
         let object = Object::new(content);
         let source = Host::new(SOURCE, source(&object, choices, Time::ZERO), seed);
         let ends = Ends::of(source, false, seed);
-        let (scheme, disks, starts) = (choices.scheme, Vec::new(), 0);
-        let mut world = Self { ends, object, scheme, disks, starts, seed };
+        let (scheme, limit, disks, starts) = (choices.scheme, choices.limit, Vec::new(), 0);
+        let mut world = Self { ends, object, scheme, limit, disks, starts, seed };
         world.spacing = Duration::from_micros(200);
         for _ in 0..receivers {
             world.add(Disk::default(), Time::ZERO);
@@ -120,7 +129,8 @@ impl World {
         let which = self.receivers.len();
         let disk = Arc::new(Mutex::new(disk));
         let node = NodeId(FIRST_RECEIVER + which as u32);
-        let machine = receiver(self.scheme, node, id_of(node), disk.clone(), start);
+        let limit = self.limit.take();
+        let machine = receiver(self.scheme, node, id_of(node), disk.clone(), limit, start);
         let host = Host::new(node, machine, self.seed);
         self.receivers.push(host);
         self.disks.push(disk);
@@ -135,7 +145,8 @@ impl World {
         let old = old.iter().find(|member| member.node == self.receivers[i].node).map(|m| m.id);
         if let Some(id) = old {
             let now = self.now;
-            self.source.act(now, |machine, cx| machine.dismiss(cx, id));
+            let dismiss = ObjectSourceInput::Dismiss { id };
+            self.source.act(now, |machine, cx| machine.handle_input(cx, dismiss));
         }
         let node = self.receivers[i].node;
         let disk = self.disks[i].clone();
@@ -152,7 +163,7 @@ impl World {
         }
         self.starts += 1;
         let id = u64::from(node.0) << 20 | self.starts;
-        let machine = receiver(self.scheme, node, id, self.disks[i].clone(), self.now);
+        let machine = receiver(self.scheme, node, id, self.disks[i].clone(), None, self.now);
         let host = Host::new(node, machine, self.seed + self.starts);
         self.receivers[i] = host;
     }
@@ -188,7 +199,7 @@ impl World {
     pub(crate) fn assert_all_complete(&self) {
         for (i, host) in self.receivers.iter().enumerate() {
             let status = host.machine.status();
-            assert!(host.said(&AppEvent::Completed), "{i} at {}: {status:?}", self.now);
+            assert!(host.said(&FlowEvent::Completed), "{i} at {}: {status:?}", self.now);
             assert!(self.is_intact(i), "{i} got other bytes");
         }
     }
@@ -206,9 +217,18 @@ pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> ObjectS
 }
 
 pub(crate) fn source_of(supply: Box<dyn Supply>, choices: &Choices, start: Time) -> ObjectSource {
-    let Choices { fec, wait_for, give_up, slow, symbol, ref options, scheme } = *choices;
+    let Choices { fec, wait_for, give_up, slow, stall_max, symbol, ref options, scheme, .. } =
+        *choices;
     let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, symbol, options);
-    scheme.object_source(ObjectSourceSetup { start, fec, wait_for, give_up, slow, ..setup })
+    scheme.object_source(ObjectSourceSetup {
+        start,
+        fec,
+        wait_for,
+        give_up,
+        slow,
+        stall_max,
+        ..setup
+    })
 }
 
 pub(crate) fn receiver(
@@ -216,12 +236,13 @@ pub(crate) fn receiver(
     node: NodeId,
     id: u64,
     disk: Arc<Mutex<Disk>>,
+    limit: Option<Bitrate>,
     start: Time,
 ) -> ObjectReceiver {
     let (options, name) = (Options::default(), alloc::format!("receiver {}", node.0));
     let store = Box::new(DiskStore(disk));
     let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
-    scheme.object_receiver(ObjectReceiverSetup { start, id, name, ..setup })
+    scheme.object_receiver(ObjectReceiverSetup { start, id, name, limit, ..setup })
 }
 
 /// A network that loses packets with symbols to each receiver independently, a share of them, and

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
@@ -16,12 +16,13 @@ use crate::object::receiver::continues;
 use crate::object::receiver::member::News;
 use crate::object::wire::{Answer, Claim, Notice, SymbolName};
 use crate::object::{
-    HostLoad, ObjectError, ObjectReceiverSetup, ObjectResult, ObjectStatus, ObjectTaker, Part,
+    ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult, ObjectStatus, ObjectTaker,
+    Part,
 };
 use crate::pgm::session::dissent::Dissent;
 use crate::stack::Stack;
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, TreeNegotiation, name_number};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, Transmit};
 
 /// A receiver.
 pub struct TramObjectReceiver {
@@ -134,9 +135,11 @@ impl TramObjectReceiver {
         while let Some(event) = self.tram.poll_event() {
             match event {
                 // Nobody repairs these packets any more: the source sends their symbols in new ones.
-                AppEvent::Lost { .. } => self.asks = true,
-                AppEvent::Gone if self.tram.is_pruned() => return Err(End::Failed(error(PRUNED))),
-                AppEvent::Gone => return Err(End::Source(SILENT)),
+                StreamEvent::Flow(FlowEvent::Lost { .. }) => self.asks = true,
+                StreamEvent::Flow(FlowEvent::Gone) if self.tram.is_pruned() => {
+                    return Err(End::Failed(error(PRUNED)));
+                }
+                StreamEvent::Flow(FlowEvent::Gone) => return Err(End::Source(SILENT)),
                 _ => {}
             }
         }
@@ -350,24 +353,8 @@ impl ObjectTaker for TramObjectReceiver {
         }
     }
 
-    fn set_headers(&mut self, bytes: u32) {
-        self.assembly.headers = bytes;
-    }
-
-    fn note_host(&mut self, load: HostLoad) {
-        self.assembly.load.note(load);
-    }
-
     fn awaits_note(&self) -> bool {
         self.assembly.member.awaits_note()
-    }
-
-    fn discard(&mut self) {
-        self.assembly.store.discard();
-    }
-
-    fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.assembly.limit = limit;
     }
 
     fn spoken(&self) -> Option<Stack> {
@@ -379,7 +366,17 @@ impl ObjectTaker for TramObjectReceiver {
     }
 }
 
+impl Interactive for TramObjectReceiver {
+    type Input = ObjectReceiverInput;
+
+    fn handle_input(&mut self, _cx: &mut Cx<'_>, input: ObjectReceiverInput) {
+        self.assembly.handle_input(input);
+    }
+}
+
 impl Machine for TramObjectReceiver {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         let len = datagram.bytes.len() as u64 + u64::from(datagram.zeros);
         if let Some(answer) = self.tram.answer_of(&datagram) {
@@ -428,7 +425,7 @@ impl Machine for TramObjectReceiver {
         self.poll_word(cx, buf).or_else(|| self.tram.poll_transmit(cx, buf))
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         self.assembly.poll_event()
     }
 

@@ -1,7 +1,6 @@
 //! The source of an object over TRAM.
 
-use alloc::collections::BTreeSet;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -13,12 +12,14 @@ use crate::object::course::Course;
 use crate::object::path::Probes;
 use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
 use crate::object::wire::{Claim, PathWord};
-use crate::object::{Announcement, HostLoad, ObjectSender, ObjectSourceSetup, ObjectStatus, Part};
+use crate::object::{
+    Announcement, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
+};
 use crate::options::OptionValue;
 use crate::stack::Stack;
 use crate::timers::{Reason, Timers};
 use crate::tram::{TramSetup, TramSource, steering_at};
-use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Membership, Transmit};
 
 /// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
 /// it waits for have said that they have it.
@@ -232,38 +233,27 @@ impl ObjectSender for TramObjectSource {
             ..self.course.status(total, growing, stream.is_exhausted())
         }
     }
+}
 
-    fn set_headers(&mut self, bytes: u32) {
-        self.course.headers = bytes;
-    }
+impl Interactive for TramObjectSource {
+    type Input = ObjectSourceInput;
 
-    fn note_host(&mut self, _load: HostLoad) {}
-
-    fn begin(&mut self, cx: &mut Cx<'_>) {
-        if self.course.begin(cx.now) {
-            self.begin_content(cx.now);
+    fn handle_input(&mut self, cx: &mut Cx<'_>, input: ObjectSourceInput) {
+        match input {
+            ObjectSourceInput::Begin if self.course.begin(cx.now) => self.begin_content(cx.now),
+            ObjectSourceInput::Begin | ObjectSourceInput::Host(_) => {}
+            ObjectSourceInput::ExcuseSilence => self.course.excuse_silence(cx.now),
+            ObjectSourceInput::Dismiss { id } => {
+                self.course.members.remove(id);
+                self.review(cx);
+            }
         }
-    }
-
-    fn wait_for_names(&mut self, names: BTreeSet<String>) {
-        self.course.names = names;
-    }
-
-    fn set_stall_max(&mut self, limit: Option<Duration>) {
-        self.course.stall_max = limit;
-    }
-
-    fn excuse_silence(&mut self, now: Time) {
-        self.course.excuse_silence(now);
-    }
-
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
-        self.course.members.remove(id);
-        self.review(cx);
     }
 }
 
 impl Machine for TramObjectSource {
+    type Event = FlowEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.course.is_waiting() || self.tram.is_over() {
             return;
@@ -310,7 +300,7 @@ impl Machine for TramObjectSource {
         Some(transmit)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<FlowEvent> {
         while self.tram.poll_event().is_some() {}
         self.course.poll_event()
     }

@@ -154,7 +154,7 @@ fn a_repeated_nak_carries_its_report_less_the_time_it_was_held() {
     let mut bench = Bench::new(fixed());
     bench.nak(1, &[7], report(1000, 655));
     bench.now += ms(50);
-    let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+    let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.log);
     bench.element.handle_timeout(&mut cx);
     let (_, bytes) = &bench.drain()[0];
     let packet = Packet::decode(bytes, 0).expect("a good packet");

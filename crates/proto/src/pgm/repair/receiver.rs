@@ -17,7 +17,7 @@ use crate::pgm::session::naks::Naks;
 use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_over};
 use crate::pgm::wire::{Body, OptionType, Payload, Received};
 use crate::pgm::{ReceiverConfig, Reliability};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, StreamInput, Transmit};
 
 /// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
 /// and sends the reports that its side of the scheme wants to send.
@@ -35,7 +35,7 @@ pub struct PgmReceiver {
 #[repr(C)]
 struct NakRepair {
     delivered_bytes: u64,
-    events: AppEvents,
+    events: Events,
     /// `None` where nothing is repaired.
     naks: Option<Naks>,
 }
@@ -43,13 +43,13 @@ struct NakRepair {
 /// What the application is to be told. The first event has its place here, since mostly there is one and
 /// it is taken at once.
 #[derive(Default)]
-struct AppEvents {
-    first: Option<AppEvent>,
-    more: VecDeque<AppEvent>,
+struct Events {
+    first: Option<StreamEvent>,
+    more: VecDeque<StreamEvent>,
 }
 
-impl AppEvents {
-    fn push(&mut self, event: AppEvent) {
+impl Events {
+    fn push(&mut self, event: StreamEvent) {
         match self.first {
             None => self.first = Some(event),
             Some(_) => self.more.push_back(event),
@@ -57,7 +57,7 @@ impl AppEvents {
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<AppEvent> {
+    fn pop(&mut self) -> Option<StreamEvent> {
         // Looked at before it is taken, since that writes.
         self.first.as_ref()?;
         let event = self.first.take()?;
@@ -70,7 +70,7 @@ impl AppEvents {
         Some(event)
     }
 
-    fn last_mut(&mut self) -> Option<&mut AppEvent> {
+    fn last_mut(&mut self) -> Option<&mut StreamEvent> {
         self.more.back_mut().or(self.first.as_mut())
     }
 }
@@ -125,14 +125,14 @@ impl PgmReceiver {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
             *refusal = Some(Refusal::begin(cx, session.config().spm_request_backoff));
-            session.repair.events.push(AppEvent::OtherScheme { node, sender, receiver });
+            session.repair.events.push(StreamEvent::OtherScheme { node, sender, receiver });
         }
     }
 
     /// The source is gone without having said that this is the end.
     fn lose_source(&mut self) {
         self.session.stop(ReceiverPhase::Lost);
-        self.session.repair.events.push(AppEvent::Gone);
+        self.session.repair.events.push(FlowEvent::Gone.into());
     }
 
     /// Looks whether short packets arrive and data does not.
@@ -168,7 +168,7 @@ impl PgmReceiver {
         let Some(node) = self.session.source() else { return };
         let sent = self.session.negotiation().and_then(Negotiation::packet_bytes);
         let hole = BlackHole { arrives, sent };
-        self.session.repair.events.push(AppEvent::BlackHole { node, hole });
+        self.session.repair.events.push(StreamEvent::BlackHole { node, hole });
         self.refusal = Some(Refusal::begin(cx, HOLE_SPREAD));
     }
 
@@ -194,7 +194,16 @@ impl PgmReceiver {
     }
 }
 
+impl Interactive for PgmReceiver {
+    type Input = StreamInput;
+
+    /// Does nothing: PGM has no window by which a receiver could make its source wait.
+    fn handle_input(&mut self, _cx: &mut Cx<'_>, _input: StreamInput) {}
+}
+
 impl Machine for PgmReceiver {
+    type Event = StreamEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.session.hears() {
             return;
@@ -239,7 +248,7 @@ impl Machine for PgmReceiver {
         self.session.next_packet(cx, buf)
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<StreamEvent> {
         self.session.repair.events.pop()
     }
 
@@ -266,7 +275,8 @@ impl NakRepair {
         if whole {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
         }
-        self.events.push(if whole { AppEvent::Completed } else { AppEvent::Gone });
+        let event = if whole { FlowEvent::Completed } else { FlowEvent::Gone };
+        self.events.push(event.into());
     }
 }
 
@@ -289,16 +299,16 @@ impl RepairLayer for NakRepair {
         let len = bytes.len() as u32 + zeros;
         self.delivered_bytes += u64::from(len);
         cx.emit(Event::Delivered { seq: index, bytes: len });
-        self.events.push(AppEvent::Delivered { bytes, zeros });
+        self.events.push(FlowEvent::Delivered { bytes, zeros }.into());
     }
 
     fn lose(&mut self, cx: &mut Cx<'_>, from: u64, to: u64) {
         cx.emit(Event::Abandoned { seq: from, count: to - from });
         let count = u32::try_from(to - from).unwrap_or(u32::MAX);
-        if let Some(AppEvent::Lost { packets }) = self.events.last_mut() {
+        if let Some(StreamEvent::Flow(FlowEvent::Lost { packets })) = self.events.last_mut() {
             *packets = packets.saturating_add(count);
         } else {
-            self.events.push(AppEvent::Lost { packets: count });
+            self.events.push(FlowEvent::Lost { packets: count }.into());
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Body, Nak, Received};
 use crate::pgm::{Reliability, SourceConfig};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::{Datagram, FlowEvent, Machine, StreamEvent, Transmit};
 
 /// A PGM source: sends its packets as fast as its control permits, confirms NAKs at once, repairs
 /// what is in its transmit window, and says by FIN where the end is.
@@ -25,7 +25,7 @@ pub struct PgmSource {
     repairs: Repairs,
     /// Whether the next opportunity is a repair's, where both wait.
     repair_turn: bool,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<StreamEvent>,
 }
 
 impl PgmSource {
@@ -94,7 +94,7 @@ impl PgmSource {
         self.repairs.clear();
         if let Some(bytes) = self.packets.completed(self.session.next()) {
             cx.emit(Event::Completed { bytes });
-            self.events.push_back(AppEvent::Completed);
+            self.events.push_back(FlowEvent::Completed.into());
         }
     }
 
@@ -205,6 +205,8 @@ impl PgmSource {
 }
 
 impl Machine for PgmSource {
+    type Event = StreamEvent;
+
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.session.is_active() {
             return;
@@ -244,7 +246,7 @@ impl Machine for PgmSource {
         if self.session.is_active() { self.next_payload(cx, buf) } else { None }
     }
 
-    fn poll_event(&mut self) -> Option<AppEvent> {
+    fn poll_event(&mut self) -> Option<StreamEvent> {
         self.session.poll_event().or_else(|| self.events.pop_front())
     }
 

@@ -15,7 +15,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use self::input::{Acked, Confirmations, Farthest};
 use self::output::SpmSchedule;
-use crate::AppEvent;
+use crate::StreamEvent;
 use crate::congestion::{Control, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
@@ -58,7 +58,7 @@ pub(crate) struct SourceSession {
     mismatched: Vec<NodeId>,
     /// Receivers that have said that no data arrives: the first [`MISMATCHED_MAX`].
     starved: Vec<NodeId>,
-    events: VecDeque<AppEvent>,
+    events: VecDeque<StreamEvent>,
 }
 
 /// Why it wakes up, beside the reasons of its control.
@@ -309,7 +309,7 @@ impl SourceSession {
         begins
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<AppEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop_front()
     }
 

@@ -15,7 +15,7 @@ fn rate(window: u32, bounds: &Bounds) -> u64 {
     let (mut now, mut sent) = (Time::ZERO, 0);
     let end = now + Duration::from_secs(10);
     while now < end {
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         match control.permit(&mut cx, 1000, false) {
             Permit::Now => {
                 control.on_sent(&mut cx, Seq::new(sent), 1000, &mut Vec::new());
@@ -55,7 +55,7 @@ fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_b
     for (window, want) in [(1000, true), (0, false)] {
         let mut control = bounded_control(Window::new(window), bounds);
         let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
-        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut trace);
         let mut seq = Seq::new(0);
         while control.permit(&mut cx, 1000, false) == Permit::Now {
             control.on_sent(&mut cx, seq, 1000, &mut Vec::new());
@@ -74,7 +74,7 @@ fn packets_without_data_count_against_the_ceiling() {
     let (mut now, mut sent, mut bytes) = (Time::ZERO, 0, 0u64);
     let end = now + Duration::from_secs(10);
     while now < end {
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         // Half of what leaves has no data.
         if sent % 2 == 0 && control.permit_overhead(now) == Permit::Now {
             control.on_overhead(now, 500);
@@ -103,7 +103,7 @@ fn the_floor_holds_whatever_the_control_says() {
             [(boxed_control(window()), own), (bounded_control(window(), bounds), Permit::At(at(1)))]
         {
             let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
-            let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+            let mut cx = Cx::new(at(0), &mut rng, &mut trace);
             control.on_sent(&mut cx, Seq::new(0), 1000, &mut Vec::new());
             assert_eq!(control.permit(&mut cx, 1000, false), first);
             cx.now = at(1);

@@ -14,7 +14,7 @@ use crate::pgm::wire::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::world::forge;
-use crate::{AppEvent, Datagram, Destination, Machine};
+use crate::{Datagram, Destination, FlowEvent, Machine};
 
 const OUTSIDER: NodeId = NodeId(66);
 const RECEIVER: NodeId = NodeId(10);
@@ -186,7 +186,7 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
         world.multicast(OUTSIDER, RECEIVER, &bytes);
         let host = &world.receivers[0];
         assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.events.last());
-        assert!(!host.said(&AppEvent::Gone), "{case}");
+        assert!(!host.said(&FlowEvent::Gone), "{case}");
         assert!(host.machine.missing_packets() <= 8192, "{case}");
     }
 }

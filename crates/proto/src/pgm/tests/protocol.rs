@@ -14,7 +14,7 @@ use crate::congestion::boxed_feedback;
 use crate::pgm::wire::{Body, OptionType, PacketType};
 use crate::pgm::{PgmReceiver, ReceiverConfig, Reliability};
 use crate::world::{Host, Log};
-use crate::{AppEvent, Datagram, Destination, Machine};
+use crate::{Datagram, Destination, FlowEvent, Machine};
 
 pub(super) fn is_delivered(event: &Event) -> bool {
     matches!(event, Event::Delivered { .. })
@@ -136,7 +136,7 @@ fn a_late_joiner_gets_what_comes_and_with_a_join_option_what_was() {
         let begin = delivered(late)[0] as usize;
         assert!(first.contains(&begin), "from {begin} on");
         assert!(late.payload == object(50_000)[100 * begin..]);
-        assert_eq!(late.said(&AppEvent::Gone), begin > 0);
+        assert_eq!(late.said(&FlowEvent::Gone), begin > 0);
         assert!(late.log.events[0].0 >= at(200), "it says nothing before its start");
     }
 }
@@ -232,7 +232,7 @@ fn a_source_that_falls_silent_is_gone_after_the_expiry() {
         .with_network(losing(|hop| hop.now > at(100)));
     world.run_until(at(60_000));
     let host = &world.receivers[0];
-    assert_eq!(host.last_word(), Some(&AppEvent::Gone));
+    assert_eq!(host.last_word(), Some(&FlowEvent::Gone));
     let expiries = times(&host.log, is_expiry);
     assert_eq!(expiries.len(), 1);
     assert!(expiries[0] >= at(30_100) && expiries[0] <= at(30_111), "{expiries:?}");
@@ -263,7 +263,7 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
             }
         }
         let host = &world.receivers[0];
-        assert_eq!(host.last_word(), Some(&AppEvent::Gone), "{reliability:?}");
+        assert_eq!(host.last_word(), Some(&FlowEvent::Gone), "{reliability:?}");
         let gone = times(&host.log, is_expiry)[0];
         // The one that was lost was new when it came.
         assert!(gone <= at(50_111), "{reliability:?}: {gone}");

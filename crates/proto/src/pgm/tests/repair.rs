@@ -15,7 +15,7 @@ use super::world::{
 use crate::congestion::boxed_control;
 use crate::pgm::wire::PacketType;
 use crate::pgm::{PgmSource, ReceiverConfig, Reliability, SourceConfig};
-use crate::{AppEvent, Destination};
+use crate::{Destination, FlowEvent, StreamEvent};
 
 #[test]
 fn any_one_lost_packet_is_made_good() {
@@ -176,9 +176,13 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     });
     assert_eq!(abandoned.sum::<u64>(), u64::from(lost));
     assert_eq!(cut.log.count(is_delivered) as u32, 500 - lost);
-    assert_eq!(cut.last_word(), Some(&AppEvent::Gone));
+    assert_eq!(cut.last_word(), Some(&FlowEvent::Gone));
     // What it has is the object with a gap, in order.
-    let gaps = cut.app.iter().filter(|(_, event)| matches!(event, AppEvent::Lost { .. })).count();
+    let gaps = cut
+        .app
+        .iter()
+        .filter(|(_, event)| matches!(event, StreamEvent::Flow(FlowEvent::Lost { .. })))
+        .count();
     assert!(gaps >= 1);
     let object = object(50_000);
     let seqs = delivered(cut);

@@ -1,6 +1,6 @@
 //! Tests of a head: whom it takes, what it answers, how it shows itself, and whom it removes.
 
-use faircast_base::{NullTrace, Purpose, Rng};
+use faircast_base::{Purpose, Rng};
 
 use super::*;
 use crate::tram::settings::{Pruning, RepairCast, RightEdge};
@@ -22,7 +22,7 @@ fn call(role: HeadRole) -> Solicitation {
 /// All that a head sends now, as whole packets.
 fn sent(head: &mut Head, now: u64, known: Known) -> Vec<(Transmit, Vec<u8>)> {
     let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
-    let mut cx = Cx { now: at(now), rng: &mut rng, trace: &mut NullTrace };
+    let mut cx = Cx::untraced(at(now), &mut rng);
     let (mut identity, mut all) = (Identity::new(7), Vec::new());
     loop {
         let mut buf = Vec::new();

@@ -260,7 +260,7 @@ fn losses_from_before_a_restart_do_not_end_it() {
         control.on_opened(now);
         assert!(control.slow_start, "W_a is 64");
         let (mut rng, mut trace) = (Rng::new(1, NodeId(1), Purpose::Machine(0)), NullTrace);
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(now, &mut rng, &mut trace);
         let (highest, congested) = (900 + later, true);
         let progress =
             Progress { bytes: 0, congested, highest, allowed: 128, flight: 1, repeated: 0 };

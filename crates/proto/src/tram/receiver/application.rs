@@ -265,7 +265,7 @@ mod tests {
             TramReceiver::following(&setup, NodeId(9), crate::catalog::tree_negotiation(None));
         let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
         let mut trace = NullTrace;
-        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
         receiver.handle_timeout(&mut cx);
         receiver.on_settings(&mut cx, SOURCE, &settings("100 ms")).unwrap();
         receiver.handle_timeout(&mut cx);

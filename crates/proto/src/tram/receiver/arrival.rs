@@ -14,7 +14,7 @@ use crate::tram::settings::HeadRole;
 use crate::tram::steering::seq;
 use crate::tram::window::ReceiverWindow;
 use crate::tram::wire::{Body, Data, Front};
-use crate::{AppEvent, Datagram, Destination, LossRecord};
+use crate::{Datagram, Destination, FlowEvent, LossRecord};
 
 /// Longest time by which a packet that says older things of the session is overtaken.
 const FRONT_LATE: Duration = Duration::from_millis(200);
@@ -377,7 +377,7 @@ impl TramReceiver {
         while let Some((seq, zeros)) = self.take_next(&mut bytes) {
             let bytes = core::mem::take(&mut bytes);
             cx.emit(Event::Delivered { seq, bytes: bytes.len() as u32 + zeros });
-            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+            self.events.push_back(FlowEvent::Delivered { bytes, zeros }.into());
         }
     }
 
@@ -431,7 +431,7 @@ impl TramReceiver {
         if lost > 0 {
             reached.lost_any = true;
             let packets = u32::try_from(lost).unwrap_or(u32::MAX);
-            self.events.push_back(AppEvent::Lost { packets });
+            self.events.push_back(FlowEvent::Lost { packets }.into());
         }
         self.count_losses(cx, fresh);
         self.deliver(cx);

@@ -154,7 +154,7 @@ mod tests {
         let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
         let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
         let mut trace = NullTrace;
-        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
         receiver.handle_timeout(&mut cx);
         receiver.kept = Kept::Until;
         receiver.begin_at(&mut cx, 1);
@@ -178,7 +178,7 @@ mod tests {
             let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
             let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
             let mut trace = NullTrace;
-            let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+            let mut cx = Cx::new(at(0), &mut rng, &mut trace);
             receiver.handle_timeout(&mut cx);
             receiver.begin_at(&mut cx, 1);
             receiver.hear_of(&mut cx, 40, false);

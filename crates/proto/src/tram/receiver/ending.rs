@@ -3,7 +3,7 @@
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
 use super::{Kept, Phase, TramReceiver};
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::tram::cache::Cache;
 use crate::tram::head::Known;
 use crate::tram::wire::{Bind, Body};
@@ -31,7 +31,7 @@ impl TramReceiver {
             let whole = self.reached.as_ref().is_some_and(|it| it.from_start && !it.lost_any);
             if whole && self.kept == Kept::Not {
                 cx.emit(Event::Completed { bytes: self.bytes });
-                self.events.push_back(AppEvent::Completed);
+                self.events.push_back(FlowEvent::Completed.into());
             }
         }
         let done = match self.kept {
@@ -109,7 +109,7 @@ mod tests {
         let mut receiver = TramReceiver::new(&TramSetup::of(TSI, SOURCE, at(0), &options));
         let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
         let mut trace = NullTrace;
-        let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+        let mut cx = Cx::new(at(0), &mut rng, &mut trace);
         receiver.handle_timeout(&mut cx);
         receiver.begin_at(&mut cx, 1);
         cx.now = at(1000);
@@ -119,7 +119,8 @@ mod tests {
             cx.now = next;
             receiver.handle_timeout(&mut cx);
         }
-        let gone = core::iter::from_fn(|| receiver.poll_event()).any(|it| it == AppEvent::Gone);
+        let gone =
+            core::iter::from_fn(|| receiver.poll_event()).any(|it| it == FlowEvent::Gone.into());
         assert!(receiver.phase == Phase::Left && gone);
         cx.now.as_nanos() / 1_000_000_000
     }

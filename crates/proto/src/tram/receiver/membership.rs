@@ -4,7 +4,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId};
 
 use super::doubts::Doubts;
 use super::{LEVEL_MAX, Reached, Timer, TramReceiver};
-use crate::AppEvent;
+use crate::FlowEvent;
 use crate::tram::departures::Fate;
 use crate::tram::parent::News;
 use crate::tram::reception::JUMP_MAX;
@@ -131,7 +131,7 @@ impl TramReceiver {
             self.pruned = true;
             self.parent.stop();
             cx.emit(Event::RepairHead { node: None, level: 0 });
-            self.events.push_back(AppEvent::Gone);
+            self.events.push_back(FlowEvent::Gone.into());
             self.closing = true;
             self.check_end(cx);
             return;

@@ -116,7 +116,7 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
-    use faircast_base::{NodeId, NullTrace, Purpose, Rng};
+    use faircast_base::{NodeId, Purpose, Rng};
 
     use super::*;
     use crate::congestion::pgmcc::{PgmccConfig, SlowStart};
@@ -139,7 +139,7 @@ mod tests {
 
     fn sent(spread: &mut Spread, now: Time, seed: u64) {
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Machine(0));
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(now, &mut rng);
         spread.sent(&mut cx, RTT, &window());
     }
 

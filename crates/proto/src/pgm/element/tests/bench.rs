@@ -144,7 +144,7 @@ impl Bench {
             datagram,
             time_to_live: 16,
         };
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.log);
         let mut altered = Vec::new();
         self.handling = self.element.handle_packet(&mut cx, &packet, &mut altered);
         let bytes = if self.handling == Handling::Alter { altered } else { bytes.to_vec() };
@@ -184,7 +184,7 @@ impl Bench {
         while let Some(at) = self.element.next_timeout().filter(|&at| at <= end) {
             assert!(at >= self.now);
             self.now = at;
-            let mut cx = Cx { now: at, rng: &mut self.rng, trace: &mut self.log };
+            let mut cx = Cx::new(at, &mut self.rng, &mut self.log);
             self.element.handle_timeout(&mut cx);
             sent.append(&mut self.sent());
         }
@@ -194,7 +194,7 @@ impl Bench {
 
     /// All that it asks for.
     pub(super) fn drain(&mut self) -> Vec<(Egress, Vec<u8>)> {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.log);
         core::iter::from_fn(|| {
             let mut buf = Vec::new();
             Some((self.element.poll_transmit(&mut cx, &mut buf)?, buf))

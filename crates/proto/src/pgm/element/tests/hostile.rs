@@ -106,7 +106,7 @@ proptest! {
         while let Some(at) = bench.element.next_timeout() {
             prop_assert!(at <= end);
             bench.now = at.max(bench.now);
-            let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+            let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.log);
             bench.element.handle_timeout(&mut cx);
             bench.drain();
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::Nla;
 use crate::world::{at, ms};
-use faircast_base::{NodeId, NullTrace, Purpose};
+use faircast_base::{NodeId, Purpose};
 
 struct Bench {
     naks: Naks,
@@ -21,7 +21,7 @@ impl Bench {
     }
 
     fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {
-        let mut cx = Cx { now: at(ms), rng: &mut self.rng, trace: &mut NullTrace };
+        let mut cx = Cx::untraced(at(ms), &mut self.rng);
         self.naks.expire(&mut cx, can_ask)
     }
 

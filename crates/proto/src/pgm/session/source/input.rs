@@ -12,7 +12,7 @@ use crate::congestion::{AckVector, Carrier, Told};
 use crate::pgm::RepairTimers;
 use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
-use crate::{AppEvent, BlackHole};
+use crate::{BlackHole, StreamEvent};
 
 impl SourceSession {
     /// A request for an SPM.
@@ -43,11 +43,11 @@ impl SourceSession {
         told.push(from);
         if let Some(arrives) = arrives {
             let hole = BlackHole { arrives, sent: self.packet_bytes };
-            self.events.push_back(AppEvent::BlackHole { node: from, hole });
+            self.events.push_back(StreamEvent::BlackHole { node: from, hole });
             return Ok(());
         }
         let (sender, receiver) = (self.scheme.to_string(), other.scheme);
-        self.events.push_back(AppEvent::OtherScheme { node: from, sender, receiver });
+        self.events.push_back(StreamEvent::OtherScheme { node: from, sender, receiver });
         Err(BadInput::OtherScheme)
     }
 
