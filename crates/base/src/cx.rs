@@ -6,8 +6,9 @@ use crate::{Duration, Event, Rng, Time};
 pub struct Cx<'a> {
     /// The present moment. Never decreases from one call to the next.
     pub now: Time,
-    /// Delay of this call: the driver would have called this much earlier if its host had run. Zero in the simulator.
-    /// After a long delay the silence of others says nothing, for their packets may still wait to be handled.
+    /// Delay of this call: the driver would have called this much earlier if its host had run. Zero
+    /// in the simulator. After a long delay the silence of others says nothing, for their packets
+    /// may still wait to be handled.
     pub late: Duration,
     /// The random stream of this machine.
     pub rng: &'a mut Rng,

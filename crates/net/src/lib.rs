@@ -40,7 +40,11 @@
 //! struct Printer;
 //!
 //! impl App<FlowMachine> for Printer {
-//!     fn heard(&mut self, live: &mut Live<FlowMachine>, heard: &Heard<'_>) -> Option<FlowMachine> {
+//!     fn heard(
+//!         &mut self,
+//!         live: &mut Live<FlowMachine>,
+//!         heard: &Heard<'_>,
+//!     ) -> Option<FlowMachine> {
 //!         let options = Options::default();
 //!         let setup = EndSetup::new(FlowId(0), live.node(), std::slice::from_ref(&heard.source), &options);
 //!         let setup = EndSetup { start: heard.now, ..setup };

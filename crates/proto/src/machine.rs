@@ -137,8 +137,8 @@ pub enum FlowEvent {
 pub enum StreamEvent {
     /// Event that every flow has.
     Flow(FlowEvent),
-    /// A sender's session ends, and receivers have not got everything. A session without expected receivers has no
-    /// such event.
+    /// A sender's session ends, and receivers have not got everything. A session without expected
+    /// receivers has no such event.
     Incomplete {
         /// Known receivers.
         named: Vec<ShortReceiver>,
@@ -155,8 +155,9 @@ pub enum StreamEvent {
         /// The name of the receiver's.
         receiver: String,
     },
-    /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once until data arrives,
-    /// and a sender once for each node: any host can say this in a receiver's name.
+    /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once
+    /// until data arrives, and a sender once for each node: any host can say this in a receiver's
+    /// name.
     BlackHole {
         /// The other end.
         node: NodeId,
@@ -168,7 +169,8 @@ pub enum StreamEvent {
 /// Request to a receiver of a stream over PGM or TRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamInput {
-    /// True if deliveries stop, false if deliveries go on: the source waits, if its transport has a window.
+    /// True if deliveries stop, false if deliveries go on: the source waits, if its transport has a
+    /// window.
     Hold(bool),
 }
 

@@ -12,7 +12,7 @@ use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Destination, FlowMachine};
 use faircast_scenario::{Catalog, Flow, Program, ProgramEntry};
 
-use crate::engine::Protocols;
+use crate::fabric::Protocols;
 
 /// What a scenario may name: multicast schemes, background traffic and relays.
 pub fn catalog() -> Catalog {

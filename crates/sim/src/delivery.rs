@@ -6,10 +6,35 @@ use faircast_base::Time;
 use faircast_proto::content::{Content, InMemory, Zeros, only_zeros};
 use faircast_scenario::{Data, Flow};
 
-use crate::engine::SimError;
+/// Reason for which a run could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A file that a flow is to send cannot be read.
+    #[error("flow \"{flow}\": cannot read {path}: {source}")]
+    Data {
+        /// The flow.
+        flow: String,
+        /// The file.
+        path: String,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// A flow runs what only the lab has.
+    #[error(
+        "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
+         runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
+    )]
+    LabOnly {
+        /// The flow.
+        flow: String,
+        /// Protocol of the flow.
+        protocol: String,
+    },
+}
 
-/// What one receiver delivered to its application.
-// What every packet needs stands first: see `Agent`.
+/// Delivery of one receiver to its application.
+// Fields of every packet come first: see `Agent`.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Delivery {

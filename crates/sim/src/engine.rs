@@ -3,35 +3,18 @@
 use std::ops::ControlFlow;
 
 use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::FlowMachine;
-use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
-use faircast_scenario::{Flow, Join, Program, Scenario};
+use faircast_scenario::{Flow, Join, Scenario};
 use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
-use crate::delivery::{Delivery, SentContent};
-use crate::fabric::Fabric;
-use crate::network::{EventKind, ScheduledEvent};
+use crate::delivery::{Delivery, SentContent, SimError};
+use crate::fabric::{Fabric, Protocols};
+use crate::network::{EventKind, LinkBalance, ScheduledEvent};
 use crate::topology::NONE;
 
 /// How often an [`Observer`] is asked, in events.
 const OBSERVE_EVERY: u64 = 1 << 14;
-
-/// Makes machines and relays by the names in a scenario. The names and options were checked
-/// when the scenario was read.
-pub trait Protocols {
-    /// The end of a flow at `node`, from `start` on.
-    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
-    /// The relay of a router.
-    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
-    /// Whether the machines of a flow see themselves that a bit of a packet was flipped on the
-    /// way. Where they do not, they stand for ends whose kernels do, and the packet is refused
-    /// before them. By default they do.
-    fn sees_corruption(&self, _flow: &Flow) -> bool {
-        true
-    }
-}
 
 /// Watches a run from outside, and may end it.
 pub trait Observer {
@@ -47,33 +30,6 @@ impl Observer for Unobserved {
     fn observe(&mut self, _now: Time, _events: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-}
-
-/// Why a run could not begin.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// A file that a flow is to send cannot be read.
-    #[error("flow \"{flow}\": cannot read {path}: {source}")]
-    Data {
-        /// The flow.
-        flow: String,
-        /// The file.
-        path: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// A flow runs what only the lab has.
-    #[error(
-        "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
-         runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
-    )]
-    LabOnly {
-        /// The flow.
-        flow: String,
-        /// Its protocol.
-        protocol: String,
-    },
 }
 
 /// What a run did.
@@ -94,18 +50,6 @@ pub struct SimOutcome {
     pub deliveries: Vec<Vec<(Delivery, bool)>>,
     /// For each direction of each link where the packets are that it admitted and did not lose.
     pub balances: Vec<LinkBalance>,
-}
-
-/// Where the packets are that one direction of a link admitted and did not lose, or made: what
-/// was offered and what it made of that is what it dropped, what arrived and what is under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkBalance {
-    /// Packets that reached its end.
-    pub arrived: u64,
-    /// Packets that wait, are in transmission or in propagation when the run ends.
-    pub under_way: u64,
-    /// Packets that the link made of others.
-    pub duplicated: u64,
 }
 
 /// What the scenario asks for at a moment.

@@ -5,11 +5,12 @@
 //! other receivers, in the scenario's order.
 
 use faircast_base::{BadInput, Duration, Event, FlowId, GroupId, NodeId, Time};
-use faircast_proto::{Destination, Transmit};
-use faircast_scenario::Scenario;
+use faircast_proto::relay::Relay;
+use faircast_proto::transport::Role;
+use faircast_proto::{Destination, FlowMachine, Transmit};
+use faircast_scenario::{Flow, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
-use crate::engine::Protocols;
 use crate::network::{EventKind, Network, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::relays::Relays;
@@ -20,6 +21,20 @@ use crate::topology::NONE;
 const UDP_IP_BYTES: u32 = 28;
 /// Records of link counters that a run writes at the most, over all links.
 const LINK_SAMPLES_MAX: u64 = 2_000_000;
+
+/// Factory of machines and relays by the names in a scenario. Names and options were checked when
+/// the scenario was read.
+pub trait Protocols {
+    /// Makes the end of a flow at `node`, from `start` on.
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
+    /// Makes the relay of a router.
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
+    /// True if the machines of a flow recognise packets with flipped bits. Otherwise the kernels of
+    /// their hosts do, and a damaged packet is refused before the machine. Default: true.
+    fn sees_corruption(&self, _flow: &Flow) -> bool {
+        true
+    }
+}
 
 /// All links, routers and trees of a scenario, and the packets on them.
 pub struct Fabric<'a> {

@@ -28,8 +28,9 @@ mod wheel;
 
 pub use builtin::{Builtin, catalog};
 pub use calibration::calibration;
-pub use delivery::{Delivery, SentContent};
-pub use engine::{LinkBalance, Observer, Protocols, SimError, SimOutcome, Simulation, Unobserved};
-pub use fabric::{Fabric, Parcel};
+pub use delivery::{Delivery, SentContent, SimError};
+pub use engine::{Observer, SimOutcome, Simulation, Unobserved};
+pub use fabric::{Fabric, Parcel, Protocols};
+pub use network::LinkBalance;
 pub use paths::shortest_round_trip;
 pub use wheel::Wheel;

@@ -8,11 +8,22 @@ use faircast_proto::Destination;
 use faircast_scenario::{LinkSpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
-use crate::engine::LinkBalance;
 use crate::groups::Groups;
 use crate::packets::{Packets, Route};
 use crate::topology::{NONE, Topology};
 use crate::wheel::Wheel;
+
+/// Balance of one direction of a link: packets that were offered or made there, and not dropped,
+/// have arrived or are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkBalance {
+    /// Packets that reached the end of the link.
+    pub arrived: u64,
+    /// Packets that wait, are in transmission or in propagation when the run ends.
+    pub under_way: u64,
+    /// Packets that the link made of others.
+    pub duplicated: u64,
+}
 
 /// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,44 +3,14 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, Time};
+use faircast_base::Time;
 
-use super::frame::{Frame, FrameKind};
+use super::frame::{AckPace, Frame, FrameKind, HopPacket};
 use super::guard::Guard;
-use super::link::HopPacket;
-use super::window::{ACK_DELAY, Ack, GIVE_UP, WINDOW_MAX};
+use super::window::{Ack, GIVE_UP, WINDOW_MAX};
 
 /// Bytes of those that wait: with packets of the usual size as many as there may be.
 const HELD_BYTES_MAX: usize = WINDOW_MAX * 1500;
-/// After how many frames one of two neighbours acknowledges at once (src: RFC 5681 s4.2). More seldom, what was
-/// acknowledged is sent in bursts that find each place in a full queue before TCP does: with 4 the hop had seven times what TCP
-/// had in `faircast bench credit --only hop`.
-const ACK_EVERY: u16 = 2;
-/// So many hosts acknowledge as often as one would. Chosen: all acknowledgements are then a few times as many as the frames.
-const HOSTS_AT_PAIR_PACE: usize = 16;
-
-/// Pace of acknowledgements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AckPace {
-    /// After so many frames at once.
-    pub(super) every: u16,
-    /// Else after so long.
-    pub(super) within: Duration,
-}
-
-impl AckPace {
-    /// Pace of a link of two.
-    pub(super) const PAIR: Self = Self { every: ACK_EVERY, within: ACK_DELAY };
-    /// No neighbour waits longer: the retry timer of who sends would not bear it.
-    pub(super) const WITHIN_MAX: Duration = Duration::from_millis(32);
-
-    /// Pace of a link to `hosts` hosts: among many, each acknowledges more rarely.
-    pub(super) fn of(hosts: usize) -> Self {
-        let times = hosts.div_ceil(HOSTS_AT_PAIR_PACE).clamp(1, 16) as u16;
-        let within = (ACK_DELAY * u64::from(times)).min(Self::WITHIN_MAX);
-        Self { every: ACK_EVERY * times, within }
-    }
-}
 
 /// The frames of a link that come to one end.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use core::net::SocketAddr;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::arrivals::{AckPace, Arrivals};
-use super::frame::{Accept, COOKIE_BYTES, Frame, FrameKind, Join};
+use super::arrivals::Arrivals;
+use super::frame::{Accept, AckPace, COOKIE_BYTES, Frame, FrameKind, HopPacket, Join};
 use super::guard::Guard;
-use super::link::{HopLink, HopPacket};
+use super::link::HopLink;
 use super::window::Ack;
 
 /// Interval between joins of an attached node.

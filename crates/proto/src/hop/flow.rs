@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
-use super::frame::{Frame, FrameKind};
+use super::frame::{Frame, FrameKind, HopPacket};
 use super::guard::Guard;
-use super::link::{HopLink, HopPacket};
+use super::link::HopLink;
 use super::window::{Ack, TIMEOUT_MAX, WINDOW_MAX};
 use crate::congestion::{Floor, Guarantees};
 use crate::content::Content;

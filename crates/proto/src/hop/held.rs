@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::link::HopPacket;
+use super::frame::HopPacket;
 use crate::relay::PacketKey;
 
 /// All of them, each in a place that its key names, with how often that place was taken before.

@@ -7,9 +7,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
-use super::arrivals::AckPace;
-use super::frame::{Frame, FrameKind, LanOffer};
-use super::link::{Frames, HopPacket};
+use super::frame::{AckPace, Frame, FrameKind, HopPacket, LanOffer};
+use super::link::Frames;
 use super::neighbours::Gone;
 use super::node::{HopNode, Sends};
 use super::window::{Ack, Window};

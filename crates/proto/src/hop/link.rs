@@ -2,32 +2,15 @@
 //! way than it bears beside others.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, NodeId, Time};
+use faircast_base::{BadInput, Duration, Time};
 
-use super::arrivals::{AckPace, Arrivals};
-use super::frame::{Frame, FrameKind};
+use super::arrivals::Arrivals;
+use super::frame::{AckPace, Frame, FrameKind, HopPacket};
 use super::guard::Guard;
 use super::window::{Ack, Window};
-use crate::Destination;
 use crate::credit::CAPSULE_BYTES;
-
-/// Packet that a frame on a link carries, and its addressees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HopPacket {
-    /// Relays that may still pass it on.
-    pub hops: u8,
-    /// The group.
-    pub group: u64,
-    /// Sender.
-    pub origin: NodeId,
-    /// To whom.
-    pub to: Destination,
-    /// The packet, which all links that bring it share.
-    pub body: Arc<[u8]>,
-}
 
 /// Bytes in the place of as many at the beginning of a packet: on each link it has counts of its own.
 #[derive(Clone, Copy, Debug)]
@@ -212,8 +195,11 @@ impl HopLink {
 
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
+
     use super::*;
-    use faircast_base::GroupId;
+    use crate::Destination;
+    use faircast_base::{GroupId, NodeId};
     use proptest::prelude::*;
 
     fn parcel(number: u32) -> HopPacket {

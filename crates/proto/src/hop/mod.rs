@@ -23,9 +23,9 @@ mod window;
 
 pub use attach::{Attach, Attachment};
 pub(crate) use frame::specimens;
-pub use frame::{FRAME_BYTES, Frame, FrameKind};
+pub use frame::{FRAME_BYTES, Frame, FrameKind, HopPacket};
 pub use guard::{Guard, TAG_BYTES};
-pub use link::{HopLink, HopPacket};
+pub use link::HopLink;
 pub use node::{HopNode, Sends};
 pub use status::{HopRefused, HopSettings, HopStatus, NeighbourStatus};
 

@@ -10,11 +10,11 @@ use core::net::SocketAddr;
 use faircast_base::{BadInput, Cx, Duration, FlowId, NodeId, Time};
 
 use super::attach::{Attach, Attachment};
-use super::frame::{Frame, FrameKind};
+use super::frame::{Frame, FrameKind, HopPacket};
 use super::guard::Guard;
 use super::held::Packets;
 use super::lan::{Lan, Lans};
-use super::link::{HopLink, HopPacket};
+use super::link::HopLink;
 use super::neighbours::{Neighbours, PARENT};
 use super::status::{HopRefused, HopSettings, HopStatus, NeighbourStatus};
 use super::window::Ack;

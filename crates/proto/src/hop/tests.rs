@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
-use super::arrivals::AckPace;
+use super::frame::AckPace;
 use super::frame::{Accept, COOKIE_BYTES, Join, LanOffer};
 use super::window::Ack;
 use super::*;

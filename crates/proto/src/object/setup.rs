@@ -59,8 +59,8 @@ pub struct ObjectSourceSetup<'a> {
     pub give_up: Duration,
     /// Policy for slow receivers.
     pub slow: SlowPolicy,
-    /// Names of the receivers to wait for at the end. If empty, the source waits for the members at the beginning of
-    /// content.
+    /// Names of the receivers to wait for at the end. If empty, the source waits for the members at
+    /// the beginning of content.
     pub names: BTreeSet<String>,
     /// Time without progress after which a member that speaks is given up; `None` for never.
     pub stall_max: Option<Duration>,

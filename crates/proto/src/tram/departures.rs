@@ -7,9 +7,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faircast_base::{NodeId, Shortfall};
+use faircast_base::NodeId;
 
-use super::wire::{DEPARTURES_MAX, Departed};
+use super::wire::{DEPARTURES_MAX, Departed, Fate};
 use crate::ShortReceiver;
 
 /// Most that the source knows of; chosen.
@@ -20,44 +20,6 @@ const OF_ONE_MAX: usize = 2 * DEPARTURES_MAX;
 
 /// In how many acknowledgements news is told: one of them arrives.
 const TELLINGS: u8 = 3;
-
-/// What came of a receiver. Of two about the same time the later in this list holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
-    /// It is there: whoever says that it went is behind.
-    Back,
-    /// It had everything before it fell silent. Those below it may not.
-    Complete,
-    /// It was silent for too long.
-    Silent,
-    /// It took its leave before it had everything.
-    Left,
-    /// Its head removed it: it was too slow, or stood still.
-    Pruned,
-    /// It went through, and lacks what could not be repaired any more.
-    Gaps,
-}
-
-impl Fate {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Back, Self::Complete, Self::Silent, Self::Left, Self::Pruned, Self::Gaps];
-
-    /// What it lacks for, where it lacks anything.
-    pub(super) fn shortfall(self) -> Option<Shortfall> {
-        match self {
-            Self::Back | Self::Complete => None,
-            Self::Silent => Some(Shortfall::Silent),
-            Self::Left => Some(Shortfall::Left),
-            Self::Pruned => Some(Shortfall::Pruned),
-            Self::Gaps => Some(Shortfall::Gaps),
-        }
-    }
-
-    /// Whether nobody looked after those below it from then on: who resigns or is removed lets them go first.
-    fn abandons(self) -> bool {
-        matches!(self, Self::Complete | Self::Silent | Self::Gaps)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {

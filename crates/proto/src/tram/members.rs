@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
-use super::departures::{self, Departures, Fate};
+use super::departures::{self, Departures};
 use super::reception::JUMP_MAX;
 use super::settings::{HeadRole, LateJoin, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
+use super::wire::Fate;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::pgm::session::dissent::Dissent;
 use crate::{Destination, ShortReceiver};

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Duration};
 
-pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds};
+pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds, Fate};
 pub(super) use self::hello::Hello;
 pub(super) use self::report::{Report, Telling};
 pub use self::specimens::specimens;

@@ -23,7 +23,7 @@ fn choices() -> Choices {
     Choices { symbol: 1000, wait_for: 2, ..Choices::default() }
 }
 
-/// The same with members given up after some seconds without progress.
+/// Choices by which members are given up after some seconds without progress.
 fn stalling(seconds: u64) -> Choices {
     Choices { stall_max: Some(Duration::from_secs(seconds)), ..choices() }
 }

@@ -3,6 +3,8 @@
 use alloc::vec;
 use proptest::prelude::*;
 
+use faircast_base::Shortfall;
+
 use super::*;
 
 fn went(id: u64, joins: u16, fate: Fate) -> Departed {

@@ -5,10 +5,10 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId};
 use super::doubts::Doubts;
 use super::{LEVEL_MAX, Reached, Timer, TramReceiver};
 use crate::FlowEvent;
-use crate::tram::departures::Fate;
 use crate::tram::parent::News;
 use crate::tram::reception::JUMP_MAX;
 use crate::tram::settings::LateJoin;
+use crate::tram::wire::Fate;
 use crate::tram::wire::{Accept, BELOW_MAX, Departed, Hello, RejectReason};
 
 impl TramReceiver {

@@ -2,10 +2,9 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::NodeId;
+use faircast_base::{NodeId, Shortfall};
 
 use crate::fields::Fields;
-use crate::tram::departures::Fate;
 
 /// Most that one acknowledgement tells of, so that it is no longer than 1280 bytes with its mask.
 pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
@@ -19,6 +18,45 @@ const DEPARTED: usize = 28;
 /// Addresses from here on are numbers of an end's own, which say nothing to others; the last of them stands for all.
 const OWN_NUMBERS: u32 = 0xf000_0000;
 const NO_ADDRESS: u32 = u32::MAX;
+
+/// Fate of a receiver. Of two fates at about the same time the later one in this list counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::tram) enum Fate {
+    /// The receiver is there: another message about it is older.
+    Back,
+    /// The receiver had everything before its silence. Receivers below it may not.
+    Complete,
+    /// Silence for too long.
+    Silent,
+    /// Leave before everything had arrived.
+    Left,
+    /// Removal by the head, since the receiver was too slow or made no progress.
+    Pruned,
+    /// Packets are missing at the end that nobody could repair any more.
+    Gaps,
+}
+
+impl Fate {
+    pub(in crate::tram) const ALL: [Self; 6] =
+        [Self::Back, Self::Complete, Self::Silent, Self::Left, Self::Pruned, Self::Gaps];
+
+    /// Reason of missing packets; `None` if the receiver may have everything.
+    pub(in crate::tram) fn shortfall(self) -> Option<Shortfall> {
+        match self {
+            Self::Back | Self::Complete => None,
+            Self::Silent => Some(Shortfall::Silent),
+            Self::Left => Some(Shortfall::Left),
+            Self::Pruned => Some(Shortfall::Pruned),
+            Self::Gaps => Some(Shortfall::Gaps),
+        }
+    }
+
+    /// True if receivers below have no head from then on: a head that resigns or is removed lets
+    /// them go first.
+    pub(in crate::tram) fn abandons(self) -> bool {
+        matches!(self, Self::Complete | Self::Silent | Self::Gaps)
+    }
+}
 
 /// What came of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

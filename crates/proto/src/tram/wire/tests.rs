@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::tests::formats::Snapshot;
-use crate::tram::departures::Fate;
+use crate::tram::wire::Fate;
 
 fn encoded(packet: &Packet<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
