@@ -11,7 +11,7 @@ use crate::relay::PortId;
 use crate::{Datagram, Destination, Interactive, Machine, ReceiverInput, Transmit, passes_on};
 
 /// The receiver `inner` under credits: the lowest flow-control node. A packet is done with when it has come, unless the
-/// application [takes nothing](Self::hold) (src: credits s3).
+/// application takes nothing (src: credits s3).
 #[derive(Debug)]
 pub struct CreditReceiver<M> {
     inner: M,

@@ -53,7 +53,7 @@ pub struct ObjectSourceSetup<'a> {
     /// Whether losses are repaired by parity.
     pub fec: Fec,
     /// Content is sent once so many receivers have the manifest, or once
-    /// [`ObjectSource::begin`](super::ObjectSource::begin) is called. Whoever comes later is served too.
+    /// [`ObjectSourceInput::Begin`](super::ObjectSourceInput::Begin) comes. Whoever comes later is served too.
     pub wait_for: u32,
     /// Silence after which a receiver counts as lost.
     pub give_up: Duration,
