@@ -18,8 +18,9 @@ const VERSION: [&str; 2] = ["\nversion = \"", "\nversion = \"0.0.0-guide+"];
 
 /// Follows the guide.
 ///
-/// With `whole` the program is built too, runs the scheme's scenario, and shows its column of the matrix;
-/// without, only the crates that the scheme and the simulator need are.
+/// With `whole` the program is built too, runs the scheme's scenario, and shows its column of the
+/// matrix; stacks with the scheme run in the lab and on real sockets. Without `whole`, only the
+/// crates that the scheme and the simulator need are built.
 pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
     let copy = target.join("guide");
     let failed = |error: std::io::Error| format!("{}: {error}", copy.display());
@@ -39,6 +40,9 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
         &["test", "-p", "faircast-sim", "--test", "contract", "--test", "memory"],
         &["run", "-q", "-p", "faircast-cli", "--", "run", &scenario],
         &["run", "-q", "-p", "faircast-cli", "--", "bench", "matrix", "--scheme", NAME, "--quick"],
+        // Over every transport and under credits: in simulator and lab, and on real sockets.
+        &["test", "-p", "faircast-experiment", "--lib", "stacks::"],
+        &["test", "-p", "faircast", "--test", "live", "over_every_stack"],
     ];
     let steps = if whole { &steps[..] } else { &steps[..2] };
     for arguments in steps {
@@ -47,7 +51,7 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
         all.extend(rest);
         shell::run_in(&copy, "cargo", &all)?;
     }
-    let more = if whole { ", runs, and has its column" } else { "" };
+    let more = if whole { ", runs in simulator, lab and live, and has its column" } else { "" };
     Ok(format!("`{NAME}` is made and passes the contract{more}"))
 }
 
