@@ -202,12 +202,14 @@ pub trait AppEvent {
 }
 
 impl AppEvent for FlowEvent {
+    #[inline]
     fn into_flow(self) -> Option<FlowEvent> {
         Some(self)
     }
 }
 
 impl AppEvent for StreamEvent {
+    #[inline]
     fn into_flow(self) -> Option<FlowEvent> {
         match self {
             Self::Flow(event) => Some(event),

@@ -248,6 +248,7 @@ impl Machine for PgmReceiver {
         self.session.next_packet(cx, buf)
     }
 
+    #[inline]
     fn poll_event(&mut self) -> Option<StreamEvent> {
         self.session.repair.events.pop()
     }
