@@ -74,7 +74,7 @@ impl Results {
     }
 }
 
-/// Those of `all` that have `only` in their ids.
+/// Returns the items of `all` whose ids contain `only`.
 pub(crate) fn chosen<T>(
     suite: &str,
     what: &str,

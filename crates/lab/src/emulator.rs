@@ -95,7 +95,7 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// What is read of the segments of a flow over the kernel's TCP.
+/// Reader of the segments of a flow over the kernel's TCP.
 struct Segments {
     tap: Tap,
     /// Longest time that a packet of the sender waits, which is uniform from 0 on.

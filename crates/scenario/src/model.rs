@@ -100,7 +100,7 @@ pub struct Flow {
 pub struct Speaks {
     /// The receiver.
     pub node: NodeId,
-    /// What it speaks.
+    /// Protocols of the end at the node.
     pub stack: Stack,
 }
 
