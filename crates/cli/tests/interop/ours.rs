@@ -47,13 +47,10 @@ pub(crate) fn source(
 ) -> End {
     let content = InMemory(content.into());
     start(hosts, host, weather, source_sockets, Some(tsi(host)), move |node| {
-        let config = SourceConfig {
-            data_port: PORT,
-            payload,
-            ambient_interval: Duration::from_secs(1),
-            linger: Duration::from_secs(60),
-            ..SourceConfig::new(node, Nla::V4(GROUP), tsi(host))
-        };
+        let mut config = SourceConfig::new(node, Nla::V4(GROUP), tsi(host));
+        (config.data_port, config.payload) = (PORT, payload);
+        config.settings.spm_interval = Duration::from_secs(1);
+        config.settings.linger = Duration::from_secs(60);
         PgmSource::new(config, Box::new(content), boxed_control(PgmccSender::new(pgmcc())))
     })
 }
@@ -65,12 +62,10 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
         Sockets::receiver(Listen::Multicast(group), settings).unwrap()
     };
     start(hosts, host, weather, sockets, None, |node| {
-        let config = ReceiverConfig {
-            data_port: PORT,
-            // libpgm tells of packets before it may send them.
-            tail_delay: Duration::from_secs(4),
-            ..ReceiverConfig::new(Nla::V4(GROUP))
-        };
+        let mut config = ReceiverConfig::new(Nla::V4(GROUP));
+        config.data_port = PORT;
+        // libpgm announces packets before it may send them.
+        config.settings.tail_delay = Duration::from_secs(4);
         PgmReceiver::new(config, boxed_feedback(PgmccReceiver::new(pgmcc(), node)))
     })
 }

@@ -48,10 +48,10 @@ impl StreamSender {
         let tsi = new_tsi();
         let mut config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         if !options.has("spm_interval") {
-            config.ambient_interval = SPM_INTERVAL;
+            config.settings.spm_interval = SPM_INTERVAL;
         }
         let window = match carrier {
-            Carrier::Pgm(_) => u64::from(config.window_packets),
+            Carrier::Pgm(_) => u64::from(config.settings.transmit_window),
             Carrier::Tram(tree) => tram::stream_window(tree, &options),
         };
         let queue = Queue::new(payload as usize, window);

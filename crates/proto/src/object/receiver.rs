@@ -90,7 +90,7 @@ impl ObjectReceiver {
         config.start = setup.start;
         Self {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
-            requests: Requests::new(&config),
+            requests: Requests::new(&config.settings),
             assembly: Assembly::new(setup),
             timers: Timers::new(),
             earlier: (0, 0),

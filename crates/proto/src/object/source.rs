@@ -94,9 +94,9 @@ impl ObjectSource {
         config.start = setup.start;
         // A joining receiver needs an SPM to know of the object, whether data is sent or not.
         if !setup.options.has("spm_interval") {
-            config.ambient_interval = SPM_INTERVAL;
+            config.settings.spm_interval = SPM_INTERVAL;
         }
-        config.linger = FIN_TIME;
+        config.settings.linger = FIN_TIME;
         let announcement = announcement(setup.supply.as_ref(), setup.symbol_bytes);
         let layout = Layout::new(&announcement);
         let reason = layout.is_none().then(|| NO_LAYOUT.to_string());

@@ -19,9 +19,9 @@ pub mod wire;
 use crate::transport::PacketFacts;
 
 pub(crate) use config::DATA_PORT;
-pub use config::{ReceiverConfig, Reliability, SourceConfig};
+pub use config::{ReceiverConfig, SourceConfig};
 pub use element::PgmElement;
-pub use options::OPTIONS;
+pub use options::{Delivery, OPTIONS, Parity, PgmSettings};
 pub use repair::{PgmReceiver, PgmSource};
 pub use retry_timer::RepairTimers;
 pub use session::SpmOrder;

@@ -54,8 +54,8 @@ pub(super) fn stream(
     let announce = ("announce_scheme".to_string(), OptionValue::Bool(true));
     let options = Options::checked([announce], &over_pgm(entry).options()).unwrap();
     let config = SourceConfig::from_options(SOURCE, GROUP, TSI, &options);
-    let ambient_interval = Duration::from_secs(1);
-    let config = SourceConfig { payload: BYTES, ambient_interval, ..config };
+    let mut config = SourceConfig { payload: BYTES, ..config };
+    config.settings.spm_interval = Duration::from_secs(1);
     let source = entry.stream_source(config, Box::new(Endless(count)), &options);
     let mut world = World::of(Host::new(SOURCE, source, seed), false, seed);
     for node in [FIRST, NodeId(FIRST.0 + 1)] {

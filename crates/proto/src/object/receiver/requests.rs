@@ -11,7 +11,7 @@ use super::blocks::Blocks;
 use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
 use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
-use crate::pgm::ReceiverConfig;
+use crate::pgm::PgmSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
 use crate::pgm::session::naks::{Naks, State};
@@ -75,21 +75,25 @@ impl Reason for Timer {
 }
 
 impl Requests {
-    pub(super) fn new(config: &ReceiverConfig) -> Self {
+    pub(super) fn new(settings: &PgmSettings) -> Self {
         Self {
-            naks: Naks::without_end(config),
+            naks: Naks::without_end(settings),
             runs: RangeSet::default(),
             timers: Timers::new(),
             run_asked: Asked::default(),
             run_due: false,
-            run_retry: RetryTimer::new(config.repair_timers, config.nak_repeat, config.nak_backoff),
+            run_retry: RetryTimer::new(
+                settings.repair_timers,
+                settings.nak_repeat,
+                settings.nak_backoff,
+            ),
             source_knows: false,
             passages: [None; 3],
             suspected: None,
             passed: VecDeque::new(),
             sent: 0,
             unanswered: 0,
-            reorder_delay: config.reorder_delay,
+            reorder_delay: settings.reorder_delay,
         }
     }
 

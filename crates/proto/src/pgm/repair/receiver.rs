@@ -12,11 +12,12 @@ use crate::black_hole::{BlackHole, Watch};
 use crate::congestion::Feedback;
 use crate::content::Held;
 use crate::options::OptionValue;
+use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{ARRIVES, Negotiation, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::options::PgmSettings;
 use crate::pgm::session::naks::Naks;
 use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_over};
 use crate::pgm::wire::{Body, OptionType, Payload, Received};
-use crate::pgm::{ReceiverConfig, Reliability};
 use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, StreamInput, Transmit};
 
 /// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
@@ -79,7 +80,7 @@ impl PgmReceiver {
     /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
     /// to its nearest end.
     pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
-        let repair = NakRepair::new(&config);
+        let repair = NakRepair::new(&config.settings);
         let session = ReceiverSession::new(config, feedback, repair);
         Self { session, refusal: None, watch: None }
     }
@@ -87,7 +88,7 @@ impl PgmReceiver {
     /// A receiver that speaks one scheme: it follows the settings that the source announces, and
     /// ends where the source speaks another.
     pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
-        let repair = NakRepair::new(&config);
+        let repair = NakRepair::new(&config.settings);
         let session = ReceiverSession::speaking(config, negotiation, repair);
         Self { session, refusal: None, watch: None }
     }
@@ -266,9 +267,8 @@ impl Machine for PgmReceiver {
 }
 
 impl NakRepair {
-    fn new(config: &ReceiverConfig) -> Self {
-        let asks = config.reliability == Reliability::Repaired;
-        Self { naks: asks.then(|| Naks::new(config)), ..Self::default() }
+    fn new(settings: &PgmSettings) -> Self {
+        Self { naks: settings.reliable.then(|| Naks::new(settings)), ..Self::default() }
     }
 
     /// All that there was has been delivered, or passed by where it is not the `whole`.

@@ -9,10 +9,10 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use crate::congestion::Control;
 use crate::content::{ByOffset, Content, Packets};
+use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Body, Nak, Received};
-use crate::pgm::{Reliability, SourceConfig};
 use crate::{Datagram, FlowEvent, Machine, StreamEvent, Transmit};
 
 /// A PGM source: sends its packets as fast as its control permits, confirms NAKs at once, repairs
@@ -47,7 +47,7 @@ impl PgmSource {
         packets: Box<dyn Packets + Send>,
         control: Box<dyn Control + Send>,
     ) -> Self {
-        let repaired = config.reliability == Reliability::Repaired;
+        let repaired = config.settings.reliable;
         Self {
             session: SourceSession::new(config, control, repaired),
             packets,
@@ -128,8 +128,8 @@ impl PgmSource {
         };
         let rtt = told.round_trip;
         let mut room = self.session.confirm(cx.now, packet, nak, rtt)?;
-        if self.session.config().reliability == Reliability::Repaired {
-            let ready = cx.now + self.session.config().repair_delay;
+        if self.session.config().settings.reliable {
+            let ready = cx.now + self.session.config().settings.repair_delay;
             let crossing = self.session.crossing_time(cx.now, rtt);
             for seq in packet.nak_sequence() {
                 let index = self.session.index(seq);
@@ -180,7 +180,8 @@ impl PgmSource {
     /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
     /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
-        let (trail, window) = (self.session.trail(), self.session.config().window_packets);
+        let (trail, window) =
+            (self.session.trail(), self.session.config().settings.transmit_window);
         self.session.next() - trail >= u64::from(window) && self.repairs.has(trail)
     }
 

@@ -186,7 +186,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let mut timers = Timers::new();
         timers.arm(Timer::Start, config.start);
         Self {
-            lone_nak: LoneNak::new(&config),
+            lone_nak: LoneNak::new(&config.settings),
             data_port: config.data_port,
             config: Box::new(config),
             repair,

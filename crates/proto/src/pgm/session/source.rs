@@ -123,12 +123,13 @@ impl SourceSession {
         repairs: bool,
     ) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
-        config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
+        let settings = &mut config.settings;
+        settings.transmit_window = settings.transmit_window.clamp(1, WINDOW_PACKETS_MAX);
         for interval in [
-            &mut config.ambient_interval,
-            &mut config.heartbeat_min,
-            &mut config.heartbeat_max,
-            &mut config.linger,
+            &mut settings.spm_interval,
+            &mut settings.heartbeat_min,
+            &mut settings.heartbeat_max,
+            &mut settings.linger,
         ] {
             *interval = (*interval).max(INTERVAL_MIN);
         }
@@ -136,7 +137,7 @@ impl SourceSession {
         timers.arm(Timer::Start, config.start);
         timers.arm(Timer::AmbientSpm, config.start);
         Self {
-            spm: SpmSchedule::new(&config),
+            spm: SpmSchedule::new(&config.settings),
             config,
             control,
             repairs,
@@ -270,7 +271,7 @@ impl SourceSession {
     /// Sets the end of lingering, where it has begun.
     fn arm_linger(&mut self) {
         if let SourcePhase::Lingering { since, busy } = self.phase {
-            let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
+            let linger = self.config.settings.linger * if busy > since { LINGER_BUSY } else { 1 };
             self.timers.arm(Timer::Linger, (busy + linger).min(since + self.config.linger_max));
         }
     }

@@ -46,12 +46,12 @@ fn faults() -> impl Strategy<Value = Faults> {
 
 fn world(faults: Faults) -> World {
     let mut receiver = ReceiverConfig::new(GROUP);
-    receiver.nak_lists = faults.lists;
-    receiver.nak_copies = faults.copies;
-    receiver.reorder_packets = faults.reorder;
+    receiver.settings.nak_lists = faults.lists;
+    receiver.settings.nak_copies = faults.copies;
+    receiver.settings.reorder_packets = faults.reorder;
     let mut source = source_config();
     // Nobody may miss the first SPM or data for want of which a session begins later.
-    source.linger = Duration::from_secs(20);
+    source.settings.linger = Duration::from_secs(20);
     let content = in_memory(faults.packets * 100);
     let mut world = World::new(source, content, vec![receiver; faults.receivers], faults.seed);
     world.network = Box::new(move |hop, rng| {

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use super::world::{GROUP, SOURCE, World, at, losing, seq, source_config};
 use crate::congestion::AckVector;
+use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
-use crate::pgm::{ReceiverConfig, Reliability};
 use crate::world::forge;
 use crate::{Datagram, Destination, FlowEvent, Machine};
 
@@ -40,7 +40,7 @@ fn list(seqs: impl IntoIterator<Item = u32>) -> Vec<u8> {
 fn endless(receivers: usize) -> World {
     let configs = vec![ReceiverConfig::new(GROUP); receivers];
     let mut config = source_config();
-    config.window_packets = 50;
+    config.settings.transmit_window = 50;
     World::new(config, super::world::endless(), configs, 1)
 }
 
@@ -372,14 +372,11 @@ proptest! {
         seed: u64,
     ) {
         let mut source = source_config();
-        source.window_packets = 64;
+        source.settings.transmit_window = 64;
         let mut receiver = ReceiverConfig::new(GROUP);
-        (receiver.window_packets, receiver.nak_lists) = (128, lists);
-        receiver.nak_copies = !lists;
-        if unrepaired {
-            source.reliability = Reliability::Unrepaired;
-            receiver.reliability = Reliability::Unrepaired;
-        }
+        (receiver.settings.receive_window, receiver.settings.nak_lists) = (128, lists);
+        receiver.settings.nak_copies = !lists;
+        (source.settings.reliable, receiver.settings.reliable) = (!unrepaired, !unrepaired);
         let content: Box<dyn crate::content::Content> = if finite {
             super::world::in_memory(20_000)
         } else {

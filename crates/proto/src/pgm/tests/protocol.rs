@@ -12,7 +12,7 @@ use super::world::{
 use crate::congestion::Audience;
 use crate::congestion::boxed_feedback;
 use crate::pgm::wire::{Body, OptionType, PacketType};
-use crate::pgm::{PgmReceiver, ReceiverConfig, Reliability};
+use crate::pgm::{PgmReceiver, ReceiverConfig};
 use crate::world::{Host, Log};
 use crate::{Datagram, Destination, FlowEvent, Machine};
 
@@ -79,8 +79,8 @@ fn an_object_of_nothing_is_complete_at_once() {
 #[test]
 fn heartbeats_double_after_data_and_ambient_spms_go_on_beside_them() {
     let mut config = source_config();
-    config.ambient_interval = Duration::from_millis(950);
-    config.linger = Duration::from_secs(20);
+    config.settings.spm_interval = Duration::from_millis(950);
+    config.settings.linger = Duration::from_secs(20);
     let mut world = World::new(config, in_memory(100), [ReceiverConfig::new(GROUP)], 1);
     world.run_until(at(7_000));
     assert_eq!(world.times_of(PacketType::Odata), [0]);
@@ -98,8 +98,8 @@ fn heartbeats_double_after_data_and_ambient_spms_go_on_beside_them() {
 #[test]
 fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
     let mut config = source_config();
-    config.ambient_interval = Duration::from_secs(1000);
-    config.heartbeat_min = Duration::from_secs(1000);
+    config.settings.spm_interval = Duration::from_secs(1000);
+    config.settings.heartbeat_min = Duration::from_secs(1000);
     let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
         .with_network(losing(|hop| {
             let early = hop.kind == PacketType::Spm && hop.now < at(50);
@@ -123,9 +123,9 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
 
 #[test]
 fn a_late_joiner_gets_what_comes_and_with_a_join_option_what_was() {
-    for (late_join, first) in [(None, 100..400), (Some(1000), 0..1)] {
+    for (late_join, first) in [(0, 100..400), (1000, 0..1)] {
         let mut config = source_config();
-        config.late_join = late_join;
+        config.settings.late_join = late_join;
         let mut late = ReceiverConfig::new(GROUP);
         late.start = at(200);
         let receivers = [ReceiverConfig::new(GROUP), late];
@@ -244,8 +244,9 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
     let mut receiver = ReceiverConfig::new(GROUP);
     receiver.expiry = Duration::from_secs(30);
     // Some packets are lost, and are new to the receiver when somebody repeats them.
-    for reliability in [Reliability::Repaired, Reliability::Unrepaired] {
-        let receiver = ReceiverConfig { reliability, ..receiver.clone() };
+    for reliable in [true, false] {
+        receiver.settings.reliable = reliable;
+        let receiver = receiver.clone();
         let mut world = World::new(source_config(), endless(), [receiver], 1)
             .with_network(losing(|hop| hop.now > at(100) || hop.seq() == Some(5)));
         world.run_until(at(20_000));
@@ -263,10 +264,10 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
             }
         }
         let host = &world.receivers[0];
-        assert_eq!(host.last_word(), Some(&FlowEvent::Gone), "{reliability:?}");
+        assert_eq!(host.last_word(), Some(&FlowEvent::Gone), "{reliable}");
         let gone = times(&host.log, is_expiry)[0];
         // The one that was lost was new when it came.
-        assert!(gone <= at(50_111), "{reliability:?}: {gone}");
+        assert!(gone <= at(50_111), "{reliable}: {gone}");
     }
 }
 

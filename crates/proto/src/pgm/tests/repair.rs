@@ -14,7 +14,7 @@ use super::world::{
 };
 use crate::congestion::boxed_control;
 use crate::pgm::wire::PacketType;
-use crate::pgm::{PgmSource, ReceiverConfig, Reliability, SourceConfig};
+use crate::pgm::{PgmSource, ReceiverConfig, SourceConfig};
 use crate::{Destination, FlowEvent, StreamEvent};
 
 #[test]
@@ -50,7 +50,8 @@ fn any_one_lost_packet_is_made_good() {
 fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
     // Neither SPM nor first data tell this receiver where the session begins.
     for (open_start, begin) in [(0, 100), (1, 100), (2, 0), (64, 0)] {
-        let config = SourceConfig { open_start, ..source_config() };
+        let mut config = source_config();
+        config.settings.open_start = open_start;
         let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
             .with_network(losing(|hop| {
                 let early = hop.kind == PacketType::Spm && hop.now < at(200);
@@ -128,8 +129,8 @@ fn packets_that_only_overtake_each_other_cause_no_nak() {
 fn confirmations_and_copies_of_naks_silence_neighbours() {
     for (copies, at_most) in [(false, 14), (true, 14)] {
         let mut receiver = ReceiverConfig::new(GROUP);
-        receiver.nak_copies = copies;
-        receiver.nak_backoff = Duration::from_millis(500);
+        receiver.settings.nak_copies = copies;
+        receiver.settings.nak_backoff = Duration::from_millis(500);
         let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
             .with_network(losing_data(|n| n == 20));
         world.deliver_by(at(5_000), 5_000);
@@ -158,7 +159,7 @@ fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
 #[test]
 fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     let mut config = source_config();
-    config.window_packets = 10;
+    config.settings.transmit_window = 10;
     let receivers = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(config.clone(), in_memory(50_000), receivers, 1)
         .with_network(losing(|hop| hop.to == NodeId(10) && hop.now > at(100) && hop.now < at(400)));
@@ -196,8 +197,8 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
 fn a_nak_for_the_oldest_packet_holds_the_window_until_its_repair() {
     // Four receivers lose packet 0; the window of one packet would drop it with the next.
     let mut config = source_config();
-    config.window_packets = 1;
-    config.heartbeat_min = Duration::from_millis(5);
+    config.settings.transmit_window = 1;
+    config.settings.heartbeat_min = Duration::from_millis(5);
     let receivers = vec![ReceiverConfig::new(GROUP); 4];
     let mut world = World::new(config, in_memory(1_000), receivers, 1)
         .with_network(losing(|hop| hop.is_data() && hop.nth == 0));
@@ -210,9 +211,9 @@ fn a_nak_for_the_oldest_packet_holds_the_window_until_its_repair() {
 #[test]
 fn where_nothing_is_repaired_holes_are_skipped_and_reports_are_few() {
     let mut config = source_config();
-    config.reliability = Reliability::Unrepaired;
+    config.settings.reliable = false;
     let mut receiver = ReceiverConfig::new(GROUP);
-    receiver.reliability = Reliability::Unrepaired;
+    receiver.settings.reliable = false;
     let mut world = World::new(config, in_memory(100_000), [receiver], 1)
         .with_network(losing_data(|n| n % 10 == 5));
     world.run_until(at(30_000));

@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Rng, Time};
 
-use crate::pgm::ReceiverConfig;
+use crate::pgm::PgmSettings;
 use crate::pgm::RepairTimers;
 
 /// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
@@ -43,10 +43,10 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(config: &ReceiverConfig) -> Self {
+    pub(crate) fn new(settings: &PgmSettings) -> Self {
         Self {
-            timers: config.repair_timers,
-            backoff: config.nak_backoff,
+            timers: settings.repair_timers,
+            backoff: settings.nak_backoff,
             doublings: 0,
             surplus: 0.0,
             changed_at: Time::ZERO,
@@ -132,7 +132,6 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pgm::wire::Nla;
     use crate::world::s;
     use alloc::vec::Vec;
     use faircast_base::{NodeId, Purpose};
@@ -140,7 +139,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(400);
 
     fn crowd() -> Crowd {
-        Crowd::new(&ReceiverConfig::new(Nla::NULL))
+        Crowd::new(&PgmSettings::default())
     }
 
     /// How many of `members` send a NAK when all lose the same packet, and how late the first is.

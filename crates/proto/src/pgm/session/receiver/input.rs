@@ -157,12 +157,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
         let join = packet.options.find(OptionType::JOIN).as_ref().and_then(RawOption::seq);
         // A request for more than the window could hold is not one.
-        let window = self.config.window_packets;
+        let window = self.config.settings.receive_window;
         let earlier = join.filter(|from| from.before(start) && *from + window > start);
         let from = earlier.unwrap_or(start);
         let start = u64::from(from.value());
         (self.begin, self.declared) = (start, start);
-        self.window.insert(Window::new(start, self.config.window_packets))
+        self.window.insert(Window::new(start, self.config.settings.receive_window))
     }
 
     fn take_data(
@@ -251,7 +251,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
         let Some(window) = &self.window else { return };
         let next = window.highest.map_or(self.begin, |highest| highest + 1);
-        if index == next && self.late_acks.is_none() || !self.config.reorder_learn {
+        if index == next && self.late_acks.is_none() || !self.config.settings.reorder_learn {
             return;
         }
         if newest && index > next {
@@ -416,7 +416,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let passed = match self.reordering() {
             Some(_) => self.disorder.overdue(cx.now),
-            None => window.passed_by(self.config.reorder_packets as usize),
+            None => window.passed_by(self.config.settings.reorder_packets as usize),
         };
         if let Some(passed) = passed {
             self.declare(cx, passed);
@@ -435,11 +435,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let least = self.reordering().unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
             // An unnoticed gap lies before all packets that have come.
-            let unnoticed = (cx.now + self.config.reorder_delay.max(least), received);
+            let unnoticed = (cx.now + self.config.settings.reorder_delay.max(least), received);
             let (due, end) = self.disorder.next(from).unwrap_or(unnoticed);
             (end, due)
         } else if window.has_gap(from.max(received), window.known) {
-            (window.known, cx.now + self.config.tail_delay.max(least))
+            (window.known, cx.now + self.config.settings.tail_delay.max(least))
         } else {
             return;
         };

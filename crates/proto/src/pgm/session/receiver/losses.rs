@@ -6,7 +6,7 @@ use faircast_base::{BadInput, Cx, Duration, Seq, Time};
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
 use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, Requests, Timer};
-use crate::pgm::ReceiverConfig;
+use crate::pgm::PgmSettings;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
 impl<R: RepairLayer> ReceiverSession<R> {
@@ -25,7 +25,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return;
         }
         self.declared = to;
-        let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
+        let mut backoff = Backoff::new(cx.now, self.config.settings.nak_lists);
         while from < to {
             let Some(window) = &self.window else { return };
             let naks = self.repair.naks();
@@ -99,7 +99,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 window.learn(index);
                 if !self.hear(cx, index, confirmed) {
                     // A single packet is found missing by what others say of it.
-                    let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
+                    let mut backoff = Backoff::new(cx.now, self.config.settings.nak_lists);
                     self.declare_run(cx, &mut backoff, index, index);
                     self.hear(cx, index, confirmed);
                 }
@@ -130,7 +130,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 self.lone_nak.run_out(cx.now);
             } else {
                 // Without an SPM it has no way to go.
-                let backoff = cx.rng.up_to(self.config.nak_backoff);
+                let backoff = cx.rng.up_to(self.config.settings.nak_backoff);
                 self.timers.arm(Timer::LoneNak, cx.now + backoff);
             }
         }
@@ -174,10 +174,10 @@ pub(super) struct LoneNak {
 }
 
 impl LoneNak {
-    pub(super) fn new(config: &ReceiverConfig) -> Self {
+    pub(super) fn new(settings: &PgmSettings) -> Self {
         Self {
-            crowd: Crowd::new(config),
-            interval: config.report_interval,
+            crowd: Crowd::new(settings),
+            interval: settings.report_interval,
             planned: None,
             due: None,
             last: None,

@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
 use super::crowd::{Backoff, Crowd};
-use crate::pgm::ReceiverConfig;
+use crate::pgm::PgmSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 
 /// Where the recovery of a packet is.
@@ -83,35 +83,32 @@ pub(crate) struct Naks {
     confirmation: RetryTimer,
     repair: RetryTimer,
     crowd: Crowd,
-    /// NAKs without confirmation, and confirmations without repair, until a packet is given up.
-    confirm_retries: u32,
-    repair_retries: u32,
+    /// NAKs without confirmation, or confirmations without repair, until a packet is given up.
+    retries: u32,
     /// Whether one NAK may ask for several packets.
     lists: bool,
 }
 
 impl Naks {
-    pub(crate) fn new(config: &ReceiverConfig) -> Self {
-        let retry = |least| RetryTimer::new(config.repair_timers, least, config.nak_backoff);
+    pub(crate) fn new(settings: &PgmSettings) -> Self {
+        let retry = |least| RetryTimer::new(settings.repair_timers, least, settings.nak_backoff);
         Self {
-            confirmation: retry(config.nak_repeat),
-            repair: retry(config.nak_repair).of_held_answers(),
-            crowd: Crowd::new(config),
+            confirmation: retry(settings.nak_repeat),
+            repair: retry(settings.nak_repair).of_held_answers(),
+            crowd: Crowd::new(settings),
             recent: VecDeque::new(),
             missing: BTreeMap::new(),
             timers: BinaryHeap::new(),
             due: BTreeSet::new(),
-            confirm_retries: config.confirm_retries,
-            repair_retries: config.repair_retries,
-            lists: config.nak_lists,
+            retries: settings.nak_retries,
+            lists: settings.nak_lists,
         }
     }
 
     /// The same where nothing is ever given up, and what is found missing together is asked for
     /// together.
-    pub(crate) fn without_end(config: &ReceiverConfig) -> Self {
-        let (confirm_retries, repair_retries) = (u32::MAX, u32::MAX);
-        Self { confirm_retries, repair_retries, lists: true, ..Self::new(config) }
+    pub(crate) fn without_end(settings: &PgmSettings) -> Self {
+        Self { retries: u32::MAX, lists: true, ..Self::new(settings) }
     }
 
     /// Ends all requests, and keeps the measurements.
@@ -330,13 +327,13 @@ impl Naks {
                     expired.unconfirmed = true;
                     self.confirmation.run_out(now);
                     missing.unconfirmed += 1;
-                    (State::BackOff, missing.unconfirmed > self.confirm_retries)
+                    (State::BackOff, missing.unconfirmed > self.retries)
                 }
                 State::AwaitRepair => {
                     unrepaired = Some(self.repair.wait(missing.unrepaired));
                     self.repair.run_out(now);
                     missing.unrepaired += 1;
-                    (State::BackOff, missing.unrepaired > self.repair_retries)
+                    (State::BackOff, missing.unrepaired > self.retries)
                 }
             };
             if given_up {

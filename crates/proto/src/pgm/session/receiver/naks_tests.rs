@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::pgm::RepairTimers;
-use crate::pgm::wire::Nla;
 use crate::world::{at, ms};
 use faircast_base::{NodeId, Purpose};
 
@@ -13,11 +12,10 @@ struct Bench {
 
 impl Bench {
     fn new(timers: RepairTimers) -> Self {
-        let mut config = ReceiverConfig::new(Nla::NULL);
-        config.repair_timers = timers;
-        (config.confirm_retries, config.repair_retries) = (2, 2);
+        let settings =
+            PgmSettings { repair_timers: timers, nak_retries: 2, ..PgmSettings::default() };
         let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
-        Self { naks: Naks::new(&config), rng }
+        Self { naks: Naks::new(&settings), rng }
     }
 
     fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {

@@ -114,7 +114,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let source = self.source?;
         let path = source.path?;
-        let most = if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
+        let most = if self.config.settings.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
         let asked = match self.lone_nak.take() {
             Some(index) => [index].to_vec(),
             None => self.repair.naks_mut()?.take_due(most),
@@ -127,7 +127,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let start = buf.len();
         let body = Body::Nak(self.nak(&source, first));
         self.write(&source, &body, rest, report.as_deref(), buf, |_| {});
-        if self.config.nak_copies {
+        if self.config.settings.nak_copies {
             self.nak_copy = Some(buf[start..].to_vec());
         }
         Some(to_node(path))

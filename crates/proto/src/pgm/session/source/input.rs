@@ -116,9 +116,9 @@ impl SourceSession {
     /// The least time between confirmations that are alike. Receivers judge by the number of
     /// confirmations how many of them ask for the same, so there must be some in a round trip.
     pub(crate) fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
-        let interval = self.config.confirm_interval;
+        let interval = self.config.settings.confirm_interval;
         match rtt.max(self.farthest.get(now)) {
-            Some(rtt) if self.config.repair_timers == RepairTimers::Adaptive => {
+            Some(rtt) if self.config.settings.repair_timers == RepairTimers::Adaptive => {
                 interval.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP)
             }
             _ => interval,
@@ -129,17 +129,17 @@ impl SourceSession {
     /// round trip of who sends the NAK. One that comes later is from somebody who would have the
     /// repair if it had not been lost, or kept by an element that did not know of him.
     pub(crate) fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
-        if self.config.repair_timers == RepairTimers::Fixed {
-            return self.config.repair_interval;
+        if self.config.settings.repair_timers == RepairTimers::Fixed {
+            return self.config.settings.repair_interval;
         }
         if let Some(rtt) = rtt {
             self.farthest.note(now, rtt);
             // The repair may meet a queue that has grown since the packet that the round trip was
             // measured with, and reports count in milliseconds.
-            return (rtt + rtt / 8 + REPORT_RESOLUTION).max(self.config.confirm_interval);
+            return (rtt + rtt / 8 + REPORT_RESOLUTION).max(self.config.settings.confirm_interval);
         }
         let others = [self.control.gauges().rtt, self.farthest.get(now)];
-        others.into_iter().flatten().fold(self.config.repair_interval, Duration::max)
+        others.into_iter().flatten().fold(self.config.settings.repair_interval, Duration::max)
     }
 
     /// The longest round trip of those who asked lately, or that to the representative.

@@ -9,7 +9,7 @@ use super::input::Confirmation;
 use super::{SourcePhase, SourceSession, SourceTimers, Timer};
 use crate::congestion::Permit;
 use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
-use crate::pgm::{RepairTimers, SourceConfig};
+use crate::pgm::{PgmSettings, RepairTimers};
 use crate::{Destination, Transmit};
 
 /// A data packet that leaves.
@@ -118,7 +118,7 @@ impl SourceSession {
             self.control.on_repair_sent(cx, seq, len, &mut self.announce)
         } else {
             self.next += 1;
-            let oldest = self.next.saturating_sub(u64::from(self.config.window_packets));
+            let oldest = self.next.saturating_sub(u64::from(self.config.settings.transmit_window));
             self.trail = self.trail.max(oldest);
             debug_assert!(self.trail < self.next, "the window has what was just sent");
             self.control.on_sent(cx, seq, len, &mut self.announce);
@@ -213,7 +213,7 @@ impl SourceSession {
 
     /// After how long without data there is a pause.
     fn pause(&self) -> Duration {
-        match (self.config.repair_timers, self.control.gauges().rtt) {
+        match (self.config.settings.repair_timers, self.control.gauges().rtt) {
             (RepairTimers::Adaptive, Some(rtt)) => rtt + rtt / 2,
             _ => Duration::ZERO,
         }
@@ -221,11 +221,12 @@ impl SourceSession {
 
     /// Says from where on a late joiner may ask for repairs.
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
-        let back = match self.config.late_join {
+        let PgmSettings { late_join, open_start, .. } = self.config.settings;
+        let back = match late_join {
             _ if !self.repairs => return,
-            _ if self.next <= u64::from(self.config.open_start) => self.next,
-            Some(back) => u64::from(back),
-            None => return,
+            _ if self.next <= u64::from(open_start) => self.next,
+            0 => return,
+            back => u64::from(back),
         };
         let from = self.seq(self.next.saturating_sub(back).max(self.trail));
         encoder.option(OptionType::JOIN, &from.value().to_be_bytes());
@@ -256,12 +257,12 @@ pub(super) struct SpmSchedule {
 }
 
 impl SpmSchedule {
-    pub(super) fn new(config: &SourceConfig) -> Self {
+    pub(super) fn new(settings: &PgmSettings) -> Self {
         Self {
-            ambient_interval: config.ambient_interval,
-            heartbeat_min: config.heartbeat_min,
-            heartbeat_max: config.heartbeat_max,
-            heartbeat: config.heartbeat_min,
+            ambient_interval: settings.spm_interval,
+            heartbeat_min: settings.heartbeat_min,
+            heartbeat_max: settings.heartbeat_max,
+            heartbeat: settings.heartbeat_min,
             answered_at: None,
             due: false,
         }
