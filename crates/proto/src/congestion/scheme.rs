@@ -2,7 +2,6 @@
 //! made.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Duration, NodeId};
 
@@ -77,7 +76,7 @@ impl Reported {
 }
 
 /// Parts of a scheme that a router on the way can read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct RouterView {
     /// The option on data.
     pub announce_option: u8,
@@ -118,15 +117,6 @@ impl RouterView {
                 Some(out)
             },
         }
-    }
-}
-
-impl fmt::Debug for RouterView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouterView")
-            .field("announce_option", &self.announce_option)
-            .field("report_option", &self.report_option)
-            .finish_non_exhaustive()
     }
 }
 

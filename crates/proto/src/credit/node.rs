@@ -30,7 +30,6 @@ struct Queue<Q> {
 }
 
 /// A session.
-#[derive(Debug)]
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,

@@ -352,10 +352,3 @@ pub(super) fn parts(code: &[u8], pull: Pull) -> impl Iterator<Item = Part<'_>> {
         Part { session: pull.session, policy: pull.policy, total, offset, bytes }
     })
 }
-
-impl core::fmt::Debug for Programs {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (kept, fetches) = (self.kept.len(), self.fetches.len());
-        f.debug_struct("Programs").field("kept", &kept).field("fetches", &fetches).finish()
-    }
-}

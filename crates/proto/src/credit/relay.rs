@@ -24,7 +24,6 @@ use crate::relay::{
 const IP_UDP_BYTES: u32 = 28;
 
 /// The relay. See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
@@ -54,7 +53,6 @@ enum Written {
     Bytes(Vec<u8>),
 }
 
-#[derive(Debug)]
 struct Session {
     flow: FlowId,
     source: NodeId,
@@ -62,7 +60,6 @@ struct Session {
 }
 
 /// A session whose program is not here yet.
-#[derive(Debug)]
 struct Parked {
     policy: PolicyId,
     flow: FlowId,

@@ -140,7 +140,6 @@ impl CreditSettings {
 }
 
 /// A policy by its name.
-#[derive(Debug)]
 pub(crate) enum AnyPolicy {
     WorstPath(WorstPath),
     BestPath(BestPath),

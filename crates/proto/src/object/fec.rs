@@ -6,7 +6,6 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
@@ -138,18 +137,6 @@ const SOUND: &str = "a block has 1 to 64 symbols of one even length, each given 
 
 // Parity is numbered after the source symbols, in one byte.
 const _: () = assert!(BLOCK_SYMBOLS + PARITY_SYMBOLS <= 256);
-
-impl fmt::Debug for ParitySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ParitySource({} blocks)", self.kept.len())
-    }
-}
-
-impl fmt::Debug for Restorer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Restorer")
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@ mod requests;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, Seq, Time};
 
@@ -298,13 +297,3 @@ const END_QUIET: Duration = Duration::from_secs(3);
 
 /// SPMs in a row that must tell of a new start of the source.
 const EPOCH_PACKETS: u32 = 2;
-
-impl fmt::Debug for ObjectReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectReceiver")
-            .field("phase", &self.assembly.phase)
-            .field("requests", &self.requests)
-            .field("member", &self.assembly.member)
-            .finish_non_exhaustive()
-    }
-}

@@ -12,7 +12,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
@@ -413,12 +412,3 @@ const FIN_TIME: Duration = Duration::from_secs(1);
 
 /// Least time between two SPMs that say that nothing is left.
 const EXHAUSTED_INTERVAL: Duration = Duration::from_millis(20);
-
-impl fmt::Debug for ObjectSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectSource")
-            .field("session", &self.session)
-            .field("course", &self.course)
-            .finish_non_exhaustive()
-    }
-}

@@ -303,15 +303,6 @@ impl Negotiation {
     }
 }
 
-impl fmt::Debug for Negotiation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Negotiation")
-            .field("scheme", &self.scheme)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -190,9 +190,6 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pgm::wire::{Nla, Tsi};
-    use crate::pgm::{ReceiverConfig, SourceConfig};
-    use faircast_base::NodeId;
 
     fn checked(raw: &[(&str, &str)]) -> Options {
         crate::world::options(raw, OPTIONS)
@@ -229,16 +226,9 @@ mod tests {
     #[test]
     fn single_settings_change_the_set_that_they_start_from() {
         let set = checked(&[("pgm", "ns2"), ("tail_delay", "9 ms")]);
-        let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), &set);
-        assert_eq!(source, SourceConfig::ns2(NodeId(1), Nla::NULL, Tsi::default()));
-        let ms = Duration::from_millis;
-        assert_eq!((source.settings.repair_delay, source.settings.spm_interval), (ms(70), ms(500)));
-        let receiver = ReceiverConfig::from_options(Nla::NULL, &set);
-        let mut ns2 = ReceiverConfig::ns2(Nla::NULL);
-        ns2.settings.tail_delay = ms(9);
-        assert_eq!(receiver, ns2);
-        let settings = receiver.settings;
-        let timers = (settings.nak_backoff, settings.nak_repeat, settings.nak_repair);
-        assert_eq!((timers, settings.nak_retries), ((ms(30), ms(50), ms(1000)), 5));
+        let tail_delay = Duration::from_millis(9);
+        let want = PgmSettings { tail_delay, ..PgmSettings::profile(Profile::Ns2) };
+        assert_eq!(PgmSettings::from_options(&set), want);
+        assert_eq!((want.nak_retries, want.nak_repair), (5, Duration::from_secs(1)));
     }
 }

@@ -4,8 +4,6 @@
 //! where every loss is then asked for and repaired several times, or too long on another. So the
 //! value is measured, as TCP does it (src: RFC 6298).
 
-use core::fmt;
-
 use faircast_base::{Duration, Time};
 
 use crate::settings::choices;
@@ -32,7 +30,7 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
 /// One timer's estimate of how long its answer takes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryTimer {
     timers: RepairTimers,
     /// The shortest wait.
@@ -167,12 +165,6 @@ impl Asked {
         if (1..=most).contains(&self.times) {
             retry.sample(now.since(self.first));
         }
-    }
-}
-
-impl fmt::Debug for RetryTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RetryTimer({})", self.wait(0))
     }
 }
 

@@ -26,7 +26,6 @@ mod wire;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Duration, GroupId, NodeId, Time};
 
@@ -144,12 +143,6 @@ impl TreeNegotiation {
             own.filter(|(key, _)| !settings::COMMON.contains(&key.as_str())).collect();
         let options = Options::default().under(&own, &all);
         Ok(Agreed { tree, options: options.under(&announced.settings, &specs) })
-    }
-}
-
-impl fmt::Debug for TreeNegotiation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TreeNegotiation").field("insists", &self.insists).finish_non_exhaustive()
     }
 }
 

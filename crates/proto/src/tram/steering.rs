@@ -1,7 +1,6 @@
 //! Sessions of TRAM that a scheme steers: the tree is TRAM's, the rate the scheme's.
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use faircast_base::{Duration, NodeId, Seq};
 
@@ -19,12 +18,6 @@ pub(crate) struct Steering {
     pub(crate) scheme: &'static SchemeEntry,
     /// Who the end is in the scheme's reports.
     pub(crate) node: NodeId,
-}
-
-impl fmt::Debug for Steering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Steering").field("scheme", &self.scheme.name).finish_non_exhaustive()
-    }
 }
 
 impl Steering {

@@ -118,9 +118,3 @@ impl Policy for ProgramPolicy {
         self.interval_ms
     }
 }
-
-impl core::fmt::Debug for ProgramPolicy {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("ProgramPolicy").field("failed", &self.failed).finish_non_exhaustive()
-    }
-}

@@ -39,7 +39,7 @@ pub(in crate::object) enum Taken {
 }
 
 /// All blocks that are not complete. What was never wanted counts as complete.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::object) struct Blocks {
     /// Layout of the object, as far as that is known.
     pub(in crate::object) layout: Layout,

@@ -2,7 +2,6 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
@@ -435,14 +434,5 @@ impl Machine for TramObjectReceiver {
         let own = [assembly.next_timeout(), assembly.member.next_timeout(), path];
         let all = own.into_iter().chain([tram.next_timeout()]);
         all.flatten().min()
-    }
-}
-
-impl fmt::Debug for TramObjectReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TramObjectReceiver")
-            .field("phase", &self.assembly.phase)
-            .field("member", &self.assembly.member)
-            .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,6 @@
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
 
@@ -308,11 +307,5 @@ impl Machine for TramObjectSource {
     fn next_timeout(&self) -> Option<Time> {
         let own = self.timers.next().filter(|_| !self.tram.is_over());
         self.tram.next_timeout().into_iter().chain(own).min()
-    }
-}
-
-impl fmt::Debug for TramObjectSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TramObjectSource").field("course", &self.course).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
@@ -349,9 +348,3 @@ const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Time in which the receivers behind one black hole send their first messages; chosen.
 const HOLE_SPREAD: Duration = Duration::from_secs(1);
-
-impl fmt::Debug for PgmReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PgmReceiver").field("session", &self.session).finish_non_exhaustive()
-    }
-}

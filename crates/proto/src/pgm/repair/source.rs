@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
@@ -329,11 +328,5 @@ impl Repairs {
 
     fn clear(&mut self) {
         *self = Self::default();
-    }
-}
-
-impl fmt::Debug for PgmSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PgmSource").field("session", &self.session).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,6 @@ mod window;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
@@ -408,16 +407,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             next = next.min(at);
         }
         (next < Time::MAX).then_some(next)
-    }
-}
-
-impl<R> fmt::Debug for ReceiverSession<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceiverSession")
-            .field("phase", &self.phase)
-            .field("source", &self.source)
-            .field("window", &self.window)
-            .finish_non_exhaustive()
     }
 }
 

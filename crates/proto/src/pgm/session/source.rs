@@ -9,7 +9,6 @@ pub(crate) use self::output::DataPacket;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
@@ -329,14 +328,3 @@ const LINGER_BUSY: u64 = 4;
 /// Shortest interval between SPMs: a timer of no length would run out again and again in one
 /// moment.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
-
-impl fmt::Debug for SourceSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceSession")
-            .field("tsi", &self.config.tsi)
-            .field("phase", &self.phase)
-            .field("next", &self.next)
-            .field("trail", &self.trail)
-            .finish_non_exhaustive()
-    }
-}

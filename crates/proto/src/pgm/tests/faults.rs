@@ -83,7 +83,7 @@ proptest! {
         world.run_until(at(120_000));
         let want = object(faults.packets * 100);
         for host in &world.receivers {
-            prop_assert!(host.completed(), "{:?}", host.machine);
+            prop_assert!(host.completed(), "{:?}", host.last_word());
             prop_assert!(host.payload == want);
             prop_assert_eq!(host.lost(), 0);
             let delivered = host.log.count(|e| matches!(e, Event::Delivered { .. }));

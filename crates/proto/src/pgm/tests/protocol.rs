@@ -217,7 +217,7 @@ fn a_closed_source_tells_the_end_and_still_repairs() {
     world.run_until(at(30_000));
     let sent = world.sent_of(PacketType::Odata);
     assert!(world.source.completed());
-    assert!(world.receivers[0].completed(), "{:?}", world.receivers[0].machine);
+    assert!(world.receivers[0].completed(), "{:?}", world.receivers[0].last_word());
     assert_eq!(world.receivers[0].payload.len(), 100 * sent);
     assert!(!world.repaired().is_empty());
     let last = world.times_of(PacketType::Odata).last().copied();

@@ -40,7 +40,7 @@ fn any_one_lost_packet_is_made_good() {
     for (case, lost) in cases {
         let mut world = World::simple(1, 10_000).with_network(losing(lost));
         world.run_until(at(4_000));
-        assert!(world.receivers[0].completed(), "{case}: {:?}", world.receivers[0].machine);
+        assert!(world.receivers[0].completed(), "{case}: {:?}", world.receivers[0].last_word());
         world.assert_all_delivered(&object(10_000));
         assert_eq!(world.receivers[0].lost(), 0, "{case}");
     }

@@ -108,7 +108,7 @@ impl World {
     /// Everything arrived everywhere, in order and intact.
     pub(super) fn assert_all_delivered(&self, object: &[u8]) {
         for host in &self.receivers {
-            assert!(host.completed(), "{:?}: {:?}", host.node, host.machine);
+            assert!(host.completed(), "{:?}: {:?}", host.node, host.last_word());
             assert!(host.payload == object, "{:?} got other bytes", host.node);
         }
     }
