@@ -318,7 +318,7 @@ impl Relay for PgmElement {
     ) -> Handling {
         self.handle_timeout(cx);
         let decoded = Packet::decode(packet.datagram.bytes, packet.datagram.zeros);
-        let passing = decoded.map(|pgm| Passing { relayed: packet, pgm }).map_err(Into::into);
+        let passing = decoded.map(|pgm| Passing { relayed: packet, pgm });
         match passing.and_then(|packet| self.take(cx, &packet, buf)) {
             Ok(handling) => handling,
             Err(reason) => {

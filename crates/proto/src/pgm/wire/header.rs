@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::DecodeError;
+use faircast_base::BadInput;
 
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
@@ -165,13 +165,13 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, BadInput> {
         let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (version, nibble) = (bytes[4] >> 6, bytes[4] & 0x0f);
         if version != 0 {
-            return Err(DecodeError::Version(version));
+            return Err(BadInput::Malformed);
         }
-        let kind = PacketType::from_nibble(nibble).ok_or(DecodeError::UnknownType(nibble))?;
+        let kind = PacketType::from_nibble(nibble).ok_or(BadInput::Malformed)?;
         let flags = bytes[5];
         Ok(Self {
             header: Header {

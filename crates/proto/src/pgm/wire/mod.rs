@@ -11,7 +11,6 @@
 //! [`Wire`]: crate::congestion::Wire
 
 mod checksum;
-mod error;
 mod header;
 mod nla;
 mod options;
@@ -22,7 +21,6 @@ pub(crate) mod strategies;
 mod tests;
 
 pub use checksum::checksum;
-pub use error::DecodeError;
 pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
 pub use nla::Nla;
 pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};

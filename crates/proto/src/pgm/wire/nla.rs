@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::NodeId;
-
-use super::DecodeError;
+use faircast_base::{BadInput, NodeId};
 
 /// A network-layer address. A [`NodeId`] travels as an IPv4 address; drivers map it to a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,15 +62,15 @@ impl Nla {
     /// Takes what [`encode`](Self::encode) writes off the front of `bytes`.
     ///
     /// # Errors
-    /// `Truncated` and `AddressFamily`.
-    pub fn decode(bytes: &mut &[u8]) -> Result<Self, DecodeError> {
-        let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+    /// `Truncated`, or `Malformed` of an unknown address family.
+    pub fn decode(bytes: &mut &[u8]) -> Result<Self, BadInput> {
+        let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
         let (nla, rest) = match u16::from_be_bytes([f0, f1]) {
             1 => rest.split_first_chunk().map(|(octets, rest)| (Self::V4(*octets), rest)),
             2 => rest.split_first_chunk().map(|(octets, rest)| (Self::V6(*octets), rest)),
-            family => return Err(DecodeError::AddressFamily(family)),
+            _ => return Err(BadInput::Malformed),
         }
-        .ok_or(DecodeError::Truncated)?;
+        .ok_or(BadInput::Truncated)?;
         *bytes = rest;
         Ok(nla)
     }

@@ -1,8 +1,8 @@
 //! Option extensions (src: RFC 3208 s9, its appendices, and OpenPGM for congestion control).
 
-use faircast_base::Seq;
+use faircast_base::{BadInput, Seq};
 
-use super::{DecodeError, Nla};
+use super::Nla;
 
 /// Most options of one packet, the one that tells their length not counted (src: RFC 3208 s9.1).
 pub const OPTIONS_MAX: usize = 16;
@@ -127,15 +127,15 @@ impl OptionsLayout {
     }
 
     /// Reads all options of a packet that begin at `at`.
-    pub(super) fn decode(packet: &[u8], at: usize) -> Result<Self, DecodeError> {
+    pub(super) fn decode(packet: &[u8], at: usize) -> Result<Self, BadInput> {
         let bytes = &packet[at..];
-        let (&[kind, len, t0, t1], _) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        let (&[kind, len, t0, t1], _) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
         let total = usize::from(u16::from_be_bytes([t0, t1]));
         if kind & !END != OptionType::LENGTH || len != 4 || total < OPTION_HEADER_LEN {
-            return Err(DecodeError::OptionsLength);
+            return Err(BadInput::Malformed);
         }
         if total > bytes.len() {
-            return Err(DecodeError::Truncated);
+            return Err(BadInput::Truncated);
         }
         let kinds = kinds(&bytes[OPTION_HEADER_LEN..total])?;
         Ok(Self { start: at + OPTION_HEADER_LEN, end: at + total, kinds })
@@ -154,25 +154,25 @@ impl OptionsLayout {
 }
 
 /// Walks all options once, so that later walks need not doubt them: of which types they are.
-fn kinds(bytes: &[u8]) -> Result<u64, DecodeError> {
+fn kinds(bytes: &[u8]) -> Result<u64, BadInput> {
     let (mut rest, mut count, mut kinds) = (bytes, 0, 0);
     while let Some((&[kind, len, ..], _)) = rest.split_first_chunk::<OPTION_HEADER_LEN>() {
         count += 1;
         if count > OPTIONS_MAX {
-            return Err(DecodeError::TooManyOptions);
+            return Err(BadInput::Malformed);
         }
         let len = usize::from(len);
         if len < OPTION_HEADER_LEN || len > rest.len() {
-            return Err(DecodeError::OptionLength(kind & !END));
+            return Err(BadInput::Malformed);
         }
         RawOption::split(&rest[..len]).check()?;
         kinds |= kind_bit(kind & !END);
         rest = &rest[len..];
         if (kind & END != 0) != rest.is_empty() {
-            return Err(DecodeError::OptionsLength);
+            return Err(BadInput::Malformed);
         }
     }
-    if rest.is_empty() { Ok(kinds) } else { Err(DecodeError::OptionsLength) }
+    if rest.is_empty() { Ok(kinds) } else { Err(BadInput::Malformed) }
 }
 
 /// Stands for an option of type `kind`, 0 to 0x7f. Types that are 64 apart share one.
@@ -256,10 +256,10 @@ impl<'a> RawOption<'a> {
     }
 
     /// Whether a known option has a value of a length that its format permits.
-    fn check(&self) -> Result<(), DecodeError> {
+    fn check(&self) -> Result<(), BadInput> {
         let len = self.value.len();
         let fits = match self.kind {
-            OptionType::LENGTH => return Err(DecodeError::OptionsLength),
+            OptionType::LENGTH => return Err(BadInput::Malformed),
             OptionType::NBR_UNREACH
             | OptionType::SYN
             | OptionType::FIN
@@ -278,16 +278,15 @@ impl<'a> RawOption<'a> {
             OptionType::CR => return self.check_address(CR_ADDRESS),
             _ => true,
         };
-        if fits { Ok(()) } else { Err(DecodeError::OptionLength(self.kind)) }
+        if fits { Ok(()) } else { Err(BadInput::Malformed) }
     }
 
     /// Whether the value ends with an address that begins at `at`.
-    fn check_address(&self, at: usize) -> Result<(), DecodeError> {
+    fn check_address(&self, at: usize) -> Result<(), BadInput> {
         let mut address = self.value.get(at..).unwrap_or_default();
         match Nla::decode(&mut address) {
             Ok(_) if address.is_empty() => Ok(()),
-            Err(error @ DecodeError::AddressFamily(_)) => Err(error),
-            _ => Err(DecodeError::OptionLength(self.kind)),
+            _ => Err(BadInput::Malformed),
         }
     }
 

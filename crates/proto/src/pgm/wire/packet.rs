@@ -5,13 +5,13 @@ use core::ops::Deref;
 
 use faircast_base::{BadInput, GroupId, NodeId, Seq};
 
+use super::Nla;
 use super::checksum::{checksum, sent_checksum};
 use super::header::{
     FLAG_NETWORK_SIGNIFICANT, FLAG_OPTIONS, FLAG_PARITY, FLAG_VARIABLE_LENGTH, Fixed, HEADER_LEN,
     Header, PacketType, Tsi,
 };
 use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, OptionsLayout};
-use super::{DecodeError, Nla};
 use crate::congestion::{AckVector, Wire};
 use crate::{Datagram, Destination};
 
@@ -33,8 +33,8 @@ impl<'a> Packet<'a> {
     /// packet that is not data is ignored.
     ///
     /// # Errors
-    /// Whatever the bytes are, the answer is a packet or a [`DecodeError`].
-    pub fn decode(bytes: &'a [u8], zeros: u32) -> Result<Self, DecodeError> {
+    /// `Truncated`, `Checksum` or `Malformed`, whatever the bytes are.
+    pub fn decode(bytes: &'a [u8], zeros: u32) -> Result<Self, BadInput> {
         Ok(Layout::decode(bytes, zeros, false)?.packet(bytes, zeros))
     }
 
@@ -87,15 +87,15 @@ struct Layout {
 
 impl Layout {
     /// Reads a packet. Where it is `authenticated` already, its checksum is not computed again.
-    fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Result<Self, DecodeError> {
-        let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(DecodeError::Truncated)?;
+    fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Result<Self, BadInput> {
+        let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(BadInput::Truncated)?;
         let fixed = Fixed::decode(head)?;
-        if fixed.checksum == 0 {
-            if fixed.kind.is_data() {
-                return Err(DecodeError::NoChecksum);
-            }
-        } else if !authenticated && checksum(bytes) != 0 {
-            return Err(DecodeError::Checksum);
+        let sound = match fixed.checksum {
+            0 => !fixed.kind.is_data(),
+            _ => authenticated || checksum(bytes) == 0,
+        };
+        if !sound {
+            return Err(BadInput::Checksum);
         }
         let mut rest = rest;
         let body = Body::decode(fixed.kind, &mut rest)?;
@@ -107,7 +107,7 @@ impl Layout {
         let payload_at = options.end();
         let payload_len = (bytes.len() - payload_at) as u64 + u64::from(zeros);
         if fixed.kind.is_data() && payload_len != u64::from(fixed.payload_len) {
-            return Err(DecodeError::PayloadLength);
+            return Err(BadInput::Malformed);
         }
         Ok(Self { header: fixed.header, body, options, payload_at })
     }
@@ -313,7 +313,7 @@ impl Body {
     }
 
     /// Takes the body of a packet of type `kind` off the front of `bytes`.
-    fn decode(kind: PacketType, bytes: &mut &[u8]) -> Result<Self, DecodeError> {
+    fn decode(kind: PacketType, bytes: &mut &[u8]) -> Result<Self, BadInput> {
         Ok(match kind {
             PacketType::Odata => Self::Odata(decode_data(bytes)?),
             PacketType::Rdata => Self::Rdata(decode_data(bytes)?),
@@ -517,8 +517,8 @@ impl<'a> Encoder<'a> {
 }
 
 /// Takes `N` big-endian words off the front.
-fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], DecodeError> {
-    let front = bytes.split_off(..4 * N).ok_or(DecodeError::Truncated)?;
+fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], BadInput> {
+    let front = bytes.split_off(..4 * N).ok_or(BadInput::Truncated)?;
     let mut out = [0; N];
     for (word, bytes) in out.iter_mut().zip(front.as_chunks().0) {
         *word = u32::from_be_bytes(*bytes);
@@ -526,12 +526,12 @@ fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], DecodeError> {
     Ok(out)
 }
 
-fn decode_data(bytes: &mut &[u8]) -> Result<Data, DecodeError> {
+fn decode_data(bytes: &mut &[u8]) -> Result<Data, BadInput> {
     let [sequence, trail] = words(bytes)?.map(Seq::new);
     Ok(Data { sequence, trail })
 }
 
-fn decode_nak(bytes: &mut &[u8]) -> Result<Nak, DecodeError> {
+fn decode_nak(bytes: &mut &[u8]) -> Result<Nak, BadInput> {
     let [first] = words(bytes)?.map(Seq::new);
     Ok(Nak { first, source: Nla::decode(bytes)?, group: Nla::decode(bytes)? })
 }

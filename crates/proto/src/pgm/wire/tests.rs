@@ -156,7 +156,7 @@ fn ack_is_composed_byte_for_byte_and_the_old_type_is_read_too() {
     assert_eq!(out, unhex(ACK_PGMCC));
     // The checksum is that of type 0x0d; without one, the packet passes.
     out[4] = 0x0b;
-    assert_eq!(Packet::decode(&out, 0), Err(DecodeError::Checksum));
+    assert_eq!(Packet::decode(&out, 0), Err(BadInput::Checksum));
     out[6..8].fill(0);
     assert_eq!(decode(&out).body, body);
 }
@@ -185,7 +185,7 @@ fn a_tail_of_zeros_is_the_same_packet_as_its_bytes() {
         assert_eq!(packet.payload, Payload { bytes: &b"fairc"[..head], zeros: zeros as u32 });
         assert_eq!(packet.payload.len(), decode(&long).payload.len());
         // One zero too many is not the packet that the header describes.
-        assert_eq!(Packet::decode(&short, zeros as u32 + 1), Err(DecodeError::PayloadLength));
+        assert_eq!(Packet::decode(&short, zeros as u32 + 1), Err(BadInput::Malformed));
     }
 }
 
@@ -203,7 +203,7 @@ fn spoilt(hex: &str, at: usize, with: &[u8]) -> Vec<u8> {
 
 #[test]
 fn broken_packets_are_refused_with_their_reason() {
-    use DecodeError as E;
+    use BadInput::{Checksum, Malformed, Truncated};
     let cut = |hex: &str, len: usize| {
         let mut bytes = spoilt(hex, 0, &[]);
         bytes.truncate(len);
@@ -216,31 +216,24 @@ fn broken_packets_are_refused_with_their_reason() {
     let mut extra = unhex(ODATA_ZMQ);
     extra.push(0);
     for (case, bytes, want) in [
-        ("nothing", vec![], E::Truncated),
-        ("half a header", unhex("ad711d4c0000"), E::Truncated),
-        ("half a body", cut(SPM_EMPTY, 30), E::Truncated),
-        ("half its options", cut(NAK_LIST, 50), E::Truncated),
-        ("version 1", spoilt(SPM_EMPTY, 4, &[0x40]), E::Version(1)),
-        ("type 15", spoilt(SPM_EMPTY, 4, &[0x0f]), E::UnknownType(15)),
-        ("wrong checksum", wrong_checksum, E::Checksum),
-        ("data without checksum", no_checksum, E::NoChecksum),
-        ("a byte too many", extra, E::PayloadLength),
-        ("family 9", spoilt(SPM_EMPTY, 29, &[9]), E::AddressFamily(9)),
-        ("no length first", spoilt(NAK_LIST, 36, &[5]), E::OptionsLength),
-        ("total too short", spoilt(NAK_LIST, 39, &[3]), E::OptionsLength),
-        ("no last option", spoilt(NAK_LIST, 40, &[2]), E::OptionsLength),
-        ("option of 0", spoilt(NAK_LIST, 41, &[0]), E::OptionLength(2)),
-        ("option too long", spoilt(NAK_LIST, 41, &[24]), E::OptionLength(2)),
-        ("SYN of 20", spoilt(NAK_LIST, 40, &[0x8d]), E::OptionLength(13)),
+        ("nothing", vec![], Truncated),
+        ("half a header", unhex("ad711d4c0000"), Truncated),
+        ("half a body", cut(SPM_EMPTY, 30), Truncated),
+        ("half its options", cut(NAK_LIST, 50), Truncated),
+        ("version 1", spoilt(SPM_EMPTY, 4, &[0x40]), Malformed),
+        ("type 15", spoilt(SPM_EMPTY, 4, &[0x0f]), Malformed),
+        ("wrong checksum", wrong_checksum, Checksum),
+        ("data without checksum", no_checksum, Checksum),
+        ("a byte too many", extra, Malformed),
+        ("family 9", spoilt(SPM_EMPTY, 29, &[9]), Malformed),
+        ("no length first", spoilt(NAK_LIST, 36, &[5]), Malformed),
+        ("total too short", spoilt(NAK_LIST, 39, &[3]), Malformed),
+        ("no last option", spoilt(NAK_LIST, 40, &[2]), Malformed),
+        ("option of 0", spoilt(NAK_LIST, 41, &[0]), Malformed),
+        ("option too long", spoilt(NAK_LIST, 41, &[24]), Malformed),
+        ("SYN of 20", spoilt(NAK_LIST, 40, &[0x8d]), Malformed),
     ] {
         assert_eq!(Packet::decode(&bytes, 0), Err(want), "{case}");
-        let reason = match want {
-            E::Truncated => BadInput::Truncated,
-            E::Checksum | E::NoChecksum => BadInput::Checksum,
-            _ => BadInput::Malformed,
-        };
-        assert_eq!(BadInput::from(want), reason, "{case}");
-        assert!(!format!("{want}").is_empty());
     }
 }
 
@@ -263,12 +256,12 @@ fn limits_of_the_format_hold() {
         bytes
     };
     assert_eq!(decode(&packet(&options(16))).options.iter().count(), 16);
-    assert_eq!(Packet::decode(&packet(&options(17)), 0), Err(DecodeError::TooManyOptions));
+    assert_eq!(Packet::decode(&packet(&options(17)), 0), Err(BadInput::Malformed));
     // Four bytes a number leave room for 62 and no more in an option's length of 8 bits.
     let mut list = vec![0x82, 252, 0, 0];
     list.resize(252, 1);
     assert_eq!(decode(&packet(&list)).options.nak_list().len(), 62);
-    assert_eq!(Packet::decode(&packet(&[0x82, 5, 0, 0, 9]), 0), Err(DecodeError::OptionLength(2)));
+    assert_eq!(Packet::decode(&packet(&[0x82, 5, 0, 0, 9]), 0), Err(BadInput::Malformed));
 }
 
 #[test]
@@ -330,8 +323,7 @@ fn a_known_option_has_a_value_of_its_length_and_no_other() {
             encoder.option(kind, &value_of(kind, len));
             encoder.finish();
             let read = Packet::decode(&bytes, 0).map(drop);
-            let want =
-                if lens.contains(&len) { Ok(()) } else { Err(DecodeError::OptionLength(kind)) };
+            let want = if lens.contains(&len) { Ok(()) } else { Err(BadInput::Malformed) };
             assert_eq!(read, want, "option {kind} of {len} bytes");
         }
     }
