@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::any::Any;
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
 
@@ -23,14 +22,14 @@ pub struct Told {
 
 /// A [`SenderControl`] behind its encoding and within the bounds that the operator has set. The methods of
 /// both are alike; what is not is described.
+#[expect(missing_docs, reason = "methods without a text are those of SenderControl")]
 pub trait Control {
     /// The numbers of the options of announcements and of reports.
     fn options(&self) -> SchemeOptions;
-    /// See [`SenderControl::permit`].
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
-    /// See [`SenderControl::on_sent`]. Appends the announcement to `out`.
+    /// Appends the announcement to `out`.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
-    /// See [`SenderControl::on_repair_sent`]. Appends the announcement, where there is one.
+    /// Appends the announcement, where there is one.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
     /// Whether a packet without data may leave now, of those that can wait: confirmations, answers.
     fn permit_overhead(&self, now: Time) -> Permit;
@@ -42,44 +41,33 @@ pub trait Control {
     /// # Errors
     /// It is malformed.
     fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput>;
-    /// The report that was read last counts. See [`SenderControl::on_report`].
+    /// The report that was read last counts.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
-    /// See [`SenderControl::on_leave`].
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
-    /// See [`SenderControl::on_heard`].
     fn on_heard(&mut self, cx: &mut Cx<'_>);
-    /// See [`SenderControl::on_idle`].
     fn on_idle(&mut self, cx: &mut Cx<'_>);
     /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
     /// the upper bound that the operator has set.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
-    /// See [`SenderControl::on_timeout`].
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
-    /// See [`SenderControl::next_timeout`].
     fn next_timeout(&self) -> Option<Time>;
-    /// See [`SenderControl::gauges`].
     fn gauges(&self) -> Gauges;
-    /// The half itself, for tests and statistics.
-    fn inner(&self) -> &dyn Any;
+    /// The half itself.
+    #[cfg(test)]
+    fn inner(&self) -> &dyn core::any::Any;
 }
 
 /// A [`ReceiverFeedback`] behind its encoding. The methods of both are alike; what is not is described.
+#[expect(missing_docs, reason = "methods without a text are those of ReceiverFeedback")]
 pub trait Feedback {
     /// The numbers of the options of announcements and of reports.
     fn options(&self) -> SchemeOptions;
-    /// See [`ReceiverFeedback::on_data`]. Whether there was nothing wrong with the announcement; a
-    /// malformed one counts as none.
+    /// Whether there was nothing wrong with the announcement; a malformed one counts as none.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
-    /// See [`ReceiverFeedback::on_missing`].
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
-    /// See [`ReceiverFeedback::on_rewind`].
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
-    /// See [`ReceiverFeedback::on_stuck`].
     fn on_stuck(&mut self, cx: &mut Cx<'_>);
-    /// See [`ReceiverFeedback::shape_vector`].
     fn shape_vector(&self, vector: AckVector) -> AckVector;
-    /// See [`ReceiverFeedback::on_overheard`].
-    ///
     /// # Errors
     /// The report is malformed.
     fn on_overheard(
@@ -88,20 +76,17 @@ pub trait Feedback {
         from: NodeId,
         report: &[u8],
     ) -> Result<(), BadInput>;
-    /// See [`ReceiverFeedback::reports_directly`].
     fn reports_directly(&self) -> bool;
-    /// See [`ReceiverFeedback::on_leaving`].
     fn on_leaving(&mut self) -> bool;
-    /// See [`ReceiverFeedback::poll_report`]. Appends the report to `out`.
+    /// Appends the report to `out`.
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience>;
-    /// See [`ReceiverFeedback::report_for_nak`]. Appends the report, where there is one.
+    /// Appends the report, where there is one.
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool;
-    /// See [`ReceiverFeedback::on_timeout`].
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
-    /// See [`ReceiverFeedback::next_timeout`].
     fn next_timeout(&self) -> Option<Time>;
-    /// The half itself, for tests and statistics.
-    fn inner(&self) -> &dyn Any;
+    /// The half itself.
+    #[cfg(test)]
+    fn inner(&self) -> &dyn core::any::Any;
 }
 
 /// The numbers of a scheme's options.
@@ -290,7 +275,8 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         if self.capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 
-    fn inner(&self) -> &dyn Any {
+    #[cfg(test)]
+    fn inner(&self) -> &dyn core::any::Any {
         &self.half
     }
 }
@@ -363,7 +349,8 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         self.0.next_timeout()
     }
 
-    fn inner(&self) -> &dyn Any {
+    #[cfg(test)]
+    fn inner(&self) -> &dyn core::any::Any {
         &self.0
     }
 }

@@ -135,11 +135,6 @@ impl TfmccSender {
         self.rate
     }
 
-    /// Whether no receiver has reported a loss yet.
-    pub fn in_slow_start(&self) -> bool {
-        self.slow_start
-    }
-
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }

@@ -12,7 +12,7 @@ use super::header::{
     Header, PacketType, Tsi,
 };
 use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, OptionsLayout};
-use crate::congestion::{AckVector, Wire};
+use crate::congestion::AckVector;
 use crate::{Datagram, Destination};
 
 /// A packet, taken apart without copying.
@@ -425,13 +425,6 @@ impl<'a> Encoder<'a> {
         let significant = OptionType::is_network_significant(kind, self.kind == PacketType::Odata);
         assert!(!(significant && self.ordinary), "network-significant options come first");
         self.raw_option(kind, 0, value)
-    }
-
-    /// Adds the option of a scheme.
-    pub fn scheme_option<W: Wire>(&mut self, scheme: &W) -> &mut Self {
-        let mut value = Vec::new();
-        scheme.encode(&mut value);
-        self.option(W::OPTION, &value)
     }
 
     /// Adds the list of a NAK or of its confirmation, unless that is empty; at most [`NAK_LIST_MAX`].

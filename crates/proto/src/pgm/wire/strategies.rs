@@ -4,7 +4,15 @@ use faircast_base::Seq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::AckVector;
+use crate::congestion::common::bench::encoded;
+use crate::congestion::{AckVector, Wire};
+
+impl Encoder<'_> {
+    /// Adds the option of a scheme.
+    pub(crate) fn scheme_option<W: Wire>(&mut self, scheme: &W) {
+        self.option(W::OPTION, &encoded(scheme));
+    }
+}
 
 pub(super) fn nla() -> impl Strategy<Value = Nla> + Clone {
     prop_oneof![any::<[u8; 4]>().prop_map(Nla::V4), any::<[u8; 16]>().prop_map(Nla::V6)]

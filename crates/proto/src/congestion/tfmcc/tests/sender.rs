@@ -47,7 +47,7 @@ fn slow_start_climbs_over_one_round_trip_and_at_most_doubles() {
     bench.pass(ms(30));
     assert!((bench.rate() / first - 2.0).abs() < 0.01, "a lie of a gigabit changes nothing");
     bench.report(1, 20_000.0, 40, true);
-    assert!(!bench.sender.in_slow_start());
+    assert!(!bench.in_slow_start());
     assert!((bench.rate() - 20_000.0).abs() < 0.01);
 }
 
@@ -294,12 +294,12 @@ fn after_a_long_pause_it_begins_anew_and_returns_in_slow_start() {
         if halvings == 0 {
             continue;
         }
-        assert!(bench.sender.in_slow_start());
+        assert!(bench.in_slow_start());
         // Who has forgotten its losses tells twice what it got, which was next to nothing at first.
         bench.report(1, 3e4, 40, false);
         assert!((bench.rate() / want - 1.0).abs() < 0.05, "{}", bench.rate());
         let mut reports = 0;
-        while bench.sender.in_slow_start() {
+        while bench.in_slow_start() {
             bench.pass(ms(40));
             let rate = 2.0 * bench.rate();
             bench.report(1, rate, 40, false);
@@ -333,7 +333,7 @@ fn after_a_long_pause_losses_before_it_bound_slow_start_and_do_not_end_it() {
     // A new loss ends it.
     let mut bench = paused();
     bench.report(1, 2e5, 40, true);
-    assert!(!bench.sender.in_slow_start());
+    assert!(!bench.in_slow_start());
 }
 
 #[test]
