@@ -12,7 +12,9 @@ use crate::content::Content;
 use crate::options::OptionSpec;
 use crate::settings::settings;
 use crate::transport::{EndSetup, PacketFacts, Role};
-use crate::{Datagram, Destination, FlowEvent, FlowMachine, LossRecord, Machine, Transmit};
+use crate::{
+    Datagram, Destination, FlowEvent, FlowMachine, LossRecord, Machine, Transmit, passes_on,
+};
 use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
@@ -159,14 +161,7 @@ impl Machine for CbrSender {
             self.finished = true;
             cx.emit(Event::Completed { bytes: end });
         }
-        Some(Transmit {
-            to: self.to,
-            zeros,
-            payload_len: bytes,
-            time_to_live: 255,
-            router_alert: false,
-            wire_len: None,
-        })
+        Some(Transmit { zeros, payload_len: bytes, ..Transmit::control(self.to) })
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
@@ -292,29 +287,8 @@ struct CbrPeer {
 impl Machine for CbrPeer {
     type Event = FlowEvent;
 
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.receiver.handle_datagram(cx, datagram);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.sender.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.sender.handle_close(cx);
-    }
-
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.sender.poll_transmit(cx, buf)
-    }
-
-    fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.receiver.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.sender.next_timeout()
-    }
+    passes_on!(receiver: handle_datagram, poll_event);
+    passes_on!(sender: handle_timeout, handle_close, poll_transmit, next_timeout);
 }
 
 #[cfg(test)]

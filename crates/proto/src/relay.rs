@@ -89,6 +89,14 @@ pub struct RelayTransmit {
     pub router_alert: bool,
 }
 
+impl RelayTransmit {
+    /// A packet without payload that leaves through `port` and may travel 255 hops.
+    pub(crate) const fn control(flow: FlowId, port: PortId, to: Destination, from: NodeId) -> Self {
+        let (port, router_alert) = (Some(port), false);
+        Self { flow, port, to, from, zeros: 0, payload_len: 0, time_to_live: 255, router_alert }
+    }
+}
+
 /// What a relay serves, and the programs that it has for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {

@@ -322,7 +322,7 @@ impl CreditRelay {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
             let mut bytes = Vec::new();
             pull.encode(&mut bytes);
-            let transmit = control(flow, port, Destination::Node(node), self.node);
+            let transmit = RelayTransmit::control(flow, port, Destination::Node(node), self.node);
             self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
         }
     }
@@ -330,7 +330,7 @@ impl CreditRelay {
     /// A node below asks for a program.
     fn answer(&mut self, now: Time, packet: &RelayPacket<'_>, pull: &Pull) {
         let to = Destination::Node(packet.datagram.from);
-        let transmit = control(packet.flow, packet.port, to, self.node);
+        let transmit = RelayTransmit::control(packet.flow, packet.port, to, self.node);
         for part in self.programs.answer(now, pull) {
             let mut bytes = Vec::new();
             part.encode(&mut bytes);
@@ -374,7 +374,7 @@ impl CreditRelay {
         if session.node.poll_credit(now, &mut bytes) {
             let upstream = &session.node.upstream;
             let to = Destination::Node(upstream.node);
-            let transmit = control(session.flow, upstream.port, to, self.node);
+            let transmit = RelayTransmit::control(session.flow, upstream.port, to, self.node);
             self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
             self.works(now, None);
         }
@@ -464,20 +464,6 @@ const fn bytes_of(packet: &RelayPacket<'_>) -> u32 {
     packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES
 }
 
-/// A packet of the relay's own without payload.
-const fn control(flow: FlowId, port: PortId, to: Destination, from: NodeId) -> RelayTransmit {
-    RelayTransmit {
-        flow,
-        port: Some(port),
-        to,
-        from,
-        zeros: 0,
-        payload_len: 0,
-        time_to_live: 255,
-        router_alert: false,
-    }
-}
-
 impl Relay for CreditRelay {
     fn interest(&self) -> Interest {
         Interest::Everything
@@ -564,7 +550,8 @@ impl Relay for CreditRelay {
             let (gone, probes) = session.node.on_timeout(now);
             let (flow, from) = (session.flow, session.source);
             for (port, probe) in probes {
-                let transmit = control(flow, port, Destination::Group(GroupId::SESSION), from);
+                let transmit =
+                    RelayTransmit::control(flow, port, Destination::Group(GroupId::SESSION), from);
                 self.out.push_back((Egress::Send(transmit), Written::Capsule(probe)));
             }
             gone.into_iter().for_each(|key| self.let_go(key));

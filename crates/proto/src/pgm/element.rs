@@ -63,9 +63,6 @@ const SESSIONS_MAX: usize = 64;
 /// Silence after which a session may make room for another (src: openpgm's peer expiry).
 const SESSION_EXPIRY: Duration = Duration::from_secs(300);
 
-/// The hops that an element's own packets may travel.
-const TIME_TO_LIVE: u8 = 255;
-
 /// The element. See the module's documentation.
 #[derive(Debug)]
 pub struct PgmElement {
@@ -371,28 +368,16 @@ impl SessionState {
         encoder.nak_list(packet.pgm.options.nak_list().iter());
         encoder.finish();
         let to = Destination::Group(GroupId::SESSION);
-        let transmit = RelayTransmit { router_alert: true, ..self.control(port, to, self.source) };
+        let control = RelayTransmit::control(self.flow, port, to, self.source);
+        let transmit = RelayTransmit { router_alert: true, ..control };
         (Egress::Send(transmit), bytes)
-    }
-
-    /// A packet without payload.
-    fn control(&self, port: PortId, to: Destination, from: NodeId) -> RelayTransmit {
-        RelayTransmit {
-            flow: self.flow,
-            port: Some(port),
-            to,
-            from,
-            zeros: 0,
-            payload_len: 0,
-            time_to_live: TIME_TO_LIVE,
-            router_alert: false,
-        }
     }
 
     /// A NAK that goes to the next hop towards the source.
     fn towards_source(&self, node: NodeId, bytes: Vec<u8>) -> (Egress, Vec<u8>) {
         let to = Destination::Node(self.upstream);
-        (Egress::Send(self.control(self.upstream_port, to, node)), bytes)
+        let control = RelayTransmit::control(self.flow, self.upstream_port, to, node);
+        (Egress::Send(control), bytes)
     }
 
     /// Asks again for packets whose NAKs nobody has confirmed; `list` is ascending and not empty.

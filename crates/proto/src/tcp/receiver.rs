@@ -201,14 +201,8 @@ impl Machine for TcpReceiver {
             Some(_) => wire::CONTROL_WIRE_LEN + wire::SACK_BLOCK_WIRE_LEN * blocks,
             None => wire::IP_HEADER_LEN + buf.len() as u32,
         };
-        Some(Transmit {
-            to: Destination::Node(self.peer),
-            zeros: 0,
-            payload_len: 0,
-            time_to_live: 255,
-            router_alert: false,
-            wire_len: Some(wire_len),
-        })
+        let to = Destination::Node(self.peer);
+        Some(Transmit { wire_len: Some(wire_len), ..Transmit::control(to) })
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {

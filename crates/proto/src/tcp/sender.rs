@@ -428,14 +428,8 @@ impl TcpSender {
             Some(header) => payload_len + header,
             None => wire::IP_HEADER_LEN + wire::HEADER_LEN + payload_len,
         };
-        Transmit {
-            to: Destination::Node(self.peer),
-            zeros,
-            payload_len,
-            time_to_live: 255,
-            router_alert: false,
-            wire_len: Some(wire_len),
-        }
+        let control = Transmit::control(Destination::Node(self.peer));
+        Transmit { zeros, payload_len, wire_len: Some(wire_len), ..control }
     }
 }
 
