@@ -5,13 +5,34 @@ use core::marker::PhantomData;
 
 use faircast_base::Time;
 
-/// The reasons of one machine, an enum whose variants are numbered from 0.
+/// Reasons of one machine to wake up.
 pub(crate) trait Reason: Copy + fmt::Debug + 'static {
     /// All of them, in the order of their numbers.
     const ALL: &'static [Self];
 
     fn number(self) -> usize;
 }
+
+/// An enum of [`Reason`]s, numbered from 0 in the order of its variants.
+macro_rules! reasons {
+    ($(#[doc = $about:literal])* enum $name:ident {
+        $($(#[doc = $doc:literal])* $variant:ident,)+
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug)]
+        enum $name { $($(#[doc = $doc])* $variant,)+ }
+
+        impl $crate::timers::Reason for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn number(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+pub(crate) use reasons;
 
 /// The timers of a machine, one for each of its `N` reasons to wake up. To ask for the earliest costs
 /// nothing, since a machine is asked after every packet.
@@ -85,18 +106,11 @@ mod tests {
     use super::*;
     use faircast_base::Duration;
 
-    #[derive(Clone, Copy, Debug)]
-    enum Why {
-        One,
-        Two,
-        Three,
-    }
-
-    impl Reason for Why {
-        const ALL: &'static [Self] = &[Self::One, Self::Two, Self::Three];
-
-        fn number(self) -> usize {
-            self as usize
+    reasons! {
+        enum Why {
+            One,
+            Two,
+            Three,
         }
     }
 

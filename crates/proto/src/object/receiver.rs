@@ -24,7 +24,7 @@ use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
 use crate::pgm::session::dissent::Dissent;
 use crate::pgm::wire::{OptionType, Received};
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
 /// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
@@ -56,18 +56,11 @@ enum Ending {
     Gone,
 }
 
-/// Why it wakes up, beside the reasons of its session, its store, its requests and its messages.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// The source, which has said that it ends, counts as gone.
-    SourceEnd,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::SourceEnd];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wakes up, beside the reasons of its session, its store, its requests and its messages.
+    enum Timer {
+        /// The source, which has said that it ends, counts as gone.
+        SourceEnd,
     }
 }
 

@@ -32,7 +32,7 @@ use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Received};
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::{Datagram, FlowEvent, Interactive, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
@@ -64,22 +64,15 @@ pub struct ObjectSource {
     exhausted_at: Time,
 }
 
-/// Why it wakes up, beside the reasons of its session.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// The members, the digests and the pace are looked at.
-    Tick,
-    /// Answers and confirmations that wait may leave.
-    Answers,
-    /// The next probe may leave.
-    Probe,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Tick, Self::Answers, Self::Probe];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wakes up, beside the reasons of its session.
+    enum Timer {
+        /// The members, the digests and the pace are looked at.
+        Tick,
+        /// Answers and confirmations that wait may leave.
+        Answers,
+        /// The next probe may leave.
+        Probe,
     }
 }
 

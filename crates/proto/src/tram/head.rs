@@ -19,7 +19,7 @@ use super::settings::{Formation, HeadRole, LateJoin, TramSettings};
 use super::wire::{
     Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason, Solicitation,
 };
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::{Destination, Transmit};
 use advertising::Advertising;
 pub(super) use repairs::Repair;
@@ -44,25 +44,17 @@ enum Answer {
     Hello,
 }
 
-/// Why it wants to be called.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    Advertise,
-    Hello,
-    /// It stands for its LAN.
-    Lan,
-    /// Members that have said goodbye are asked.
-    Parted,
-    /// Members whose name another bears are asked.
-    Namesakes,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] =
-        &[Self::Advertise, Self::Hello, Self::Lan, Self::Parted, Self::Namesakes];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wants to be called.
+    enum Timer {
+        Advertise,
+        Hello,
+        /// It stands for its LAN.
+        Lan,
+        /// Members that have said goodbye are asked.
+        Parted,
+        /// Members whose name another bears are asked.
+        Namesakes,
     }
 }
 

@@ -12,7 +12,7 @@ use faircast_base::{Duration, NodeId, Time};
 use super::GivenHead;
 use super::settings::{Distance, Formation, LateJoin, TramSettings};
 use super::wire::Advertisement;
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use backoff::Backoff;
 pub(super) use bound::Bound;
 use bound::Silence;
@@ -92,20 +92,13 @@ impl Seeker {
     }
 }
 
-/// Why it wants to be called.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// A round of listening, asking or binding is over.
-    Round,
-    /// Its head has been silent for another interval.
-    Silence,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Round, Self::Silence];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wants to be called.
+    enum Timer {
+        /// A round of listening, asking or binding is over.
+        Round,
+        /// Its head has been silent for another interval.
+        Silence,
     }
 }
 

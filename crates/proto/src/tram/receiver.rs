@@ -31,7 +31,7 @@ use crate::options::Options;
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::session::reach::Reach;
 use crate::stack::Stack;
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::{Datagram, Destination, FlowEvent, Machine, Membership, StreamEvent, Transmit};
 use acks::AckSchedule;
 use doubts::{Doubts, Told};
@@ -51,30 +51,22 @@ enum Phase {
     Left,
 }
 
-/// Why it wants to be called.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    Start,
-    /// An acknowledgement is due by time.
-    Ack,
-    /// What is missing is asked for.
-    Ask,
-    /// Gaps that nothing has closed are losses.
-    Gaps,
-    /// The next repair may leave.
-    Pace,
-    /// The source has been silent for long.
-    Silence,
-    /// The end of the session was not contradicted.
-    End,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] =
-        &[Self::Start, Self::Ack, Self::Ask, Self::Gaps, Self::Pace, Self::Silence, Self::End];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wants to be called.
+    enum Timer {
+        Start,
+        /// An acknowledgement is due by time.
+        Ack,
+        /// What is missing is asked for.
+        Ask,
+        /// Gaps that nothing has closed are losses.
+        Gaps,
+        /// The next repair may leave.
+        Pace,
+        /// The source has been silent for long.
+        Silence,
+        /// The end of the session was not contradicted.
+        End,
     }
 }
 

@@ -17,7 +17,7 @@ use super::wire::{Ack, Body, Data, Front, Hello, Solicitation, Words};
 use super::{HEADS, TramSetup};
 use crate::congestion::{Bounds, Permit};
 use crate::content::Packets;
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::{
     Datagram, Destination, FlowEvent, Machine, Membership, ShortReceiver, StreamEvent, Transmit,
 };
@@ -61,24 +61,17 @@ enum Phase {
     Done,
 }
 
-/// Why it wants to be called.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    Start,
-    Beacon,
-    /// The next packet may leave.
-    Pace,
-    /// Data may begin.
-    Gather,
-    /// Its last member has gone, or all are silent.
-    End,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Start, Self::Beacon, Self::Pace, Self::Gather, Self::End];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wants to be called.
+    enum Timer {
+        Start,
+        Beacon,
+        /// The next packet may leave.
+        Pace,
+        /// Data may begin.
+        Gather,
+        /// Its last member has gone, or all are silent.
+        End,
     }
 }
 

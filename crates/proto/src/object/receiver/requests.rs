@@ -16,7 +16,7 @@ use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
 use crate::pgm::session::naks::{Naks, State};
 use crate::ranges::RangeSet;
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 
 /// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
 /// do; of a longer outage whole runs are asked for.
@@ -57,20 +57,13 @@ pub(super) struct Requests {
     unanswered: u32,
 }
 
-/// Why it wants to be called, beside single blocks that are overdue.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// Whole blocks are asked for, for the first time or again.
-    Runs,
-    /// What too few later packets have passed by counts as missing.
-    Gaps,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Runs, Self::Gaps];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wants to be called, beside single blocks that are overdue.
+    enum Timer {
+        /// Whole blocks are asked for, for the first time or again.
+        Runs,
+        /// What too few later packets have passed by counts as missing.
+        Gaps,
     }
 }
 

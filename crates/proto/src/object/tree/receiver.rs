@@ -21,7 +21,7 @@ use crate::object::{
 use crate::pgm::session::dissent::Dissent;
 use crate::stack::Stack;
 use crate::tram::{DATA_HEADER, TramReceiver, TramSetup, TreeNegotiation, name_number};
-use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, Transmit};
+use crate::{Datagram, FlowEvent, Interactive, Machine, StreamEvent, Transmit, passes_on};
 
 /// A receiver.
 pub struct TramObjectReceiver {
@@ -416,9 +416,7 @@ impl Machine for TramObjectReceiver {
         self.end(cx);
     }
 
-    fn poll_membership(&mut self) -> Option<crate::Membership> {
-        self.tram.poll_membership()
-    }
+    passes_on!(tram: poll_membership);
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.poll_word(cx, buf).or_else(|| self.tram.poll_transmit(cx, buf))

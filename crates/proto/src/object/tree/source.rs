@@ -16,9 +16,9 @@ use crate::object::{
 };
 use crate::options::OptionValue;
 use crate::stack::Stack;
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 use crate::tram::{TramSetup, TramSource, steering_at};
-use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Membership, Transmit};
+use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Transmit, passes_on};
 
 /// The source of an object: it sends what somebody lacks, repairs what its own members lose, and ends when all whom
 /// it waits for have said that they have it.
@@ -35,20 +35,13 @@ pub struct TramObjectSource {
     longest: u32,
 }
 
-/// Why it wakes up, beside the reasons of its session.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// The members, the digests and the growth are looked at.
-    Tick,
-    /// The next probe may leave.
-    Probe,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Tick, Self::Probe];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wakes up, beside the reasons of its session.
+    enum Timer {
+        /// The members, the digests and the growth are looked at.
+        Tick,
+        /// The next probe may leave.
+        Probe,
     }
 }
 
@@ -280,9 +273,7 @@ impl Machine for TramObjectSource {
         self.end(cx);
     }
 
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.tram.poll_membership()
-    }
+    passes_on!(tram: poll_membership);
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(answer) = self.poll_answer(cx, buf).or_else(|| self.poll_probe(cx, buf)) {

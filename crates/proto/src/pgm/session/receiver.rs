@@ -30,7 +30,7 @@ use crate::congestion::{Feedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 
 /// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
 /// the reports that its side of the scheme wants to send.
@@ -108,27 +108,19 @@ struct Source {
     advanced: Time,
 }
 
-/// Why it wakes up, beside the reasons of the scheme and of the layer above.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// Start of the membership.
-    Start,
-    /// Gaps that too few later packets have shown count as missing.
-    Gaps,
-    /// Request for an SPM.
-    SpmRequest,
-    /// Report of a loss without a request.
-    LoneNak,
-    /// The source counts as gone.
-    Expiry,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] =
-        &[Self::Start, Self::Gaps, Self::SpmRequest, Self::LoneNak, Self::Expiry];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wakes up, beside the reasons of the scheme and of the layer above.
+    enum Timer {
+        /// Start of the membership.
+        Start,
+        /// Gaps that too few later packets have shown count as missing.
+        Gaps,
+        /// Request for an SPM.
+        SpmRequest,
+        /// Report of a loss without a request.
+        LoneNak,
+        /// The source counts as gone.
+        Expiry,
     }
 }
 

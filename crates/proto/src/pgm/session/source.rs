@@ -20,7 +20,7 @@ use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
 use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, Nla, Packet};
-use crate::timers::{Reason, Timers};
+use crate::timers::{Timers, reasons};
 
 /// The sending end of a session: what every source does, whatever it sends and however it repairs.
 ///
@@ -60,35 +60,21 @@ pub(crate) struct SourceSession {
     events: VecDeque<StreamEvent>,
 }
 
-/// Why it wakes up, beside the reasons of its control.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// Start of the session.
-    Start,
-    /// An SPM is due however much is sent.
-    AmbientSpm,
-    /// An SPM is due since no data has been sent for a while.
-    Heartbeat,
-    /// A request for an SPM is answered.
-    SpmAnswer,
-    /// There may be something to send again: a later permit, a packet that is held back.
-    Send,
-    /// End of lingering.
-    Linger,
-}
-
-impl Reason for Timer {
-    const ALL: &'static [Self] = &[
-        Self::Start,
-        Self::AmbientSpm,
-        Self::Heartbeat,
-        Self::SpmAnswer,
-        Self::Send,
-        Self::Linger,
-    ];
-
-    fn number(self) -> usize {
-        self as usize
+reasons! {
+    /// Why it wakes up, beside the reasons of its control.
+    enum Timer {
+        /// Start of the session.
+        Start,
+        /// An SPM is due however much is sent.
+        AmbientSpm,
+        /// An SPM is due since no data has been sent for a while.
+        Heartbeat,
+        /// A request for an SPM is answered.
+        SpmAnswer,
+        /// There may be something to send again: a later permit, a packet that is held back.
+        Send,
+        /// End of lingering.
+        Linger,
     }
 }
 
