@@ -11,33 +11,21 @@ pub(crate) trait Setting: Sized {
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 
-impl Setting for bool {
-    fn read(options: &Options, key: &str) -> Option<Self> {
-        options.bool(key)
-    }
+macro_rules! plain {
+    ($($kind:ty: $read:ident),+) => {$(
+        impl Setting for $kind {
+            fn read(options: &Options, key: &str) -> Option<Self> {
+                options.$read(key)
+            }
+        }
+    )+};
 }
+
+plain!(bool: bool, f64: float, Bitrate: rate, Duration: duration);
 
 impl Setting for u32 {
     fn read(options: &Options, key: &str) -> Option<Self> {
         options.integer(key).and_then(|x| Self::try_from(x).ok())
-    }
-}
-
-impl Setting for f64 {
-    fn read(options: &Options, key: &str) -> Option<Self> {
-        options.float(key)
-    }
-}
-
-impl Setting for Bitrate {
-    fn read(options: &Options, key: &str) -> Option<Self> {
-        options.rate(key)
-    }
-}
-
-impl Setting for Duration {
-    fn read(options: &Options, key: &str) -> Option<Self> {
-        options.duration(key)
     }
 }
 
@@ -62,7 +50,10 @@ macro_rules! choices {
         $vis enum $name { $($(#[doc = $doc])+ $variant,)+ }
 
         impl $name {
-            /// The words for it.
+            /// All of them.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The words for them.
             pub(crate) const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// Its word, as it is written.
@@ -73,7 +64,8 @@ macro_rules! choices {
 
         impl $crate::settings::Setting for $name {
             fn read(options: &$crate::options::Options, key: &str) -> Option<Self> {
-                match options.text(key)? { $($word => Some(Self::$variant),)+ _ => None }
+                let text = options.text(key)?;
+                Self::WORDS.iter().position(|word| *word == text).map(|place| Self::ALL[place])
             }
         }
     )+};

@@ -95,16 +95,6 @@ impl PolicyId {
 }
 
 impl PolicyName {
-    const ALL: [Self; 7] = [
-        Self::WorstPath,
-        Self::BestPath,
-        Self::Quantile,
-        Self::BoundedLag,
-        Self::Deadline,
-        Self::LayeredDrop,
-        Self::WeightedUtility,
-    ];
-
     fn id(self) -> PolicyId {
         PolicyId::of(self.written().as_bytes())
     }
@@ -151,6 +141,21 @@ pub(crate) enum AnyPolicy {
     Program(ProgramPolicy),
 }
 
+macro_rules! any {
+    ($self:ident, $policy:ident => $does:expr) => {
+        match $self {
+            Self::WorstPath($policy) => $does,
+            Self::BestPath($policy) => $does,
+            Self::Quantile($policy) => $does,
+            Self::BoundedLag($policy) => $does,
+            Self::Deadline($policy) => $does,
+            Self::LayeredDrop($policy) => $does,
+            Self::WeightedUtility($policy) => $does,
+            Self::Program($policy) => $does,
+        }
+    };
+}
+
 impl AnyPolicy {
     /// Whether it ever has a branch do without a packet.
     pub(crate) const fn drops(&self) -> bool {
@@ -159,13 +164,7 @@ impl AnyPolicy {
         }
         match self {
             Self::Program(program) => program.drops,
-            Self::WorstPath(policy) => of(policy),
-            Self::BestPath(policy) => of(policy),
-            Self::Quantile(policy) => of(policy),
-            Self::BoundedLag(policy) => of(policy),
-            Self::Deadline(policy) => of(policy),
-            Self::LayeredDrop(policy) => of(policy),
-            Self::WeightedUtility(policy) => of(policy),
+            _ => any!(self, policy => of(policy)),
         }
     }
 
@@ -182,7 +181,7 @@ impl AnyPolicy {
     /// The one that a capsule names; `None` where it is not known here.
     pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
         let parameter = capsule.parameter;
-        let name = PolicyName::ALL.into_iter().find(|name| name.id() == capsule.policy)?;
+        let name = PolicyName::ALL.iter().find(|name| name.id() == capsule.policy)?;
         Some(match name {
             PolicyName::WorstPath => Self::WorstPath(WorstPath),
             PolicyName::BestPath => Self::BestPath(BestPath),
@@ -193,21 +192,6 @@ impl AnyPolicy {
             PolicyName::WeightedUtility => Self::WeightedUtility(WeightedUtility),
         })
     }
-}
-
-macro_rules! any {
-    ($self:ident, $policy:ident => $does:expr) => {
-        match $self {
-            Self::WorstPath($policy) => $does,
-            Self::BestPath($policy) => $does,
-            Self::Quantile($policy) => $does,
-            Self::BoundedLag($policy) => $does,
-            Self::Deadline($policy) => $does,
-            Self::LayeredDrop($policy) => $does,
-            Self::WeightedUtility($policy) => $does,
-            Self::Program($policy) => $does,
-        }
-    };
 }
 
 impl Policy for AnyPolicy {

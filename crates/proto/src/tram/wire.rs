@@ -292,10 +292,6 @@ const SETTINGS: u8 = 13;
 /// The flag of data that carries an announcement, after those of a front.
 const ANNOUNCES: u8 = 1 << 3;
 
-impl HeadRole {
-    const ALL: [Self; 3] = [Self::Never, Self::Reluctant, Self::Eager];
-}
-
 impl HeadState {
     const ALL: [Self; 5] = [
         Self::Accepting,
@@ -529,7 +525,7 @@ impl<'a> Body<'a> {
                 let name = decode_name(&mut fields)?;
                 fields.end()?;
                 let state = one_of(&HeadState::ALL, state)?;
-                let role = one_of(&HeadRole::ALL, role)?;
+                let role = one_of(HeadRole::ALL, role)?;
                 let lan = one_of(&[false, true], lan)?;
                 plain(Self::Advertisement(Advertisement {
                     state,
@@ -546,7 +542,7 @@ impl<'a> Body<'a> {
                 let [role, ..]: [u8; 4] = fields.array()?;
                 let name = decode_name(&mut fields)?;
                 fields.end()?;
-                let role = one_of(&HeadRole::ALL, role)?;
+                let role = one_of(HeadRole::ALL, role)?;
                 plain(Self::Solicitation(Solicitation { role, name }))
             }
             BIND => {
@@ -554,7 +550,7 @@ impl<'a> Body<'a> {
                 let first_missing = sequence(&mut fields)?;
                 let name = decode_name(&mut fields)?;
                 fields.end()?;
-                let role = one_of(&HeadRole::ALL, role)?;
+                let role = one_of(HeadRole::ALL, role)?;
                 plain(Self::Bind(Bind { role, distance, joins, first_missing, name }))
             }
             ACCEPT => {
