@@ -16,13 +16,13 @@ use crate::congestion::open::Open;
 use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
-use crate::congestion::{Guarantees, RouterView, Scheme};
+use crate::congestion::{Guarantees, Scheme};
 use crate::credit::{self, ProgramHost};
 use crate::hop::flow;
 use crate::options::{OptionSpec, Options};
 use crate::pgm;
 use crate::pgm::element::ElementConfig;
-use crate::pgm::negotiation::{KnownScheme, SchemeAnnouncement, SchemeMismatch, scheme_on};
+use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch, scheme_on};
 use crate::pgm::wire::{OptionType, Packet};
 use crate::relay::Relay;
 pub use crate::stack::Stack;
@@ -266,33 +266,6 @@ pub fn reliable_multicast() -> impl Iterator<Item = Stack> {
     stacks().filter(Stack::is_reliable_multicast)
 }
 
-/// All schemes as ends tell them apart.
-pub const KNOWN_SCHEMES: &[KnownScheme] = &known();
-
-const fn known() -> [KnownScheme; SCHEMES.len()] {
-    let mut known = [KnownScheme { name: "", announce_option: 0 }; SCHEMES.len()];
-    let mut i = 0;
-    while i < known.len() {
-        let SchemeEntry { name, announce_option, .. } = SCHEMES[i];
-        known[i] = KnownScheme { name, announce_option };
-        i += 1;
-    }
-    known
-}
-
-/// Parts of all schemes that routers can read.
-pub const ROUTER_VIEWS: &[RouterView] = &views();
-
-const fn views() -> [RouterView; SCHEMES.len()] {
-    let mut views = [SCHEMES[0].view; SCHEMES.len()];
-    let mut i = 0;
-    while i < views.len() {
-        views[i] = SCHEMES[i].view;
-        i += 1;
-    }
-    views
-}
-
 /// What the source of a session speaks, as far as one of its packets tells: the name on an SPM, or
 /// the registered scheme whose announcement rides on data. `None` where it tells nothing.
 pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
@@ -300,7 +273,7 @@ pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
     let named = packet.options.find(OptionType::SCHEME);
     match named.and_then(|option| SchemeAnnouncement::decode(option.value)) {
         Some(announced) => Some(announced.scheme),
-        None => scheme_on(KNOWN_SCHEMES, &packet).map(ToString::to_string),
+        None => scheme_on(SCHEMES, &packet).map(ToString::to_string),
     }
 }
 

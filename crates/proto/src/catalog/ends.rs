@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, FlowId, NodeId};
 
-use super::{KNOWN_SCHEMES, ROUTER_VIEWS, tree_negotiation};
+use super::{SCHEMES, tree_negotiation};
 use crate::congestion::{Control, SchemeEntry};
 use crate::content::{Content, Packets};
 use crate::credit::{CreditReceiver, CreditSource};
@@ -99,7 +99,7 @@ impl SchemeEntry {
         let header = data_overhead(self.announce_bytes_max);
         let make =
             Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node, header));
-        Negotiation::of(self.name, KNOWN_SCHEMES, make)
+        Negotiation::of(self.name, SCHEMES, make)
     }
 }
 
@@ -248,7 +248,7 @@ const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
 
 pub(super) fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
-    Box::new(PgmElement::new(node, ElementConfig::from_options(options), ROUTER_VIEWS))
+    Box::new(PgmElement::new(node, ElementConfig::from_options(options), SCHEMES))
 }
 
 /// The session of a flow: its source by node, its port by flow. Both ends compute the same.

@@ -15,7 +15,7 @@ fn names_and_keys_are_unique_and_every_row_builds() {
     let start = Time::ZERO + Duration::from_secs(3);
     for (i, entry) in SCHEMES.iter().enumerate() {
         // By it receivers know whose data it is.
-        let same = |other: &SchemeEntry| other.announce_option == entry.announce_option;
+        let same = |other: &SchemeEntry| other.view.announce_option == entry.view.announce_option;
         assert!(!SCHEMES[..i].iter().any(same), "{}", entry.name);
         assert!(entry.name.len() <= SCHEME_NAME_MAX, "{}", entry.name);
     }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use faircast_base::NodeId;
 
+use super::scheme::AnnounceOf;
 use super::{
     Bounds, Control, Feedback, Guarantees, ReceiverFeedback, RouterView, Scheme, SenderControl,
     Wire, bounded_control, boxed_feedback,
@@ -21,12 +22,8 @@ pub struct SchemeEntry {
     pub own_options: &'static [OptionSpec],
     /// Guarantees to the network, over PGM.
     pub guarantees: Guarantees,
-    /// Option by which its data is known.
-    pub announce_option: u8,
     /// Most bytes of that option's value.
     pub announce_bytes_max: usize,
-    /// Option that carries a receiver's report.
-    pub report_option: u8,
     /// Parts of the scheme that routers between the ends can read.
     pub view: RouterView,
     /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose data has headers of
@@ -51,9 +48,7 @@ impl SchemeEntry {
             about: S::ABOUT,
             own_options: S::OPTIONS,
             guarantees: S::GUARANTEES,
-            announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
-            announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
-            report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
+            announce_bytes_max: AnnounceOf::<S>::BYTES_MAX,
             view: RouterView::of::<S>(),
             control: |options, header_bytes| {
                 let mut control = S::control(options);

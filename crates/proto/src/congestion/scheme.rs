@@ -123,7 +123,8 @@ impl RouterView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::ROUTER_VIEWS;
+    use crate::catalog::SCHEMES;
+    use crate::congestion::SchemeEntry;
     use crate::congestion::common::bench::encoded;
     use crate::congestion::ormcc::{Ormcc, OrmccReport};
     use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
@@ -159,10 +160,12 @@ mod tests {
 
     #[test]
     fn a_report_that_a_router_holds_shifts_its_echo_by_that_and_nothing_else() {
-        assert_eq!(ROUTER_VIEWS.len(), reports(1, 1).len(), "each has one here");
+        assert_eq!(SCHEMES.len(), reports(1, 1).len(), "each has one here");
         for echo in [1000, u32::MAX - 2] {
             let shifted = reports(echo.wrapping_add(7), 1);
-            for ((view, report), want) in ROUTER_VIEWS.iter().zip(reports(echo, 1)).zip(shifted) {
+            for ((SchemeEntry { view, .. }, report), want) in
+                SCHEMES.iter().zip(reports(echo, 1)).zip(shifted)
+            {
                 assert_eq!((view.echo)(&report), Some(echo), "{view:?}");
                 assert_eq!((view.held)(&report, 7), Some(want), "{view:?}");
             }
@@ -174,7 +177,7 @@ mod tests {
         let round_trip = Duration::from_millis(80);
         for worse in 1..4 {
             let pairs = reports(1, worse).into_iter().zip(reports(1, worse + 1));
-            for (view, (less, more)) in ROUTER_VIEWS.iter().zip(pairs) {
+            for (SchemeEntry { view, .. }, (less, more)) in SCHEMES.iter().zip(pairs) {
                 let reported = |report: &[u8]| (view.reported)(report, round_trip).unwrap();
                 let (less, more) = (reported(&less), reported(&more));
                 assert!(more.loss > less.loss, "{view:?}");
@@ -189,7 +192,7 @@ mod tests {
             let reported = Reported::of_rate(rate);
             assert_eq!((reported.loss, reported.slowness_squared), (0.0, 0.0));
         }
-        for view in ROUTER_VIEWS {
+        for SchemeEntry { view, .. } in SCHEMES {
             assert_eq!((view.reported)(&[1; 5], Duration::ZERO), None);
             assert_eq!(((view.echo)(&[]), (view.held)(&[], 1)), (None, None));
         }

@@ -17,7 +17,7 @@ use faircast_base::{
 };
 
 use crate::Destination;
-use crate::congestion::{RouterView, Stamps};
+use crate::congestion::{SchemeEntry, Stamps};
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
@@ -69,7 +69,7 @@ pub struct PgmElement {
     node: NodeId,
     config: ElementConfig,
     /// The schemes of which it can read reports.
-    views: &'static [RouterView],
+    schemes: &'static [SchemeEntry],
     sessions: Vec<SessionState>,
     out: VecDeque<(Egress, Vec<u8>)>,
 }
@@ -99,12 +99,12 @@ struct SessionState {
 }
 
 impl PgmElement {
-    /// The element in the router `node`, which reads the reports of the schemes in `views`. Intervals
+    /// The element in the router `node`, which reads the reports of the schemes in `schemes`. Intervals
     /// are at least a millisecond.
-    pub fn new(node: NodeId, mut config: ElementConfig, views: &'static [RouterView]) -> Self {
+    pub fn new(node: NodeId, mut config: ElementConfig, schemes: &'static [SchemeEntry]) -> Self {
         // A timer of no length would run out again and again in one moment.
         config.nak_interval = config.nak_interval.max(Duration::from_millis(1));
-        Self { node, config, views, sessions: Vec::new(), out: VecDeque::new() }
+        Self { node, config, schemes, sessions: Vec::new(), out: VecDeque::new() }
     }
 
     fn session(&mut self, tsi: Tsi) -> Option<&mut SessionState> {
@@ -172,9 +172,9 @@ impl PgmElement {
         packet: &Passing<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        let Self { node, config, views, sessions, out } = self;
+        let Self { node, config, schemes, sessions, out } = self;
         let session = asked_of(sessions, packet)?;
-        let report = report_on(cx.now, views, &packet.pgm);
+        let report = report_on(cx.now, schemes, &packet.pgm);
         let reported = report.and_then(|report| report.reported(&session.stamps, Duration::ZERO));
         let (mut passes, mut room) = (false, false);
         for seq in packet.pgm.nak_sequence() {
@@ -252,7 +252,7 @@ impl PgmElement {
 
     /// The timestamps of data tell how far away receivers are that echo them.
     fn take_data(&mut self, now: Time, pgm: &Packet<'_>) {
-        let stamp = self.views.iter().find_map(|view| {
+        let stamp = self.schemes.iter().find_map(|SchemeEntry { view, .. }| {
             let announce = pgm.options.find(view.announce_option)?;
             (view.stamp)(announce.value)
         });

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::congestion::Feedback;
+use crate::congestion::{Feedback, SchemeEntry};
 use crate::options::OptionValue;
 use crate::pgm::wire::Packet;
 
@@ -147,18 +147,9 @@ fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte)).then_some((text, rest))
 }
 
-/// A scheme that this build knows: its name, and the option by which its data is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownScheme {
-    /// Its name.
-    pub name: &'static str,
-    /// The option that its announcements on data have.
-    pub announce_option: u8,
-}
-
 /// The scheme of `known` whose announcement rides on `packet`.
-pub(crate) fn scheme_on(known: &[KnownScheme], packet: &Packet<'_>) -> Option<&'static str> {
-    let rides = |scheme: &&KnownScheme| packet.options.has(scheme.announce_option);
+pub(crate) fn scheme_on(known: &[SchemeEntry], packet: &Packet<'_>) -> Option<&'static str> {
+    let rides = |scheme: &&SchemeEntry| packet.options.has(scheme.view.announce_option);
     known.iter().find(rides).map(|scheme| scheme.name)
 }
 
@@ -230,7 +221,7 @@ type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + S
 pub struct Negotiation {
     /// The scheme's name.
     scheme: &'static str,
-    known: &'static [KnownScheme],
+    known: &'static [SchemeEntry],
     make: Make,
     /// Settings that the source announced last.
     settings: Vec<(String, OptionValue)>,
@@ -241,7 +232,7 @@ pub struct Negotiation {
 impl Negotiation {
     /// Of a receiver that speaks `scheme`, one of `known`; `make` makes its half under the announced
     /// settings.
-    pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make) -> Self {
+    pub fn of(scheme: &'static str, known: &'static [SchemeEntry], make: Make) -> Self {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
     }
 

@@ -162,7 +162,7 @@ fn forge(scheme: &SchemeEntry, protocol: Stack, quiet: Option<&Book>) -> (u64, B
         timed: quiet.timed,
         ..Book::default()
     });
-    let (option, book) = (scheme.report_option, Rc::new(RefCell::new(book)));
+    let (option, book) = (scheme.view.report_option, Rc::new(RefCell::new(book)));
     let mixed = Mixed {
         watched: Watched::without_notes(),
         sender: |inner: Boxed| -> Boxed { Box::new(Forging { inner, option, book: book.clone() }) },

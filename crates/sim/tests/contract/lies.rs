@@ -229,7 +229,7 @@ impl Fate {
         let down = plain(rate, 20);
         let scenario = World { flow, down, ..World::new(3, SECONDS) }.scenario(protocol);
         let liar = scenario.nodes.iter().position(|node| node.name == LIAR).expect("it is there");
-        let (option, len) = (scheme.report_option, Rc::new(RefCell::new(0)));
+        let (option, len) = (scheme.view.report_option, Rc::new(RefCell::new(0)));
         let mixed = Mixed {
             watched: Watched::without_notes(),
             sender: |inner: Boxed| inner,

@@ -7,7 +7,7 @@
 use faircast_base::{Rng, Time};
 
 use super::ElementConfig;
-use crate::congestion::{RelayedReport, Reported, RouterView};
+use crate::congestion::{RelayedReport, Reported, SchemeEntry};
 use crate::pgm::wire::Packet;
 use crate::settings::choices;
 
@@ -37,14 +37,15 @@ pub(super) struct Passed {
     worst_slowness_squared: f64,
 }
 
-/// The report on a NAK, of one of the schemes that `views` reads, that has come now.
+/// The report on a NAK, of one of `schemes`, that has come now.
 pub(super) fn report_on(
     now: Time,
-    views: &'static [RouterView],
+    schemes: &'static [SchemeEntry],
     pgm: &Packet<'_>,
 ) -> Option<RelayedReport> {
-    let (view, value) =
-        views.iter().find_map(|view| Some((view, pgm.options.find(view.report_option)?.value)))?;
+    let (view, value) = schemes.iter().find_map(|SchemeEntry { view, .. }| {
+        Some((view, pgm.options.find(view.report_option)?.value))
+    })?;
     RelayedReport::new(now, view, value)
 }
 
@@ -96,9 +97,9 @@ impl ElementConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Stamps;
     use crate::congestion::common::bench::encoded;
     use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
+    use crate::congestion::{RouterView, Stamps};
     use crate::world::at;
     use faircast_base::{Duration, NodeId, Purpose};
 

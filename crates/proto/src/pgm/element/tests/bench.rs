@@ -7,7 +7,7 @@ use faircast_base::{
 };
 
 use crate::Datagram;
-use crate::catalog::ROUTER_VIEWS;
+use crate::catalog::SCHEMES;
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
 pub(super) use crate::pgm::DATA_PORT;
 use crate::pgm::RepairTimers;
@@ -112,7 +112,7 @@ impl Bench {
     /// An element without any session.
     pub(super) fn empty(config: ElementConfig) -> Self {
         let rng = Rng::new(1, ME, Purpose::Relay);
-        let element = PgmElement::new(ME, config, ROUTER_VIEWS);
+        let element = PgmElement::new(ME, config, SCHEMES);
         let (now, log, last) = (Time::ZERO, Log::keeping(), (Vec::new(), 0));
         Self { now, rng, log, element, key: 0, last, handling: Handling::Drop }
     }
