@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
+use super::path::Probes;
 use super::source::members::{Members, Sent};
 use super::{
     Announcement, MemberState, MemberStatus, ObjectSourceSetup, ObjectStatus, Part, Stage,
@@ -42,6 +43,11 @@ pub(super) struct Course {
     /// The one thing that the application is told, and whether that has been decided.
     event: Option<FlowEvent>,
     told: bool,
+    /// Time of the next look at the members, the digests and the growth.
+    tick_at: Option<Time>,
+    pub(super) probes: Probes,
+    /// Bytes of the longest packet of data so far.
+    pub(super) longest: u32,
 }
 
 /// Where a source is in its life.
@@ -59,6 +65,12 @@ enum ServicePhase {
 
 /// Most of the time between two looks that counts.
 const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two words to members that lack something of a given-up object.
+const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Interval between looks at the members, the digests and the pace.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Next actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +102,9 @@ impl Course {
             reason,
             event: None,
             told: false,
+            tick_at: Some(setup.start),
+            probes: Probes::default(),
+            longest: 0,
         }
     }
 
@@ -213,6 +228,33 @@ impl Course {
     /// After how long without one a word of each member is wanted.
     pub(super) fn status_interval(&self) -> Duration {
         self.members.status_interval(self.give_up)
+    }
+
+    /// Tells each member that lacks something that an object that is not `repeatable` cannot be had any more, until
+    /// the session is over. There are no other ticks after its end.
+    pub(super) fn end(&mut self, now: Time, repeatable: bool) {
+        self.tick_at = None;
+        if !repeatable {
+            self.members.give_up();
+            self.tick_at = Some(now + GIVEN_UP_INTERVAL);
+        }
+    }
+
+    /// Returns whether it is time to look at everything, of a session that is `over` or not.
+    pub(super) fn take_tick(&mut self, now: Time, over: bool, repeatable: bool) -> bool {
+        if self.tick_at.take_if(|at| *at <= now).is_none() || over {
+            return false;
+        }
+        if self.has_ended() {
+            self.end(now, repeatable);
+            return false;
+        }
+        self.tick_at = Some(now + TICK);
+        true
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.tick_at.into_iter().chain(self.probes.next_timeout()).min()
     }
 
     /// Members that have been silent for too long are lost. Returns by what name they report.

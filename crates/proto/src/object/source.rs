@@ -15,14 +15,12 @@ use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
-pub(super) use self::course::{GIVEN_UP_INTERVAL, TICK};
 use self::packets::ObjectPackets;
 pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
 use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::course::Course;
 use super::layout::Layout;
-use super::path::Probes;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
     Fec, HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
@@ -50,10 +48,7 @@ pub struct ObjectSource {
     limit: Option<(Bitrate, NodeId)>,
     /// Who that is, where it is the upper bound of the rate.
     limited_by: Option<NodeId>,
-    timers: Timers<Timer, 3>,
-    probes: Probes,
-    /// Bytes of the longest packet of data so far.
-    longest: u32,
+    timers: Timers<Timer, 1>,
     /// Requests to confirm to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
@@ -65,14 +60,10 @@ pub struct ObjectSource {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its session.
+    /// Why it wakes up, beside the reasons of its session and its course.
     enum Timer {
-        /// The members, the digests and the pace are looked at.
-        Tick,
         /// Answers and confirmations that wait may leave.
         Answers,
-        /// The next probe may leave.
-        Probe,
     }
 }
 
@@ -107,8 +98,6 @@ impl ObjectSource {
             Fec::Ratio(share) if share > 0.0 => share.min(1.0),
             _ => 0.0,
         };
-        let mut timers = Timers::new();
-        timers.arm(Timer::Tick, setup.start);
         Self {
             session: SourceSession::new(config, control, false),
             packets: ObjectPackets::new(setup.supply, layout, notice, share),
@@ -118,9 +107,7 @@ impl ObjectSource {
             host: HostLoad::default(),
             limit: None,
             limited_by: None,
-            timers,
-            probes: Probes::default(),
-            longest: 0,
+            timers: Timers::new(),
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,
@@ -162,12 +149,7 @@ impl ObjectSource {
 
     /// Writes a packet that tests a length.
     fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let probe = self.probes.poll(now, self.longest);
-        match self.probes.next_timeout() {
-            Some(at) => self.timers.arm(Timer::Probe, at),
-            None => self.timers.disarm(Timer::Probe),
-        }
-        let probe = probe?;
+        let probe = self.course.probes.poll(now, self.course.longest)?;
         Some(self.session.write_notice(buf, |encoder| {
             encoder.pad_options(OptionType::PROBE, &probe.encode(), probe.size as usize);
         }))
@@ -180,8 +162,7 @@ impl ObjectSource {
             return;
         }
         let rate = control.gauges().allowed_bits_per_s(self.packets.layout.symbol_bytes());
-        self.probes.ask(now, range, self.longest, rate);
-        self.timers.arm_by(Timer::Probe, now);
+        self.course.probes.ask(now, range, self.course.longest, rate);
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -234,7 +215,7 @@ impl ObjectSource {
             let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
             let transmit = self.session.write_data(cx, packet, buf, read);
-            self.longest = self.longest.max(buf.len() as u32 + transmit.zeros);
+            self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
             return Some(transmit);
         }
         if ready.is_none()
@@ -336,7 +317,6 @@ impl Machine for ObjectSource {
         if self.session.has_lingered(cx.now, false) {
             self.session.finish();
         }
-        self.timers.take_due(Timer::Probe, cx.now);
         self.tick(cx);
     }
 
@@ -389,7 +369,8 @@ impl Machine for ObjectSource {
 
     fn next_timeout(&self) -> Option<Time> {
         let session = self.session.next_timeout()?;
-        Some(self.timers.next().map_or(session, |own| own.min(session)))
+        let own = [self.timers.next(), self.course.next_timeout()];
+        Some(own.into_iter().flatten().fold(session, Time::min))
     }
 }
 

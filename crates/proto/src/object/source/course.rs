@@ -1,8 +1,8 @@
 //! The course of a source over PGM: its ticks, and what its turns mean to the session.
 
-use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
+use faircast_base::{Bitrate, Cx, NodeId, Time};
 
-use super::{ObjectSource, Timer};
+use super::ObjectSource;
 use crate::object::Part;
 
 impl ObjectSource {
@@ -26,31 +26,17 @@ impl ObjectSource {
     }
 
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
-        self.timers.disarm(Timer::Tick);
         self.confirm.clear();
-        self.tell_given_up(cx.now);
+        self.course.end(cx.now, self.packets.is_repeatable());
         self.packets.close();
         self.session.close(cx.now);
     }
 
-    /// Tells each member that lacks something that the object cannot be had any more, until the session is over.
-    fn tell_given_up(&mut self, now: Time) {
-        if !self.packets.is_repeatable() {
-            self.course.members.give_up();
-            self.timers.arm(Timer::Tick, now + GIVEN_UP_INTERVAL);
-        }
-    }
-
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) || self.session.is_over() {
-            return;
-        }
-        if self.course.has_ended() {
-            self.tell_given_up(cx.now);
-            return;
-        }
-        self.timers.arm(Timer::Tick, cx.now + TICK);
         let packets = &mut self.packets;
+        if !self.course.take_tick(cx.now, self.session.is_over(), packets.is_repeatable()) {
+            return;
+        }
         // Both: the end of what grows comes with its digests.
         let (grown, known) = (packets.poll_growth(), packets.poll_digests());
         if grown || known {
@@ -62,8 +48,7 @@ impl ObjectSource {
         for reporter in self.course.lose_silent(cx.now) {
             self.session.control_mut().on_leave(cx, reporter);
         }
-        let announced = self.packets.notice.announcement;
-        for reporter in self.course.lose_stalled(cx.now, &announced) {
+        for reporter in self.course.lose_stalled(cx.now, &self.packets.notice.announcement) {
             self.session.control_mut().on_leave(cx, reporter);
         }
         self.check_pace(cx);
@@ -112,9 +97,3 @@ impl ObjectSource {
         }
     }
 }
-
-/// Time between two words to members that lack something of a given-up object.
-pub(in crate::object) const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Interval between looks at the members, the digests and the pace.
-pub(in crate::object) const TICK: Duration = Duration::from_millis(100);

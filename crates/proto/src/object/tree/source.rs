@@ -8,15 +8,12 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Tim
 use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
 use crate::object::course::Course;
-use crate::object::path::Probes;
-use crate::object::source::{GIVEN_UP_INTERVAL, TICK};
 use crate::object::wire::{Claim, PathWord};
 use crate::object::{
     Announcement, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
 };
 use crate::options::OptionValue;
 use crate::stack::Stack;
-use crate::timers::{Timers, reasons};
 use crate::tram::{TramSetup, TramSource, steering_at};
 use crate::{Datagram, Destination, FlowEvent, Interactive, Machine, Transmit, passes_on};
 
@@ -29,20 +26,6 @@ pub struct TramObjectSource {
     words: u64,
     /// The least rate that a member asks for at most, and who that is.
     limit: Option<(Bitrate, NodeId)>,
-    timers: Timers<Timer, 2>,
-    probes: Probes,
-    /// Bytes of the longest packet so far.
-    longest: u32,
-}
-
-reasons! {
-    /// Why it wakes up, beside the reasons of its session.
-    enum Timer {
-        /// The members, the digests and the growth are looked at.
-        Tick,
-        /// The next probe may leave.
-        Probe,
-    }
 }
 
 impl TramObjectSource {
@@ -57,17 +40,7 @@ impl TramObjectSource {
         let session = TramSetup { steering: steering_at(tree, setup.node), ..session };
         let course = Course::new(&setup, None);
         let stream = ObjectStream::new(setup.supply, setup.symbol_bytes);
-        let mut timers = Timers::new();
-        timers.arm(Timer::Tick, setup.start);
-        Self {
-            tram: TramSource::kept(&session, tree, stream),
-            course,
-            words: 0,
-            limit: None,
-            timers,
-            probes: Probes::default(),
-            longest: 0,
-        }
+        Self { tram: TramSource::kept(&session, tree, stream), course, words: 0, limit: None }
     }
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
@@ -98,8 +71,7 @@ impl TramObjectSource {
             match word {
                 PathWord::Ask { low, high } if members.may_probe(cx.now, id) => {
                     let rate = Some(self.tram.bits_per_s());
-                    self.probes.ask(cx.now, (low, high), self.longest, rate);
-                    self.timers.arm_by(Timer::Probe, cx.now);
+                    self.course.probes.ask(cx.now, (low, high), self.course.longest, rate);
                 }
                 PathWord::Ask { .. } => {}
                 PathWord::Limit(limit) => found = Some(limit),
@@ -157,49 +129,30 @@ impl TramObjectSource {
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.timers.disarm(Timer::Tick);
-        self.tell_given_up(cx.now);
+        self.course.end(cx.now, self.tram.packets().is_repeatable());
         self.tram.handle_close(cx);
     }
 
-    /// Tells each member that lacks something that the object cannot be had any more, until the session is over.
-    fn tell_given_up(&mut self, now: Time) {
-        if !self.tram.packets().is_repeatable() {
-            self.course.members.give_up();
-            self.timers.arm(Timer::Tick, now + GIVEN_UP_INTERVAL);
-        }
-    }
-
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) || self.tram.is_over() {
-            return;
-        }
-        if self.course.has_ended() {
-            self.tell_given_up(cx.now);
+        let repeatable = self.tram.packets().is_repeatable();
+        if !self.course.take_tick(cx.now, self.tram.is_over(), repeatable) {
             return;
         }
         self.course.start(cx.now);
-        self.timers.arm(Timer::Tick, cx.now + TICK);
         let stream = self.tram.packets_mut();
         stream.poll_digests();
         if stream.poll_growth(cx.now) {
             self.course.note_growth(cx.now);
         }
         self.course.lose_silent(cx.now);
-        let announcement = *self.tram.packets().announcement();
-        self.course.lose_stalled(cx.now, &announcement);
+        self.course.lose_stalled(cx.now, self.tram.packets().announcement());
         self.course.look(cx.now, self.tram.packets().announcement().growing);
         self.review(cx);
     }
 
     /// Writes a packet that tests a length.
     fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let probe = self.probes.poll(cx.now, self.longest);
-        match self.probes.next_timeout() {
-            Some(at) => self.timers.arm(Timer::Probe, at),
-            None => self.timers.disarm(Timer::Probe),
-        }
-        let bytes = encode_probe(&probe?);
+        let bytes = encode_probe(&self.course.probes.poll(cx.now, self.course.longest)?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
     }
 
@@ -264,7 +217,6 @@ impl Machine for TramObjectSource {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.tram.handle_timeout(cx);
-        self.timers.take_due(Timer::Probe, cx.now);
         self.tick(cx);
     }
 
@@ -280,7 +232,7 @@ impl Machine for TramObjectSource {
             return Some(answer);
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
-        self.longest = self.longest.max(buf.len() as u32 + transmit.zeros);
+        self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
         if self.tram.packets_mut().failed.is_some() {
             // What could not be read is not sent.
             buf.clear();
@@ -296,7 +248,7 @@ impl Machine for TramObjectSource {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let own = self.timers.next().filter(|_| !self.tram.is_over());
+        let own = self.course.next_timeout().filter(|_| !self.tram.is_over());
         self.tram.next_timeout().into_iter().chain(own).min()
     }
 }
