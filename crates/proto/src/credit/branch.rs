@@ -15,7 +15,7 @@ const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 const TAGS_MAX: usize = 4096;
 
 /// State of one branch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Branch {
     /// TC: capsules that were sent.
     count: u32,
@@ -45,16 +45,7 @@ impl Branch {
     /// A branch to which nothing was sent. Until somebody below sends credits `buffer` capsules may be under way.
     pub(crate) fn new(now: Time, buffer: u16) -> Self {
         let buffer = u32::from(buffer);
-        Self {
-            count: 0,
-            tags: BTreeMap::new(),
-            gone: Vec::new(),
-            free: (buffer, now + REFRESH),
-            buffer,
-            controlled: false,
-            probe_at: None,
-            refresh: Refresh::default(),
-        }
+        Self { free: (buffer, now + REFRESH), buffer, ..Self::default() }
     }
 
     pub(crate) const fn count(&self) -> u32 {

@@ -26,9 +26,10 @@ pub enum Stage {
 }
 
 /// State of one receiver, as its source knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberState {
     /// Joined, and lacks the manifest.
+    #[default]
     Joined,
     /// Has the manifest and lacks content.
     Receiving,
@@ -45,7 +46,7 @@ pub enum MemberState {
 }
 
 /// One receiver, as the source knows it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberStatus {
     /// By which it is known for this session.
     pub id: u64,
@@ -112,20 +113,9 @@ impl MemberStatus {
             home: node,
             home_heard: now,
             reporter,
-            name: String::new(),
-            identity: None,
-            state: MemberState::Joined,
-            bytes: 0,
-            found: 0,
-            loss: 0.0,
             since: now,
             heard: now,
-            done: None,
-            reason: String::new(),
-            load: MemberLoad::default(),
-            limit: None,
-            place: None,
-            path: None,
+            ..Self::default()
         }
     }
 }

@@ -201,8 +201,9 @@ impl Entry {
 }
 
 /// Claim of a receiver about its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Claim {
+    #[default]
     Joined,
     Receiving,
     Done,

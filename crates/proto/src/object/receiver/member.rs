@@ -24,7 +24,7 @@ const BY_DURATION: u32 = u32::MAX;
 const STATUS_ALONE: Duration = Duration::from_secs(1);
 
 /// The messages of one receiver.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::object) struct Membership {
     id: u64,
     reporter: NodeId,
@@ -69,25 +69,7 @@ pub(in crate::object) enum News {
 
 impl Membership {
     pub(in crate::object) fn new(id: u64, reporter: NodeId, name: String) -> Self {
-        Self {
-            id,
-            reporter,
-            name,
-            claim: Claim::Joined,
-            reason: String::new(),
-            number: 0,
-            answered: false,
-            said: 0,
-            next_at: None,
-            due: false,
-            interval: STATUS_ALONE,
-            welcome: false,
-            deferred: false,
-            answers: 0,
-            told_stalled: false,
-            refusals: Dissent::default(),
-            identity: None,
-        }
+        Self { id, reporter, name, interval: STATUS_ALONE, ..Self::default() }
     }
 
     /// The source has been heard: time to say that we are here.

@@ -19,7 +19,7 @@ pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
 pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 
 /// One receiver.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Member {
     status: MemberStatus,
     /// Number of the last message that was taken.
@@ -286,20 +286,8 @@ impl Members {
 
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
         let status = MemberStatus::joined(message.id, from, message.reporter, now);
-        let member = Member {
-            status,
-            number: message.number,
-            taken_at: now,
-            settled: false,
-            awaited: false,
-            manifest: 0,
-            progressed: None,
-            stalled: Duration::ZERO,
-            given_up: false,
-            whole: None,
-            whole_lost: false,
-            probed_at: None,
-        };
+        let number = message.number;
+        let member = Member { status, number, taken_at: now, ..Member::default() };
         self.counts[MemberState::Joined as usize] += 1;
         self.reached += 1;
         self.members.insert(message.id, member);

@@ -60,7 +60,7 @@ pub(super) struct Promise {
 }
 
 /// Blocks to repair, each once, in the order in which they are due.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Repairs {
     waiting: BTreeMap<Key, Waiting>,
     /// All that is missing of these.
@@ -77,16 +77,7 @@ pub(super) struct Repairs {
 
 impl Repairs {
     pub(super) fn new(parity: bool, swept: u32) -> Self {
-        Self {
-            waiting: BTreeMap::new(),
-            waiting_symbols: 0,
-            order: BTreeSet::new(),
-            serving: None,
-            sent: BTreeMap::new(),
-            sent_order: VecDeque::new(),
-            parity,
-            swept,
-        }
+        Self { parity, swept, ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

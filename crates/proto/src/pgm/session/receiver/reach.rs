@@ -9,7 +9,7 @@ use super::dissent::Dissent;
 ///
 /// A number far beyond what the observed rate could have sent is not believed at once; and a newest
 /// packet after which the source goes on with lower numbers was none of its own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reach {
     newest: u64,
     /// When that came.
@@ -50,17 +50,7 @@ pub(crate) enum Belief {
 impl Reach {
     /// Packet `newest` was the first thing heard of.
     pub(crate) fn new(now: Time, newest: u64) -> Self {
-        Self {
-            newest,
-            at: now,
-            solid: None,
-            steps: 0,
-            mark: (now, newest),
-            rate: 0.0,
-            ahead: Dissent::default(),
-            behind: Dissent::default(),
-            leads: Dissent::default(),
-        }
+        Self { newest, at: now, mark: (now, newest), ..Self::default() }
     }
 
     /// The newest original that is believed.
