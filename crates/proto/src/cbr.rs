@@ -33,7 +33,6 @@ pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 const HEADER_LEN: usize = 16;
 const LAST: u8 = 1;
 
-/// Facts of a packet.
 pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
     PacketFacts::data(packet.len().saturating_sub(HEADER_LEN) as u32)
 }

@@ -93,7 +93,6 @@ pub trait Packets {
     fn completed(&self, count: u64) -> Option<u64>;
 }
 
-/// Packets in a box are some.
 impl<P: Packets + ?Sized> Packets for Box<P> {
     fn end(&self) -> Option<u64> {
         (**self).end()

@@ -38,7 +38,6 @@ impl<'a> Fields<'a> {
         Some(text.chars().map(printable).collect())
     }
 
-    /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         self.0.split_off(..len)
     }

@@ -35,9 +35,7 @@ const LARGE: u64 = (1 << 62) - 2;
 pub struct Format {
     /// First bytes of each packet.
     magic: &'static [u8],
-    /// The byte with the kind.
     kind: usize,
-    /// The byte with the flags.
     flags: usize,
     /// The first byte behind the header.
     fields: usize,
@@ -51,9 +49,7 @@ pub struct Format {
 /// Bytes that the checksum of a packet covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seal {
-    /// The whole packet.
     Whole,
-    /// The header of a packet of credits.
     Credits,
     /// None: there is no checksum.
     None,

@@ -28,7 +28,6 @@ pub struct LossRecord {
 struct Recent {
     /// Block b is word `b % BLOCKS`.
     words: [u64; BLOCKS],
-    /// The newest block.
     newest: u64,
     /// Numbers before this one are not known, though there is room for them.
     known_from: u64,
@@ -156,7 +155,6 @@ impl Recent {
         self.newest = block;
     }
 
-    /// The first number that is known.
     fn first(&self) -> u64 {
         ((self.newest + 1).saturating_sub(BLOCKS as u64) * 64).max(self.known_from)
     }

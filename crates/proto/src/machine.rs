@@ -359,7 +359,6 @@ macro_rules! passes_on {
     };
 }
 
-/// A machine in a box is one.
 impl<M: Machine + ?Sized> Machine for Box<M> {
     type Event = M::Event;
 

@@ -328,7 +328,6 @@ fn distance(wrong: &str, name: &str) -> Option<(bool, usize)> {
     near_name.into_iter().chain(near_word).min().map(|distance| (true, distance))
 }
 
-/// The words of a name.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['-', '_', '.', ' ']).filter(|word| !word.is_empty())
 }

@@ -50,7 +50,6 @@ macro_rules! choices {
         $vis enum $name { $($(#[doc = $doc])+ $variant,)+ }
 
         impl $name {
-            /// All of them.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The words for them.

@@ -119,7 +119,6 @@ pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMach
     }
 }
 
-/// One end of a stream.
 fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let EndSetup { flow, node, start, payload, options, .. } = setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
@@ -140,7 +139,6 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMach
     }
 }
 
-/// One end of a transfer.
 fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => {
@@ -153,7 +151,6 @@ fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMach
     }
 }
 
-/// The end below `inner` that gives and takes credits.
 pub(super) fn under_credits(
     inner: FlowMachine,
     is_source: bool,
@@ -167,7 +164,6 @@ pub(super) fn under_credits(
     }
 }
 
-/// One end of a flow over a tree.
 pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let options = of_tree(tree, setup.options);
     let setup = EndSetup { options: &options, ..setup };
@@ -222,7 +218,6 @@ fn object_source_setup<'a>(
     ObjectSourceSetup { start, give_up, wait_for, headers: headers_below(setup), ..object }
 }
 
-/// Setup of a receiver of a flow's object.
 fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
     let EndSetup { flow, node, start, options, .. } = *setup;
     let (group, tsi, store) =

@@ -29,7 +29,6 @@ impl RelayedReport {
         Some(Self { view, bytes, len: value.len(), at: now })
     }
 
-    /// The option that it is the value of.
     pub(crate) fn option(&self) -> u8 {
         self.view.report_option
     }

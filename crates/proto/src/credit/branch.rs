@@ -14,7 +14,6 @@ const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
 const TAGS_MAX: usize = 4096;
 
-/// State of one branch.
 #[derive(Debug, Default)]
 pub(crate) struct Branch {
     /// TC: capsules that were sent.
@@ -108,7 +107,6 @@ impl Branch {
         }
     }
 
-    /// A capsule leaves. Returns its count.
     pub(crate) fn send(&mut self) -> u32 {
         self.count = self.count.wrapping_add(1);
         self.probe_at = None;

@@ -20,7 +20,6 @@ impl<K> Default for RoundRobin<K> {
 }
 
 impl<K: Copy + PartialEq> RoundRobin<K> {
-    /// A flow has something to send.
     pub(super) fn join(&mut self, flow: K) {
         if !self.ring.iter().any(|(known, _)| *known == flow) {
             self.ring.push_back((flow, 0));

@@ -21,7 +21,6 @@ pub(super) struct Waiting<Q> {
     layer: u8,
 }
 
-/// One branch with its queue.
 #[derive(Debug)]
 struct Queue<Q> {
     port: PortId,
@@ -297,17 +296,14 @@ impl<Q: Copy> FlowNode<Q> {
         branches.chain(look).min().unwrap_or(Time::MAX)
     }
 
-    /// Whether it has a program of its own.
     pub(super) const fn has_program(&self) -> bool {
         self.policy.is_program()
     }
 
-    /// Whether its program has failed.
     pub(super) const fn has_failed(&self) -> bool {
         self.policy.has_failed()
     }
 
-    /// Packets that wait at each port, the oldest first.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, Waiting<Q>)> {
         let each = |queue: Queue<Q>| queue.waiting.into_iter().map(move |it| (queue.port, it));
         self.queues.into_iter().flat_map(each)
@@ -318,7 +314,6 @@ impl<Q: Copy> FlowNode<Q> {
         self.heard_at
     }
 
-    /// All ports to which it sends.
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
         self.queues.iter().map(|queue| queue.port)
     }

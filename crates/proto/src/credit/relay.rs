@@ -64,7 +64,6 @@ struct Parked {
     policy: PolicyId,
     flow: FlowId,
     source: NodeId,
-    /// The ports of its last packet.
     ports: Vec<PortId>,
     packets: Vec<ParkedPacket>,
 }
@@ -205,7 +204,6 @@ impl CreditRelay {
         Ok(handling)
     }
 
-    /// Whether as many programs of sessions run, or are waited for, as may.
     fn runs_all(&self) -> bool {
         let running = self.sessions.values().filter(|session| session.node.has_program());
         let all = running.count() + self.parked.len();
@@ -317,7 +315,6 @@ impl CreditRelay {
         self.sweep_at.get_or_insert(now + self.settings.session_timeout);
     }
 
-    /// Asks for programs that are not here.
     fn ask(&mut self, now: Time) {
         while let Some((pull, flow, port, node)) = self.programs.poll(now) {
             let mut bytes = Vec::new();
@@ -459,7 +456,6 @@ impl CreditRelay {
     }
 }
 
-/// The bytes with which a packet counts.
 const fn bytes_of(packet: &RelayPacket<'_>) -> u32 {
     packet.datagram.bytes.len() as u32 + packet.datagram.zeros + IP_UDP_BYTES
 }

@@ -129,7 +129,6 @@ impl CreditSettings {
     }
 }
 
-/// A policy by its name.
 pub(crate) enum AnyPolicy {
     WorstPath(WorstPath),
     BestPath(BestPath),
@@ -168,17 +167,14 @@ impl AnyPolicy {
         }
     }
 
-    /// Whether it is a program of the session's.
     pub(crate) const fn is_program(&self) -> bool {
         matches!(self, Self::Program(_))
     }
 
-    /// Whether it is a program that has failed.
     pub(crate) const fn has_failed(&self) -> bool {
         matches!(self, Self::Program(program) if program.failed)
     }
 
-    /// The one that a capsule names; `None` where it is not known here.
     pub(crate) fn of(capsule: &Capsule) -> Option<Self> {
         let parameter = capsule.parameter;
         let name = PolicyName::ALL.iter().find(|name| name.id() == capsule.policy)?;

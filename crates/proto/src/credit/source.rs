@@ -65,7 +65,6 @@ impl<M: Machine> CreditSource<M> {
         }
     }
 
-    /// A node asks for the program.
     fn on_pull(&mut self, from: NodeId, pull: Pull) -> Result<(), BadInput> {
         let Self { program, parts: waiting, header, .. } = self;
         let is_it = pull.session == header.session && pull.policy == header.policy;

@@ -135,7 +135,6 @@ impl Upstream {
         self.refresh_at
     }
 
-    /// Writes the credit that is due.
     pub(crate) fn poll(&mut self, buf: &mut Vec<u8>) -> bool {
         let due = core::mem::take(&mut self.due);
         if due {

@@ -32,7 +32,6 @@ pub(crate) const PART_BYTES_MAX: usize = 1024;
 /// Packets that may wait for a branch at most: more is no buffer.
 pub(crate) const BUFFER_MAX: u16 = 4096;
 
-/// The header of a capsule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capsule {
     /// True if the capsule carries no packet and only names the number of sent packets.
@@ -43,7 +42,6 @@ pub(crate) struct Capsule {
     pub(crate) layer: u8,
     pub(crate) session: u64,
     pub(crate) policy: PolicyId,
-    /// Parameter of the policy.
     pub(crate) parameter: u32,
     /// Packets that may wait for each branch, B: 1 to [`BUFFER_MAX`].
     pub(crate) buffer: u16,
@@ -80,7 +78,6 @@ pub(crate) struct Pull {
     pub(crate) offset: u32,
 }
 
-/// A part of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
     pub(crate) session: u64,
@@ -93,7 +90,6 @@ pub(crate) struct Part<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// A packet of credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
     Capsule(Capsule),

@@ -55,7 +55,6 @@ pub(super) struct Course {
 enum ServicePhase {
     /// Before its start.
     Waiting,
-    /// The source serves its members.
     Serving,
     /// All have been done since then; it stays for who may come.
     Lingering(Time),

@@ -16,12 +16,10 @@ pub(super) type Key = u64;
 /// One past the last block of the last part.
 pub(super) const KEY_END: Key = 3 << 32;
 
-/// The block `block` of `part`.
 pub(super) const fn key(part: Part, block: u32) -> Key {
     (part as u64) << 32 | block as u64
 }
 
-/// The part of a block.
 pub(super) const fn part_of(key: Key) -> Part {
     match key >> 32 {
         0 => Part::Manifest,
@@ -65,12 +63,10 @@ impl Layout {
         sound.then_some(Self { lens: announcement.lens, symbol })
     }
 
-    /// Bytes of a whole symbol.
     pub(super) fn symbol_bytes(&self) -> u32 {
         self.symbol
     }
 
-    /// Bytes of a part.
     pub(super) fn len(&self, part: Part) -> u64 {
         self.lens[part as usize]
     }
@@ -79,7 +75,6 @@ impl Layout {
         u64::from(self.symbol) * u64::from(BLOCK_SYMBOLS)
     }
 
-    /// All blocks of a part.
     pub(super) fn keys(&self, part: Part) -> Range<Key> {
         let first = key(part, 0);
         first..first + self.len(part).div_ceil(self.block_bytes())

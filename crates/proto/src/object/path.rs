@@ -49,7 +49,6 @@ pub(super) struct PathMeter {
     round: Option<Round>,
     /// Longest probe that has arrived since the last long packet of data.
     arrived: u32,
-    /// Time of the next request for probes.
     next_at: Option<Time>,
     limit: Option<PathLimit>,
 }
@@ -198,7 +197,6 @@ impl Probes {
             self.spent_until.max(now) + bits_per_s.map_or(SET_TIME, wait).min(SET_TIME_MAX);
     }
 
-    /// Time of the next probe.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         (!self.sizes.is_empty()).then_some(self.next_at)
     }

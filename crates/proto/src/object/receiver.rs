@@ -52,7 +52,6 @@ enum Ending {
     Open,
     /// The source has said so, and counts as gone soon unless it goes on.
     Said,
-    /// The source is gone.
     Gone,
 }
 
@@ -93,7 +92,6 @@ impl ObjectReceiver {
         }
     }
 
-    /// Fails.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
             self.requests.clear();

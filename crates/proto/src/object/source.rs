@@ -49,7 +49,6 @@ pub struct ObjectSource {
     /// Who that is, where it is the upper bound of the rate.
     limited_by: Option<NodeId>,
     timers: Timers<Timer, 1>,
-    /// Requests to confirm to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
     confirmed_run: Option<(Time, Entry)>,
@@ -374,7 +373,6 @@ impl Machine for ObjectSource {
     }
 }
 
-/// Why an object has no layout.
 pub(super) const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
                          choose another";
 

@@ -148,7 +148,6 @@ pub(super) fn why_stalled(path: Option<PathLimit>, load: &MemberLoad) -> String 
 }
 
 impl MemberLoad {
-    /// True if the receiver waits for its disk.
     pub(super) fn waits_for_disk(&self) -> bool {
         self.disk_share() >= DISK_SHARE
     }

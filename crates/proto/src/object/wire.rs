@@ -138,12 +138,10 @@ fn millis(time: Duration) -> u32 {
 pub(super) enum Entry {
     /// Whole blocks.
     Run {
-        /// The first.
         first: Key,
         /// Number of blocks, within the part; at least one.
         count: u32,
     },
-    /// Some of one block.
     Block {
         /// The block.
         key: Key,
@@ -290,7 +288,6 @@ pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
     PLAIN.into_iter().chain(words.flat_map(u32::to_be_bytes)).collect()
 }
 
-/// Reads the option LOAD.
 pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
     let mut fields = Fields(bytes);
     let plain = fields.array()? == PLAIN;
@@ -305,7 +302,6 @@ pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
     [&PLAIN[..], &limit.bits_per_s().to_be_bytes()].concat()
 }
 
-/// Reads the option LIMIT.
 pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     let mut fields = Fields(bytes);
     let (plain, rate) = (fields.array()? == PLAIN, fields.u64()?);

@@ -108,7 +108,6 @@ pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<
 /// Content of the option SCHEME on an SPM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Announced {
-    /// The scheme, with its settings.
     Scheme(SchemeAnnouncement),
     /// Something, in a version of the option that came after ours.
     Newer,
@@ -147,7 +146,6 @@ fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte)).then_some((text, rest))
 }
 
-/// The scheme of `known` whose announcement rides on `packet`.
 pub(crate) fn scheme_on(known: &[SchemeEntry], packet: &Packet<'_>) -> Option<&'static str> {
     let rides = |scheme: &&SchemeEntry| packet.options.has(scheme.view.announce_option);
     known.iter().find(rides).map(|scheme| scheme.name)
@@ -219,7 +217,6 @@ type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + S
 
 /// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
 pub struct Negotiation {
-    /// The scheme's name.
     scheme: &'static str,
     known: &'static [SchemeEntry],
     make: Make,
@@ -236,12 +233,10 @@ impl Negotiation {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
     }
 
-    /// The scheme's name.
     pub(crate) fn scheme(&self) -> &'static str {
         self.scheme
     }
 
-    /// Announced bytes of the longest data packet.
     pub(crate) fn packet_bytes(&self) -> Option<u32> {
         bytes_of(&self.settings, PACKET_BYTES)
     }
@@ -251,7 +246,6 @@ impl Negotiation {
         (self.make)(&self.settings)
     }
 
-    /// The mismatch where the source speaks `sender`.
     fn compare(&self, sender: &str) -> Result<(), SchemeMismatch> {
         if self.scheme == sender {
             return Ok(());

@@ -135,7 +135,6 @@ pub const OPTIONS: &[OptionSpec] = PgmSettings::OPTIONS;
 pub(crate) const BOUNDS: &[OptionSpec] = &selected::<2>(OPTIONS, &["rate_max", "rate_min"], true);
 
 impl PgmSettings {
-    /// The settings of a profile.
     pub(super) fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Recommended => Self::default(),

@@ -48,7 +48,6 @@ impl Scoreboard {
         arrived as u32
     }
 
-    /// Notes that packet `seq` has been retransmitted.
     pub(super) fn mark_retransmitted(&mut self, seq: u64) {
         self.retransmitted = self.retransmitted.max(seq + 1);
     }

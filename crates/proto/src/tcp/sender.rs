@@ -87,7 +87,6 @@ pub(super) enum LastCut {
     DupAcks,
     /// Duplicate acknowledgements, and recovery has ended.
     Recovered,
-    /// A timeout.
     Timeout,
 }
 
@@ -151,7 +150,6 @@ impl TcpSender {
         self.cwnd
     }
 
-    /// Where in the object packet `seq` starts, in bytes.
     fn offset(&self, seq: u64) -> u64 {
         let data_packet = seq.saturating_sub(u64::from(self.settings.syn));
         data_packet.saturating_mul(u64::from(self.payload)).min(self.object_len)
@@ -347,7 +345,6 @@ impl TcpSender {
         self.send_window(cx, false, usize::MAX);
     }
 
-    /// Takes a segment from the network.
     fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
         let (segment, _) = Segment::decode(datagram.bytes)?;
         let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
@@ -403,7 +400,6 @@ impl TcpSender {
         }
     }
 
-    /// Tells the trace of the window where its whole packets have changed.
     fn tell_window(&mut self, cx: &mut Cx<'_>) {
         let whole = self.cwnd as u64;
         if whole != self.told_window {

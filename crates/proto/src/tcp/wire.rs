@@ -69,7 +69,6 @@ pub(super) enum Segment {
 }
 
 impl Segment {
-    /// Appends the header to `buf`.
     pub(super) fn encode(&self, buf: &mut Vec<u8>) {
         let (flow, seq, ack, flags, sack) = match self {
             Self::Data { flow, seq, syn, fin, .. } => {
@@ -99,7 +98,6 @@ impl Segment {
         }
     }
 
-    /// Reads a header; returns it and its length.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, usize), BadInput> {
         let header = bytes.get(..HEADER_LEN as usize).ok_or(BadInput::Truncated)?;
         let len = usize::from(header[12] >> 4) * 4;

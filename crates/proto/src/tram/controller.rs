@@ -17,14 +17,12 @@ pub(super) type Window = i64;
 /// Time between two packets while the window is closed (src: tram s3.5).
 pub(super) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A packet of data that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     pub(super) sequence: u64,
     /// Bytes of payload.
     pub(super) len: u32,
     pub(super) repair: bool,
-    /// The window that it found.
     pub(super) window: Window,
 }
 
@@ -101,7 +99,6 @@ pub(super) trait Controller {
     /// receivers do.
     fn renew(&mut self, _settings: &TramSettings) {}
 
-    /// Time has passed.
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 
     fn next_timeout(&self) -> Option<Time> {

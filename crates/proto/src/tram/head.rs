@@ -34,7 +34,6 @@ const STUCK_ASKS: usize = 8;
 /// Heads beside each other of which the advertisements of all take an interval of a second (src: jrms).
 const HEADS_PER_SECOND: u64 = 30;
 
-/// An answer to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Accept(Accept),
@@ -403,7 +402,6 @@ impl Head {
         self.ask(silent);
     }
 
-    /// Asks each of these whether it is there.
     fn ask(&mut self, all: Vec<(NodeId, u64)>) {
         for (node, id) in all {
             if !self.silent.contains(&id) {
@@ -413,7 +411,6 @@ impl Head {
         }
     }
 
-    /// The repair that is to be sent now.
     pub(super) fn next_repair(&mut self, now: Time) -> Option<Repair> {
         let repair = self.repairs.next(now, self.members.reach())?;
         self.members.on_repair(repair.sequence, repair.to);

@@ -34,7 +34,6 @@ impl Identity {
         self.id.unwrap_or(u64::MAX)
     }
 
-    /// Writes a packet.
     pub(super) fn write(&mut self, cx: &mut Cx<'_>, ttl: u8, body: Body<'_>, buf: &mut Vec<u8>) {
         self.write_unsealed(cx, ttl, body, buf);
         seal(buf);

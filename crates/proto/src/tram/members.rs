@@ -48,7 +48,6 @@ pub(super) struct Child {
     name: u64,
     /// How many heads had it before.
     pub(super) joins: u16,
-    /// Whether it may be a head.
     pub(super) role: HeadRole,
     /// The time to live with which it is reached.
     pub(super) distance: u8,
@@ -105,7 +104,6 @@ pub(super) struct Acknowledged {
     pub(super) left: bool,
 }
 
-/// The direct members.
 #[derive(Debug)]
 pub(super) struct Members {
     children: BTreeMap<NodeId, Child>,
@@ -596,7 +594,6 @@ impl Members {
         kept_for.map(|child| child.first_missing).chain(orphans).min()
     }
 
-    /// The worst loss of all subtrees; 0 without members.
     pub(super) fn worst_loss(&self) -> u16 {
         self.children.values().map(|child| child.loss).max().unwrap_or(0)
     }

@@ -164,7 +164,6 @@ pub fn name_number(name: &str) -> u64 {
 
 /// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {
-    /// Of all packets of the session.
     pub(crate) session: u64,
     /// Whose data it is.
     pub(crate) source: NodeId,
@@ -198,7 +197,6 @@ impl<'a> TramSetup<'a> {
         }
     }
 
-    /// The settings that the options ask for.
     fn settings(&self) -> TramSettings {
         TramSettings::of(self.options, self.steering.is_some())
     }

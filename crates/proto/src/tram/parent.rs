@@ -86,7 +86,6 @@ impl Seeker {
         !self.may_be_head || (level, id) < self.place
     }
 
-    /// Whether it may be below a head of this level.
     fn is_below(self, level: u8) -> bool {
         self.below.is_none_or(|own| level < own)
     }
@@ -106,7 +105,6 @@ reasons! {
 #[derive(Debug)]
 pub(super) struct Parent {
     begun: bool,
-    /// The head that it was given.
     given: Option<Given>,
     bound: Option<Bound>,
     /// When one was heard last that it lost.
@@ -448,7 +446,6 @@ impl Parent {
         }
     }
 
-    /// True if this head has been asked to take the receiver.
     pub(super) fn is_asking(&self, node: NodeId) -> bool {
         matches!(self.search, Search::Binding { head, .. } if head.node == node)
     }

@@ -129,7 +129,6 @@ impl Probe {
         self.unheard += u64::from(len);
     }
 
-    /// Whether the rate may rise with another packet.
     fn may_rise(&self, rate: f64) -> bool {
         rate < self.limit() && self.unheard <= self.enough
     }
@@ -290,7 +289,6 @@ impl RateControl {
         self.rise(now);
     }
 
-    /// In slow start the rate rises with each packet.
     fn rise(&mut self, now: Time) {
         if self.slow_start && self.probe.as_ref().is_none_or(|probe| probe.may_rise(self.rate)) {
             self.rate += self.step;

@@ -57,7 +57,6 @@ reasons! {
         Start,
         /// An acknowledgement is due by time.
         Ack,
-        /// What is missing is asked for.
         Ask,
         /// Gaps that nothing has closed are losses.
         Gaps,
@@ -83,7 +82,6 @@ enum Kept {
     Not,
     /// It has not said so yet.
     Until,
-    /// It has.
     Released,
 }
 
@@ -198,7 +196,6 @@ pub struct TramReceiver {
 }
 
 impl TramReceiver {
-    /// A receiver of a session.
     pub(super) fn new(setup: &TramSetup<'_>) -> Self {
         let reports = setup.steering.map(|it| Box::new(Reports::new(it, setup.options)));
         let TramSetup { session, source, start, head, name, .. } = *setup;

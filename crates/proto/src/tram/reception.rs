@@ -91,7 +91,6 @@ impl Reception {
         self.lost().next().is_some()
     }
 
-    /// Number of packets from packet `from` on that are lost and have not been repaired.
     pub(super) fn lost_packets_from(&self, from: u64) -> u64 {
         self.lost().map(|run| run.end.saturating_sub(run.start.max(from))).sum()
     }
@@ -127,7 +126,6 @@ impl Reception {
         }
     }
 
-    /// All packets from the end up to `to` are missing.
     fn open_gap(&mut self, now: Time, to: u64, (learns, round_trip): (bool, Option<Duration>)) {
         self.missing.insert(self.end..to);
         if learns {
@@ -160,7 +158,6 @@ impl Reception {
         lost.then_some(from..to)
     }
 
-    /// The packets of `range` that are missing.
     pub(super) fn missing_within(
         &self,
         range: Range<u64>,

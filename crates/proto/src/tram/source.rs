@@ -121,7 +121,6 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
 }
 
 impl<P: Packets> TramSource<P> {
-    /// A source of `packets`.
     pub(super) fn new(setup: &TramSetup<'_>, packets: P) -> Self {
         let settings = setup.settings();
         let controller: Box<dyn Controller + Send> = match setup.steering {

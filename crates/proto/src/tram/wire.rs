@@ -43,10 +43,8 @@ const SEQUENCES: u64 = 1 << 62;
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 const SENDER: core::ops::Range<usize> = 16..24;
 
-/// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
-    /// The session that it belongs to.
     pub(super) session: u64,
     /// Whoever sent it, by a random number of its own.
     pub(super) sender: u64,
@@ -86,7 +84,6 @@ pub(super) enum Body<'a> {
     Report(Report<'a>),
 }
 
-/// A packet of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data<'a> {
     pub(super) front: Front,
@@ -127,7 +124,6 @@ pub(super) struct Front {
     pub(super) worst_loss: u16,
     /// After so long without one the source wants a word of a receiver itself; zero where it wants none.
     pub(super) status_interval: Duration,
-    /// It is a repair.
     pub(super) repair: bool,
     /// Nothing follows after `sequence` of a beacon, or this packet.
     pub(super) done: bool,
@@ -233,7 +229,6 @@ pub(super) struct Ack<'a> {
     pub(super) of_subtree: bool,
     /// It has met congestion, or heard of it from below.
     pub(super) congested: bool,
-    /// It leaves this head.
     pub(super) leaves: bool,
     /// It has all that there is to have.
     pub(super) complete: bool,
@@ -248,7 +243,6 @@ pub(super) struct Ack<'a> {
 }
 
 impl Ack<'_> {
-    /// Packets that are missing.
     pub(super) fn missing(&self) -> impl Iterator<Item = u64> + '_ {
         let first = self.first_missing;
         let bits = self.mask.iter().enumerate().flat_map(|(i, byte)| {
@@ -301,7 +295,6 @@ impl HeadState {
         Self::AcceptingMembers,
     ];
 
-    /// Whether it takes one who may be a head, or who never is.
     pub(super) fn takes(self, may_be_head: bool) -> bool {
         match self {
             Self::Accepting => true,
@@ -317,7 +310,6 @@ impl RejectReason {
         [Self::Full, Self::Resigning, Self::HeadsOnly, Self::NoMember, Self::Pruned];
 }
 
-/// The number of a packet.
 fn sequence(fields: &mut Fields<'_>) -> Option<u64> {
     fields.u64().filter(|number| *number < SEQUENCES)
 }
@@ -334,7 +326,6 @@ fn decode_name(fields: &mut Fields<'_>) -> Option<u64> {
     if fields.0.is_empty() { Some(0) } else { fields.u64().filter(|name| *name != 0) }
 }
 
-/// The one of this number.
 fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
 }
@@ -408,7 +399,6 @@ pub(super) fn seal(packet: &mut [u8]) {
     packet[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Whether the checksum of a packet is right.
 pub(super) fn is_sound(packet: &[u8]) -> bool {
     packet.len() >= HEADER && checksum(packet) == 0
 }

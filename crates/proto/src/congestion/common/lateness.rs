@@ -52,7 +52,6 @@ impl Lateness {
         }
     }
 
-    /// A packet counts as lost.
     pub(crate) fn lost(&mut self, now: Time) {
         if self.longest.is_none() || self.lost_at.is_some_and(|at| now.since(at) < BOUND_MIN) {
             return;
@@ -166,14 +165,12 @@ impl Disorder {
         self.gaps.notice(now, first, end);
     }
 
-    /// Original `index` has come.
     pub(crate) fn came(&mut self, now: Time, index: u64) {
         if let Some(late) = self.gaps.came(now, index) {
             self.lateness.came(late, self.bound);
         }
     }
 
-    /// A packet counts as lost.
     pub(crate) fn lost(&mut self, now: Time) {
         self.lateness.lost(now);
     }

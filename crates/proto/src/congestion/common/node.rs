@@ -32,7 +32,6 @@ pub(crate) fn address(node: Option<NodeId>) -> u32 {
     }
 }
 
-/// The node of an address.
 pub(crate) fn node(address: u32) -> Option<NodeId> {
     match address {
         NOBODY => None,

@@ -173,7 +173,6 @@ impl<T: Copy> Reorder<T> {
         back
     }
 
-    /// Packets that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.early.len()

@@ -15,7 +15,6 @@ impl Unanswered {
         *self = Self::default();
     }
 
-    /// A packet leaves.
     pub(crate) fn sent(&mut self, now: Time) {
         self.since.get_or_insert(now);
         self.packets += 1;

@@ -22,7 +22,6 @@ pub(super) enum Choice {
     First,
     /// The representative is no longer the slowest, and this one is.
     Recovered,
-    /// This one is far slower than all others.
     Slower,
     /// The representative has been silent for the interval I.
     Silent,

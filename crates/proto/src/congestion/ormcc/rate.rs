@@ -19,7 +19,6 @@ const HALVINGS_MAX: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     now: f64,
-    /// After the last cut.
     after_cut: f64,
     /// The average throughput and its deviation; `None` before the first cut.
     throughput: Option<(f64, f64)>,
@@ -32,7 +31,6 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// The initial rate for packets of `bytes`.
     pub(super) fn new(config: &OrmccConfig, bytes: f64) -> Self {
         let now = config.initial_packets * bytes / config.rtt0.as_secs_f64();
         let least = least(config, bytes);
@@ -47,7 +45,6 @@ impl Rate {
         }
     }
 
-    /// Packets are of `bytes` from here on.
     pub(super) fn resize(&mut self, config: &OrmccConfig, bytes: f64) {
         self.least = least(config, bytes);
         self.now = self.now.max(self.least);
@@ -60,17 +57,14 @@ impl Rate {
         self.after_cut *= factor;
     }
 
-    /// Bytes per second.
     pub(super) fn bytes_per_s(&self) -> f64 {
         self.now
     }
 
-    /// The interval I in packets.
     pub(super) fn interval(&self) -> f64 {
         self.interval
     }
 
-    /// Whether it doubles.
     pub(super) fn is_doubling(&self) -> bool {
         self.doubling.is_some()
     }
@@ -96,7 +90,6 @@ impl Rate {
         self.now = self.now.max(bytes_per_s.min(RATE_MAX));
     }
 
-    /// Growth is linear from here on, from at most `most`.
     pub(super) fn end_doubling(&mut self, most: f64) {
         if self.doubling.take().is_some() {
             self.now = self.now.min(most.max(self.least));
@@ -185,7 +178,6 @@ impl Rate {
     }
 }
 
-/// The floor for packets of `bytes`.
 fn least(config: &OrmccConfig, bytes: f64) -> f64 {
     bytes / config.floor_interval.as_secs_f64()
 }

@@ -44,7 +44,6 @@ pub struct OrmccReceiver {
     take_back_due: bool,
     indicated: Option<Time>,
     alive_due: bool,
-    /// When to answer a call.
     answer: Option<Time>,
     /// When it last sent anything to the source.
     reported: Option<Time>,
@@ -157,7 +156,6 @@ impl OrmccReceiver {
         now.since(last) > long
     }
 
-    /// Packets that are lost by this evidence.
     fn find_lost(&mut self, now: Time, evidence: Evidence) -> u64 {
         let mut lost = 0;
         while let Some(settled) = self.order.settle(now, evidence) {

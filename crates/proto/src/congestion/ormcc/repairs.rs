@@ -17,7 +17,6 @@ const REMEMBERED: Duration = Duration::from_secs(4);
 pub(super) struct Repairs(VecDeque<(Seq, Time)>);
 
 impl Repairs {
-    /// A repair of `seq` leaves.
     pub(super) fn sent(&mut self, seq: Seq, now: Time) {
         let old = |at: Time| now.since(at) >= REMEMBERED;
         while self.0.len() >= REPAIRS_MAX || self.0.front().is_some_and(|&(_, at)| old(at)) {

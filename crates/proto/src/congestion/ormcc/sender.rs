@@ -334,7 +334,6 @@ impl OrmccSender {
         cx.emit(Event::Representative { node: Some(node), reason });
     }
 
-    /// A congestion indication with the output rate `output`.
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {
         let is_own = self.representative == Some(from);
         let chosen = self.representative.is_some();

@@ -12,7 +12,6 @@ const BLACKLIST_MAX: usize = 16;
 pub(super) struct Blacklist(Vec<(NodeId, Time)>);
 
 impl Blacklist {
-    /// Excludes `node` until `until`.
     pub(super) fn add(&mut self, node: NodeId, until: Time) {
         self.0.retain(|entry| entry.0 != node);
         if self.0.len() == BLACKLIST_MAX {
@@ -22,7 +21,6 @@ impl Blacklist {
         self.0.push((node, until));
     }
 
-    /// Whether `node` is excluded at `now`.
     pub(super) fn excludes(&mut self, node: NodeId, now: Time) -> bool {
         self.0.retain(|entry| entry.1 > now);
         self.0.iter().any(|entry| entry.0 == node)

@@ -18,7 +18,6 @@ pub(super) enum Fate {
     InFlight,
     /// A receiver has it.
     Acked,
-    /// Declared lost.
     Lost,
     /// Nobody will ever say: it is counted neither as in flight nor as lost.
     Released,
@@ -89,7 +88,6 @@ impl Ledger {
         self.unsettled
     }
 
-    /// Packets in flight.
     pub(super) fn flight(&self) -> u32 {
         self.flight
     }
@@ -99,7 +97,6 @@ impl Ledger {
         self.entries.get(self.index(seq)?)
     }
 
-    /// Returns the record of a packet for changes.
     pub(super) fn get_mut(&mut self, seq: Seq) -> Option<&mut SentRecord> {
         let index = self.index(seq)?;
         self.entries.get_mut(index)
@@ -149,7 +146,6 @@ impl Ledger {
         self.unsettled
     }
 
-    /// How many packets have left after `moment`.
     pub(super) fn sent_after(&self, moment: Time) -> u32 {
         (self.entries.len() - self.entries.partition_point(|sent| sent.at <= moment)) as u32
     }

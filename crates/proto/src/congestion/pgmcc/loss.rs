@@ -26,7 +26,6 @@ pub(super) struct LossMeter {
     reordering: Option<Duration>,
     /// Packets, and whether they were marked.
     order: Reorder<bool>,
-    /// The latest long run of losses.
     long_run: Option<Box<LongRun>>,
     /// Time of the first of the latest losses, and the estimate before it.
     latest: Option<Box<(Time, Estimate)>>,
@@ -198,7 +197,6 @@ impl LossMeter {
 }
 
 impl Estimate {
-    /// No loss so far.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         match config.loss_estimator {
             LossEstimator::Ewma => Self::Ewma { p: 0.0, gain: config.loss_gain },
@@ -222,7 +220,6 @@ impl Estimate {
         }
     }
 
-    /// The next `count` packets were lost.
     fn lost(&mut self, now: Time, count: u32) {
         for _ in 0..count.min(RUN_MAX) {
             self.sample(now, true);

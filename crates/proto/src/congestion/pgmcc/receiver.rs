@@ -121,7 +121,6 @@ impl PgmccReceiver {
         }
     }
 
-    /// Remembers whether the network marked an original.
     fn note_mark(&mut self, seq: Seq, marked: bool) {
         if self.marks.is_none() && !marked {
             return; // Most networks mark nothing, ever.

@@ -24,13 +24,11 @@ const SAMPLES_MAX: u64 = 64;
 /// One measurement of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RttSample {
-    /// As a time.
     pub(super) time: Duration,
     /// As the number of packets sent meanwhile; at least 1.
     pub(super) packets: u32,
 }
 
-/// One receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     id: NodeId,
@@ -61,7 +59,6 @@ impl Receiver {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     table: Vec<Receiver>,
@@ -115,12 +112,10 @@ impl Receivers {
         self.get(id).is_some_and(|receiver| receiver.is_shown)
     }
 
-    /// One receiver.
     pub(super) fn get(&self, id: NodeId) -> Option<&Receiver> {
         self.table.iter().find(|receiver| receiver.id == id)
     }
 
-    /// Forgets one.
     pub(super) fn forget(&mut self, id: NodeId) {
         self.table.retain(|receiver| receiver.id != id);
     }

@@ -128,7 +128,6 @@ impl PgmccSender {
         self.window.tokens(self.ledger.flight()) - self.repairs.len() as f64
     }
 
-    /// A round trip to the acker, as far as it is known.
     fn round_trip(&self) -> Duration {
         let reported = || {
             let acker = self.receivers.get(self.acker_id()?)?;
@@ -305,7 +304,6 @@ impl PgmccSender {
         cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
     }
 
-    /// Whether `from` should replace the acker.
     fn beats_acker(&self, now: Time, from: NodeId) -> bool {
         let Some(acker) = &self.acker else { return true };
         if acker.on_trial.is_some_and(|due| due <= now) && !self.receivers.is_shown(from) {

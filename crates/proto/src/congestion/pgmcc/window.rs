@@ -6,7 +6,6 @@
 
 use super::config::{Accounting, PgmccConfig, SlowStart};
 
-/// Window and tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: f64,
@@ -15,7 +14,6 @@ pub(super) struct Window {
     accounting: Accounting,
     /// Up to this size each acknowledged packet adds one.
     threshold: f64,
-    /// Least threshold.
     threshold_min: f64,
     slow_start: SlowStart,
     max: f64,

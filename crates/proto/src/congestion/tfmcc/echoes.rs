@@ -26,7 +26,6 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// The timestamp of a report of `receiver`.
     pub(super) fn new(now: Time, receiver: NodeId, report: &TfmccReport) -> Self {
         Self {
             receiver,
@@ -66,7 +65,6 @@ impl Echoes {
         self.0.pop_front()
     }
 
-    /// None of this receiver.
     pub(super) fn forget(&mut self, receiver: NodeId) {
         self.0.retain(|waiting| waiting.receiver != receiver);
     }

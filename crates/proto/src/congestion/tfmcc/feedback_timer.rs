@@ -42,7 +42,6 @@ impl FeedbackTimer {
         self.0 = None;
     }
 
-    /// The rate at the start of the round, where a report is pending.
     pub(super) fn rate_at_start(&self) -> Option<f64> {
         self.0.map(|pending| pending.rate)
     }

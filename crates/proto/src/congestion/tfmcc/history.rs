@@ -61,17 +61,14 @@ impl History {
         Self { discounting, ..Self::default() }
     }
 
-    /// Whether there has been a loss.
     pub(super) fn has_loss(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Packet `index` was received.
     pub(super) fn received(&mut self, index: u64) {
         self.end = self.end.max(index + 1);
     }
 
-    /// When the latest loss event began.
     pub(super) fn latest_event(&self) -> Option<Time> {
         self.events.front().map(|event| event.at)
     }
@@ -91,7 +88,6 @@ impl History {
         self.end = self.end.max(index + 1);
     }
 
-    /// Packet `index`, which belongs to the latest event, is lost.
     pub(super) fn lose(&mut self, index: u64) {
         self.end = self.end.max(index + 1);
         if self.lost.len() == LOST_MAX

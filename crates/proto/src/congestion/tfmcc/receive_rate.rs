@@ -18,7 +18,6 @@ pub(super) struct ReceiveRate {
 }
 
 impl ReceiveRate {
-    /// So many bytes have come.
     pub(super) fn arrived(&mut self, now: Time, bytes: u32, rtt: Duration) {
         self.total += u64::from(bytes);
         self.last = now;

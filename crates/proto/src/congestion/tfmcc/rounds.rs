@@ -49,7 +49,6 @@ struct Raised {
     at: Time,
 }
 
-/// A rise of R_max.
 #[derive(Clone, Copy, Debug)]
 struct Rise {
     by: [NodeId; 2],
@@ -73,7 +72,6 @@ impl Rounds {
         }
     }
 
-    /// The number that data carries.
     pub(super) fn number(&self) -> u8 {
         self.number
     }
@@ -117,7 +115,6 @@ impl Rounds {
         }
     }
 
-    /// The next round begins.
     pub(super) fn begin(&mut self, now: Time, packet_gap: Duration, config: &TfmccConfig) {
         if let Some(peak) = self.peak.take() {
             // src: RFC 4654 s3.2. deviates: the guess of half a second is dropped and does not decay

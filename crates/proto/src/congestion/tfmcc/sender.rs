@@ -149,7 +149,6 @@ impl TfmccSender {
         self.rounds.rtt_max(self.gap())
     }
 
-    /// R_max as data announces it.
     fn announced_rtt_max(&self) -> Duration {
         self.rounds.announced_rtt_max(self.gap())
     }
@@ -216,7 +215,6 @@ impl TfmccSender {
         Some(elapsed.max(self.config.rtt_min))
     }
 
-    /// Whether a report's rate and round are none that could be.
     fn is_absurd(&self, report: &TfmccReport) -> bool {
         let rate = report.bits_per_s;
         let from_the_future = (self.rounds.number().wrapping_sub(report.round) as i8) < 0;

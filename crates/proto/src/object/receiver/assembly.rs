@@ -69,11 +69,9 @@ pub(in crate::object) struct Counts {
 pub(in crate::object) enum TransferPhase {
     /// Before its start, or without a source.
     Listening,
-    /// The manifest is wanted.
     Manifest,
     /// The store looks what is there already.
     Opening,
-    /// Content and digests are wanted.
     Content,
     /// The store compares.
     Verifying,
@@ -92,10 +90,11 @@ impl TransferPhase {
 /// Next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Want {
-    /// All of this part, again.
     Part(Part),
     /// All that is lacking of content and digests; nothing of it may have been sent yet.
-    Lacking { fresh: bool },
+    Lacking {
+        fresh: bool,
+    },
     /// These blocks too.
     More(Range<Key>),
     /// No request: everything is here.
@@ -159,7 +158,6 @@ impl Assembly {
         [asked, self.path.limit().map(PathWord::Limit)]
     }
 
-    /// True if packets are wanted.
     pub(in crate::object) fn wants_packets(&self) -> bool {
         matches!(self.phase, TransferPhase::Manifest | TransferPhase::Content) && !self.has_all()
     }
@@ -170,7 +168,6 @@ impl Assembly {
         why_stalled(self.path_limit(), &self.load.load(now, 0).unwrap_or_default())
     }
 
-    /// Bytes of content that are here.
     pub(in crate::object) fn content_bytes(&self) -> u64 {
         self.bytes_found + self.blocks.content_bytes
     }
@@ -267,7 +264,6 @@ impl Assembly {
         }
     }
 
-    /// Returns the status.
     pub(in crate::object) fn status(&self) -> ObjectStatus {
         let stage = match self.phase {
             TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
@@ -351,7 +347,6 @@ impl Assembly {
         Ok(placed || part_of(name.key) == Part::Manifest)
     }
 
-    /// Takes a symbol that has a place.
     pub(in crate::object) fn take_symbol(
         &mut self,
         cx: &mut Cx<'_>,

@@ -41,7 +41,6 @@ pub(in crate::object) enum Taken {
 /// All blocks that are not complete. What was never wanted counts as complete.
 #[derive(Default)]
 pub(in crate::object) struct Blocks {
-    /// Layout of the object, as far as that is known.
     pub(in crate::object) layout: Layout,
     /// Blocks of which no symbol is here.
     absent: RangeSet,
@@ -52,12 +51,10 @@ pub(in crate::object) struct Blocks {
     restorer: Restorer,
     /// To read a block back.
     scratch: Vec<u8>,
-    /// Bytes of content that came.
     pub(super) content_bytes: u64,
 }
 
 impl Blocks {
-    /// All of a part is wanted.
     pub(super) fn want_part(&mut self, part: Part) {
         self.drop_part(part);
         self.want(self.layout.keys(part));
@@ -109,7 +106,6 @@ impl Blocks {
         partly.into_iter().for_each(|key| self.complete(key));
     }
 
-    /// These bytes of content are damaged, and wanted again.
     pub(super) fn damaged(&mut self, bytes: &Range<u64>) {
         let Some((keys, first, last)) = self.layout.touched(bytes) else { return };
         let (from, to) = (keys.start, keys.end - 1);
@@ -271,7 +267,6 @@ impl Blocks {
         Ok(Taken::Fresh)
     }
 
-    /// Restores a block of which enough symbols are here.
     fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), ObjectError> {
         let Some(partial) = self.partial.get(&key) else { return Ok(()) };
         let (part, symbols, size) =

@@ -25,7 +25,6 @@ impl LoadMeter {
         self.first = self.first.or(self.now);
     }
 
-    /// Whether the store compares from now on.
     pub(in crate::object) fn compare(&mut self, now: Time, comparing: bool) {
         match (self.comparing, comparing) {
             (None, true) => self.comparing = Some(now),
@@ -37,7 +36,6 @@ impl LoadMeter {
         }
     }
 
-    /// Load to report after `lost` lost packets.
     pub(in crate::object) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
         let (last, first) = (self.now?, self.first?);
         let compared = self.compared + self.comparing.map_or(Duration::ZERO, |at| now.since(at));

@@ -42,7 +42,6 @@ pub(in crate::object) struct Membership {
     /// Whether the source has ever welcomed it, and whether it is deferred now.
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
-    /// Answers of the source.
     pub(in crate::object) answers: u64,
     /// True if the source has said that it has given this receiver up, and nothing has contradicted since.
     pub(in crate::object) told_stalled: bool,
@@ -63,7 +62,6 @@ pub(in crate::object) enum News {
     Stalled,
     /// Its last word has been heard.
     Noted,
-    /// The source says that it has given its object up.
     GivenUp,
 }
 
@@ -90,7 +88,6 @@ impl Membership {
         self.number > 0
     }
 
-    /// From now on `claim` is so.
     pub(in crate::object) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);
         // The larger the group, the longer the interval, and the more who say the same now.
@@ -123,7 +120,6 @@ impl Membership {
         matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
     }
 
-    /// The source has answered.
     pub(in crate::object) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
         // Numbers wrap.
         let ahead = answer.number.wrapping_sub(self.number).cast_signed();

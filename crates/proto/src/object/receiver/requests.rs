@@ -90,7 +90,6 @@ impl Requests {
         }
     }
 
-    /// Takes the next request.
     pub(super) fn take(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, want: Want) {
         match want {
             Want::Part(part) => self.want(cx, blocks.layout.keys(part), false),
@@ -302,7 +301,6 @@ impl Requests {
         self.plan_runs(cx);
     }
 
-    /// A block is complete.
     pub(super) fn on_complete(&mut self, now: Time, key: Key, by_repair: bool) {
         self.unanswered = 0;
         if self.naks.is_empty() {
@@ -418,7 +416,6 @@ impl Requests {
         self.run_due || self.naks.has_due()
     }
 
-    /// The entries of the next request; none where none is due.
     pub(super) fn take_due(&mut self, blocks: &Blocks) -> Vec<Entry> {
         let mut entries = Vec::new();
         // The way back may lose long packets.

@@ -24,7 +24,6 @@ struct Member {
     status: MemberStatus,
     /// Number of the last message that was taken.
     number: u32,
-    /// Time of that message.
     taken_at: Time,
     /// True if the last message of the member was answered.
     settled: bool,
@@ -64,7 +63,6 @@ const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberStat
 /// States in which a member has sent its last message.
 const OVER: [MemberState; 3] = [MemberState::Done, MemberState::Failed, MemberState::Left];
 
-/// Answer to a member in this state, by a source that has or has not `given_up` its content.
 fn answer_to(state: MemberState, given_up: bool) -> Status {
     match state {
         MemberState::Done => Status::Done,
@@ -126,7 +124,6 @@ impl Members {
         self.members.len()
     }
 
-    /// Whether there is such a member.
     pub(in crate::object) fn knows(&self, id: u64) -> bool {
         self.members.contains_key(&id)
     }
@@ -136,7 +133,6 @@ impl Members {
         self.members.values().all(|member| member.settled)
     }
 
-    /// Number of members in one of these states.
     pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
@@ -367,12 +363,10 @@ impl Members {
         self.told_given_up = self.answers.back().map(|(_, answer)| answer.id);
     }
 
-    /// Whether answers are owed.
     pub(in crate::object) fn owes_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// An answer that is owed.
     pub(in crate::object) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
         self.answers.pop_front()
     }
@@ -391,7 +385,6 @@ impl Members {
         lost.into_iter().map(|(_, reporter)| reporter).collect()
     }
 
-    /// Defers the one that reports as `reporter`. Returns whether there is such a one, served.
     pub(in crate::object) fn defer(&mut self, reporter: NodeId) -> bool {
         let Some(&id) = self.by_reporter.get(&reporter) else { return false };
         let member = self.members.get(&id).filter(|member| member.is(&SERVED));

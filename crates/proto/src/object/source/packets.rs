@@ -28,7 +28,6 @@ const SWEPT_MAX: usize = 8192;
 /// Packets of other than the full length whose length is remembered for acknowledgements.
 const SHORT_MAX: usize = 64;
 
-/// The packets of an object's source.
 pub(super) struct ObjectPackets {
     supply: Box<dyn Supply>,
     pub(super) layout: Layout,
@@ -71,7 +70,6 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     key: Key,
-    /// The next symbol.
     next: u32,
     /// Source symbols, and parity symbols.
     source: u32,
@@ -152,7 +150,6 @@ impl ObjectPackets {
         self.chosen = None;
     }
 
-    /// Whether this part may be sent now.
     pub(super) fn may_send(&self, part: Part) -> bool {
         match part {
             Part::Manifest => true,
@@ -183,18 +180,15 @@ impl ObjectPackets {
         }
     }
 
-    /// Blocks that were swept less than `span` ago.
     fn swept_within(&self, now: Time, span: Duration) -> impl Iterator<Item = &Range<Key>> {
         let late = self.swept.iter().rev().take_while(move |(at, _)| now.since(*at) < span);
         late.map(|(_, blocks)| blocks)
     }
 
-    /// Whether a block was swept less than `span` ago.
     pub(super) fn was_swept(&self, key: Key, now: Time, span: Duration) -> bool {
         self.swept_within(now, span).any(|blocks| blocks.contains(&key))
     }
 
-    /// Whether a block waits for the sweep.
     pub(super) fn will_sweep(&self, key: Key) -> bool {
         self.runs.contains(key)
     }

@@ -43,7 +43,6 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// From now on it waits for this.
     pub(super) fn enter(&mut self, now: Time, wait: Wait) {
         if wait == self.now {
             return;

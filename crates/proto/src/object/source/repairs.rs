@@ -30,9 +30,7 @@ struct Waiting {
 struct Answered {
     /// When the last of it left.
     at: Time,
-    /// Source symbols.
     source: u64,
-    /// Number of parity symbols.
     parity: u32,
     /// The next parity symbol that nobody has seen.
     fresh: u32,
@@ -44,9 +42,7 @@ struct Answered {
 #[derive(Clone, Copy, Debug)]
 struct Serving {
     key: Key,
-    /// Source symbols that are to leave.
     source: u64,
-    /// Parity symbols that are to leave.
     parity: u32,
 }
 
@@ -69,7 +65,6 @@ pub(super) struct Repairs {
     serving: Option<Serving>,
     sent: BTreeMap<Key, Answered>,
     sent_order: VecDeque<Key>,
-    /// Whether parity may be sent.
     parity: bool,
     /// Parity symbols that every block has had in the sweep.
     swept: u32,
@@ -221,7 +216,6 @@ impl Repairs {
         again
     }
 
-    /// When the next block is due.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.order.first().map(|&(due, _)| due)
     }

@@ -13,8 +13,9 @@ const RUNS_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// What the source says of its object; whether nothing was left to send then.
-    Announcement { exhausted: bool },
-    /// A symbol.
+    Announcement {
+        exhausted: bool,
+    },
     Symbol(Place),
 }
 

@@ -24,12 +24,10 @@ const fn place_of(key: Key) -> Place {
     key * BLOCK_SYMBOLS as u64
 }
 
-/// The block of a symbol, and which of its symbols it is.
 const fn symbol_at(place: Place) -> (Key, u32) {
     (place / BLOCK_SYMBOLS as u64, (place % BLOCK_SYMBOLS as u64) as u32)
 }
 
-/// All symbols of a part.
 fn places(layout: &Layout, part: Part) -> core::ops::Range<Place> {
     let first = place_of(layout.keys(part).start);
     first..first + layout.len(part).div_ceil(layout.symbol_bytes().into())

@@ -63,7 +63,6 @@ pub(super) struct ObjectStream {
 }
 
 impl ObjectStream {
-    /// The packets of `supply` in symbols of this length.
     pub(super) fn new(supply: Box<dyn Supply>, symbol_bytes: u16) -> Self {
         let announcement = announcement(supply.as_ref(), symbol_bytes);
         let layout = Layout::new(&announcement);
@@ -205,7 +204,6 @@ impl ObjectStream {
         self.needed.limit(RUNS_MAX);
     }
 
-    /// What leaves next.
     fn next_item(&mut self) -> Option<Item> {
         if core::mem::take(&mut self.news) {
             return Some(Item::Announcement { exhausted: false });

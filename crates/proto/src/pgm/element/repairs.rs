@@ -240,7 +240,6 @@ impl Repairs {
         Some(state.ports)
     }
 
-    /// The latest NAK that passed for `seq`, and its report.
     pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<RelayedReport>)> {
         self.states.get(&seq.value()).map(|state| (state.nak, state.report))
     }

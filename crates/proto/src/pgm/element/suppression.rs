@@ -37,7 +37,6 @@ pub(super) struct Passed {
     worst_slowness_squared: f64,
 }
 
-/// The report on a NAK, of one of `schemes`, that has come now.
 pub(super) fn report_on(
     now: Time,
     schemes: &'static [SchemeEntry],
@@ -50,7 +49,6 @@ pub(super) fn report_on(
 }
 
 impl Passed {
-    /// Notes a NAK that passes.
     pub(super) fn note(&mut self, reported: Option<Reported>) {
         let Some(reported) = reported else { return };
         self.last_loss = reported.loss;

@@ -98,7 +98,6 @@ impl PgmReceiver {
         self.session.feedback()
     }
 
-    /// Number of packets that it asks for.
     #[cfg(test)]
     pub(crate) fn missing_packets(&self) -> usize {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)

@@ -64,13 +64,11 @@ impl PgmSource {
         self
     }
 
-    /// The control.
     #[cfg(test)]
     pub(in crate::pgm) fn control(&self) -> &dyn Control {
         self.session.control()
     }
 
-    /// Number of all packets, where that is known.
     fn end(&self) -> Option<u64> {
         self.closed.or_else(|| self.packets.end())
     }
@@ -314,7 +312,6 @@ impl Repairs {
         self.sent_order.push_back((now, index));
     }
 
-    /// Whether `index` waits.
     fn has(&self, index: u64) -> bool {
         self.waiting.contains(&index)
     }

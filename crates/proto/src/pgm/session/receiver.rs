@@ -45,7 +45,6 @@ pub(crate) struct ReceiverSession<R> {
     phase: ReceiverPhase,
     /// The numbers of the scheme's options, which every packet is looked through for.
     scheme_options: SchemeOptions,
-    /// Data port of the configuration.
     data_port: u16,
     /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
@@ -92,7 +91,6 @@ pub(crate) struct ReceiverSession<R> {
     lost: u64,
 }
 
-/// State of the source.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     tsi: Tsi,
@@ -111,11 +109,9 @@ struct Source {
 reasons! {
     /// Why it wakes up, beside the reasons of the scheme and of the layer above.
     enum Timer {
-        /// Start of the membership.
         Start,
         /// Gaps that too few later packets have shown count as missing.
         Gaps,
-        /// Request for an SPM.
         SpmRequest,
         /// Report of a loss without a request.
         LoneNak,
@@ -255,7 +251,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         (known.saturating_sub(self.losses.from()), self.losses.lost())
     }
 
-    /// The highest packet that was received.
     pub(crate) fn highest(&self) -> Option<Seq> {
         // Truncation is the wrap of sequence numbers.
         self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
@@ -384,7 +379,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.stop(ReceiverPhase::Ended);
     }
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         if self.phase != ReceiverPhase::Joined {
             return self.timers.next();

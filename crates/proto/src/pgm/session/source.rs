@@ -63,17 +63,14 @@ pub(crate) struct SourceSession {
 reasons! {
     /// Why it wakes up, beside the reasons of its control.
     enum Timer {
-        /// Start of the session.
         Start,
         /// An SPM is due however much is sent.
         AmbientSpm,
         /// An SPM is due since no data has been sent for a while.
         Heartbeat,
-        /// A request for an SPM is answered.
         SpmAnswer,
         /// There may be something to send again: a later permit, a packet that is held back.
         Send,
-        /// End of lingering.
         Linger,
     }
 }
@@ -89,7 +86,6 @@ enum SourcePhase {
     Sending,
     /// All data has been sent; repairs go on.
     Lingering {
-        /// Since when.
         since: Time,
         /// When a NAK last came.
         busy: Time,
@@ -146,7 +142,6 @@ impl SourceSession {
         }
     }
 
-    /// It speaks `scheme`; its SPMs say what is `announced`.
     pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
         self.scheme = scheme;
         self.packet_bytes =
@@ -178,7 +173,6 @@ impl SourceSession {
         self.trail
     }
 
-    /// The sequence number of packet `index` on the wire.
     fn seq(&self, index: u64) -> Seq {
         // Truncation is the wrap of sequence numbers.
         self.config.first + index as u32
@@ -199,13 +193,11 @@ impl SourceSession {
         self.spm.on_change(&mut self.timers, now);
     }
 
-    /// Whether `packet` belongs to this session.
     pub(crate) fn is_ours(&self, packet: &Packet<'_>) -> bool {
         let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
         packet.tsi() == self.config.tsi && ports
     }
 
-    /// Whether a NAK names this source and group.
     pub(crate) fn is_named_by(&self, nak: &Nak) -> bool {
         nak.source == self.nla() && self.config.group.is_group(nak.group)
     }

@@ -146,7 +146,6 @@ impl OptionsLayout {
         self.end
     }
 
-    /// The options, of the same packet.
     #[inline]
     pub(super) fn options<'a>(&self, packet: &'a [u8]) -> Options<'a> {
         Options { bytes: &packet[self.start..self.end], kinds: self.kinds }

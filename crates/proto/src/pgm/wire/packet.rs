@@ -112,7 +112,6 @@ impl Layout {
         Ok(Self { header: fixed.header, body, options, payload_at })
     }
 
-    /// The packet, of the same bytes.
     #[inline]
     fn packet<'a>(&self, bytes: &'a [u8], zeros: u32) -> Packet<'a> {
         let Self { header, body, options, payload_at } = *self;
@@ -131,9 +130,7 @@ pub(crate) struct Received<'a> {
     /// Who sent it, as the network says.
     pub(crate) from: NodeId,
     to: Destination,
-    /// Whether the network marked congestion on it.
     pub(crate) congestion_experienced: bool,
-    /// True if the bytes were authenticated.
     pub(crate) authenticated: bool,
 }
 
@@ -312,7 +309,6 @@ impl Body {
         }
     }
 
-    /// Takes the body of a packet of type `kind` off the front of `bytes`.
     fn decode(kind: PacketType, bytes: &mut &[u8]) -> Result<Self, BadInput> {
         Ok(match kind {
             PacketType::Odata => Self::Odata(decode_data(bytes)?),
@@ -343,7 +339,6 @@ impl Body {
         })
     }
 
-    /// Appends the body to `out`.
     fn encode(&self, out: &mut Vec<u8>) {
         let mut put = |words: &[u32]| {
             for word in words {

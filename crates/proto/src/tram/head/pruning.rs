@@ -13,7 +13,6 @@ use crate::tram::wire::RejectReason;
 const PRUNED_MAX: usize = 64;
 
 impl Head {
-    /// A member is removed and told so.
     fn disown(&mut self, node: NodeId) {
         if let Some(id) = self.members.prune(node) {
             if self.pruned.len() >= PRUNED_MAX {

@@ -47,7 +47,6 @@ impl Asked {
     }
 }
 
-/// A repair that is to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Repair {
     pub(in crate::tram) sequence: u64,
@@ -172,7 +171,6 @@ impl Repairs {
         self.late_sent = 0;
     }
 
-    /// The repair that is to be sent now.
     pub(super) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
         if let Some(second) = self.second.take() {
             return Some(second);

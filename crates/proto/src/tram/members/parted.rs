@@ -16,7 +16,6 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Most that are remembered; chosen.
 const PARTED_MAX: usize = 256;
 
-/// A member that has gone.
 #[derive(Debug)]
 struct Gone {
     node: NodeId,
@@ -32,7 +31,6 @@ pub(super) struct Parted {
 }
 
 impl Parted {
-    /// A member has gone.
     pub(super) fn add(&mut self, now: Time, node: NodeId, mut child: Child) {
         self.forget(now);
         self.gone.retain(|gone| (gone.node, gone.child.id) != (node, child.id));

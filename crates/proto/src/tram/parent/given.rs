@@ -8,7 +8,6 @@ use crate::tram::GivenHead;
 /// How often a head that was given is asked, with an interval of solicitations between, until others are.
 pub(super) const TRIES: u32 = 60;
 
-/// A head that was given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     head: GivenHead,

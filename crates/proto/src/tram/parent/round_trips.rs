@@ -33,7 +33,6 @@ impl RoundTrips {
         Self { asked: VecDeque::new(), due: VecDeque::new(), interval, next_probe: Time::ZERO }
     }
 
-    /// All heads within a time to live are asked.
     pub(super) fn on_solicit(&mut self, now: Time, ttl: u8) {
         self.remember(now, Asked::Ring(ttl));
     }
@@ -42,7 +41,6 @@ impl RoundTrips {
         now >= self.next_probe
     }
 
-    /// One head is asked.
     pub(super) fn probe(&mut self, now: Time, node: NodeId) {
         self.next_probe = now + self.interval;
         self.remember(now, Asked::Node(node));

@@ -2,7 +2,6 @@
 
 use faircast_base::{Duration, Time};
 
-/// The schedule of acknowledgements.
 #[derive(Debug)]
 pub(super) struct AckSchedule {
     /// The packet with which the present acknowledgement window ends.

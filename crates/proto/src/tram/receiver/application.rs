@@ -182,7 +182,6 @@ impl TramReceiver {
         self.events.is_empty() && self.reached.as_ref().is_some_and(delivered)
     }
 
-    /// Whether it has left.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Left
     }
@@ -200,7 +199,6 @@ impl TramReceiver {
         (known, self.losses.lost())
     }
 
-    /// When the source was last heard.
     pub(crate) fn heard_at(&self) -> Option<Time> {
         (self.source_heard_at > Time::ZERO).then_some(self.source_heard_at)
     }
@@ -235,7 +233,6 @@ impl TramReceiver {
         self.reached.as_ref().is_some_and(|reached| reached.reception.lacks())
     }
 
-    /// Writes a word to the source.
     pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
         let to = Destination::Node(self.source);
         self.identity.control(cx, to, u8::MAX, Body::Member(word), buf)

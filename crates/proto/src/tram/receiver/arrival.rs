@@ -136,7 +136,6 @@ impl TramReceiver {
         }
     }
 
-    /// What the source says of the session with each packet.
     pub(super) fn on_front(&mut self, now: Time, front: Front) {
         // An old packet that was delayed says nothing new.
         let overtaken = now.since(self.front_at) < FRONT_LATE;
@@ -348,7 +347,6 @@ impl TramReceiver {
         Ok(())
     }
 
-    /// An acknowledgement window has ended.
     fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
         let step = self.step();
         let Some(reached) = &mut self.reached else { return };
@@ -414,7 +412,6 @@ impl TramReceiver {
         found
     }
 
-    /// What is before `end` will never come.
     pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
         let Some(reached) = &mut self.reached else { return };
         let mut lost = 0;

@@ -50,7 +50,6 @@ pub(super) struct Doubts {
 /// Settings in messages of the source, against the agreed ones.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The agreed settings.
     pub(super) agreed: Option<Vec<u8>>,
     pub(super) other: Dissent<Vec<u8>>,
     pub(super) mismatch: Dissent<()>,
@@ -88,7 +87,6 @@ impl TramReceiver {
         self.timers.disarm(Timer::End);
     }
 
-    /// Believes the end, which was not contradicted.
     pub(super) fn believe_end(&mut self, cx: &mut Cx<'_>) {
         let Some((last, _)) = self.doubts.end.take() else { return };
         let Some(reached) = &mut self.reached else { return };

@@ -90,7 +90,6 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    /// Writes an answer to it.
     pub(crate) fn answer(
         &mut self,
         cx: &mut Cx<'_>,

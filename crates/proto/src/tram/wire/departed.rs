@@ -68,7 +68,6 @@ pub(in crate::tram) struct Departed {
     pub(in crate::tram) fate: Fate,
     /// How many heads had it before the one that speaks of it.
     pub(in crate::tram) joins: u16,
-    /// Receivers below it.
     pub(in crate::tram) below: u32,
     /// Of one that is back the number of the head that fell silent; else 0.
     pub(in crate::tram) came_from: u64,

@@ -16,7 +16,6 @@ pub(in crate::tram) enum Telling {
     Nothing,
 }
 
-/// A report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Report<'a> {
     pub(in crate::tram) telling: Telling,

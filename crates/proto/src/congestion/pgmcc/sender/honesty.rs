@@ -30,7 +30,6 @@ impl Honesty {
         Self { shown: Estimate::new(config), said: 0.0, settled: 0 }
     }
 
-    /// The acker reports this loss.
     pub(super) fn reports(&mut self, loss: f64) {
         self.said = loss;
     }

@@ -10,7 +10,6 @@ use crate::congestion::pgmcc::ledger::Fate;
 /// Packets that a bitmap covers.
 const BITMAP_LEN: i32 = 32;
 
-/// What was found lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     /// How many packets.
@@ -92,7 +91,6 @@ impl PgmccSender {
         lost
     }
 
-    /// Whether the packet `distance` below the highest is missing with enough later ones there.
     fn is_missing(&self, vector: AckVector, distance: i32) -> bool {
         let later = vector.bitmap & ((1u32 << distance) - 1);
         vector.bitmap >> distance & 1 == 0 && later.count_ones() >= self.config.loss_threshold

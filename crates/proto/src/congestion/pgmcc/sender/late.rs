@@ -10,11 +10,9 @@ use crate::congestion::common::lateness::{Lateness, bound};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::window::Window;
 
-/// State of late packets.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     lateness: Lateness,
-    /// The latest packet that was taken for lost.
     latest_lost: Option<Seq>,
     cut: Option<Undo>,
 }
@@ -48,7 +46,6 @@ impl PgmccSender {
         self.late.latest_lost.is_some_and(|lost| highest.distance(lost) < 32)
     }
 
-    /// Packets up to `latest` were taken for lost.
     pub(super) fn note_lost(&mut self, now: Time, count: u32, latest: Seq) {
         self.late.lateness.lost(now);
         let before = self.late.latest_lost.unwrap_or(latest);

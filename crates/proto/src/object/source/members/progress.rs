@@ -75,7 +75,6 @@ impl Members {
         taken
     }
 
-    /// Spends `symbols` repairs on such a member.
     pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
         self.spare.0 -= f64::from(symbols);
     }

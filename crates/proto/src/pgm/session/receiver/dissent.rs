@@ -59,7 +59,6 @@ impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
         false
     }
 
-    /// Present claim.
     pub(crate) fn get(&self) -> Option<&T> {
         self.claim.as_ref().map(|claim| &claim.what)
     }

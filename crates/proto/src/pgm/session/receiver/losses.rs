@@ -42,7 +42,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.advance(cx);
     }
 
-    /// Packets `first` to `last` are missing.
     fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
         self.losses.missing(first..last + 1, |event| cx.emit(event));
         self.disorder.lost(cx.now);
@@ -208,7 +207,6 @@ impl LoneNak {
         (self.planned, self.due) = (None, None);
     }
 
-    /// Its time has come.
     pub(super) fn run_out(&mut self, now: Time) {
         (self.due, self.last) = (self.planned.take(), Some(now));
     }

@@ -56,7 +56,6 @@ const RECENT_MAX: usize = 32;
 /// Results of a timeout.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
-    /// Packets to be given up.
     pub(crate) give_up: Vec<u64>,
     /// Whether NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
@@ -165,7 +164,6 @@ impl Naks {
         }
     }
 
-    /// Ends requests for packets before `trail`.
     pub(crate) fn end_before(&mut self, trail: u64) {
         while let Some((&index, _)) = self.missing.first_key_value()
             && index < trail

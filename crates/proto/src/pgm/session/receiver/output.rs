@@ -10,7 +10,6 @@ use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Optio
 use crate::{Destination, Transmit};
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// The next packet to send.
     pub(crate) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let source = self.source.as_ref()?;
         match self.phase {
@@ -72,7 +71,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
     }
 
-    /// The scheme's report that rides on a NAK.
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Vec<u8>> {
         let mut report = Vec::new();
         self.feedback.report_for_nak(cx, &mut report).then_some(report)

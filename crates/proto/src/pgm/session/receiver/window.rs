@@ -30,11 +30,9 @@ pub(super) enum Place {
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
     limit: u64,
-    /// The next packet to deliver.
     pub(super) next: u64,
     /// One past the last packet known to exist, never beyond the limit.
     pub(super) known: u64,
-    /// The highest packet received.
     pub(super) highest: Option<u64>,
     /// What came out of order: number i tells of packet `next + i`, 0 that it has not come, else one
     /// more than the zeros of its payload. The last one has come. A confirmation names dozens of
@@ -122,7 +120,6 @@ impl Window {
         }
     }
 
-    /// Whether `index`, which is at `next` or later, is held.
     fn holds(&self, index: u64) -> bool {
         self.held.get((index - self.next) as usize).is_some_and(|&held| held != ABSENT)
     }
@@ -175,14 +172,12 @@ impl Window {
         self.held.is_empty() && self.given_up.is_empty()
     }
 
-    /// Takes the next packet where it is held.
     pub(super) fn take_next(&mut self) -> Option<Held> {
         let zeros = core::mem::take(self.held.front_mut()?).checked_sub(1)?;
         let bytes = if self.bytes.is_empty() { None } else { self.bytes.remove(&self.next) };
         Some(Held { bytes: bytes.unwrap_or_default(), zeros })
     }
 
-    /// Whether the next packet was given up.
     pub(super) fn next_is_given_up(&mut self) -> bool {
         self.given_up.remove(&self.next)
     }
@@ -197,7 +192,6 @@ impl Window {
         self.given_up.contains(&index)
     }
 
-    /// The next packet was delivered.
     pub(super) fn pass_delivered(&mut self) {
         self.history = self.history << 1 | 1;
         self.next += 1;
@@ -222,7 +216,6 @@ impl Window {
         self.check();
     }
 
-    /// The first packet that is held.
     pub(super) fn first_held(&self) -> Option<u64> {
         self.held.iter().position(|&held| held != ABSENT).map(|place| self.next + place as u64)
     }

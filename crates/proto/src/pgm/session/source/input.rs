@@ -15,7 +15,6 @@ use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 use crate::{BlackHole, StreamEvent};
 
 impl SourceSession {
-    /// A request for an SPM.
     pub(crate) fn take_request(
         &mut self,
         cx: &mut Cx<'_>,

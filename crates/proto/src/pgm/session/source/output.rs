@@ -12,7 +12,6 @@ use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
 use crate::pgm::{PgmSettings, RepairTimers};
 use crate::{Destination, Transmit};
 
-/// A data packet that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPacket {
     /// The number of the packet that leaves again; `None` for a new one.
@@ -51,7 +50,6 @@ impl SourceSession {
         Some(transmit)
     }
 
-    /// A confirmation that may leave now.
     fn next_confirmation(&mut self, now: Time) -> Option<Confirmation> {
         if self.confirmations.is_empty() {
             return None;
