@@ -4,7 +4,7 @@ use faircast_base::{Duration, NodeId, Seq, Time};
 
 use crate::congestion::Load;
 use crate::options::Options;
-use crate::pgm::options::{PgmSettings, Profile};
+use crate::pgm::options::PgmSettings;
 use crate::pgm::wire::{Nla, Tsi};
 
 /// Identity and settings of a PGM source.
@@ -36,11 +36,6 @@ impl SourceConfig {
     /// The recommended settings for a source on `node` that sends session `tsi` to `group`.
     pub fn new(node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self::of(PgmSettings::default(), node, group, tsi)
-    }
-
-    /// The settings of ns-2.35's PGM sender.
-    pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
-        Self::of(PgmSettings::profile(Profile::Ns2), node, group, tsi)
     }
 
     /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
@@ -89,11 +84,6 @@ impl ReceiverConfig {
     /// The recommended settings for a receiver of `group`.
     pub fn new(group: Nla) -> Self {
         Self::of(PgmSettings::default(), group)
-    }
-
-    /// The settings of ns-2.35's PGM receiver.
-    pub fn ns2(group: Nla) -> Self {
-        Self::of(PgmSettings::profile(Profile::Ns2), group)
     }
 
     /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask

@@ -9,12 +9,13 @@ use faircast_base::{Duration, Event, NodeId};
 use super::control::Window;
 use super::protocol::{delivered, is_delivered};
 use super::world::{
-    DELAY, Fate, GROUP, Hop, SOURCE, TSI, World, at, in_memory, losing, losing_data, object,
+    DELAY, Fate, GROUP, Hop, SOURCE, World, at, in_memory, losing, losing_data, object,
     source_config,
 };
 use crate::congestion::boxed_control;
+use crate::pgm::options::Profile;
 use crate::pgm::wire::PacketType;
-use crate::pgm::{PgmSource, ReceiverConfig, SourceConfig};
+use crate::pgm::{PgmSettings, PgmSource, ReceiverConfig, SourceConfig};
 use crate::{Destination, FlowEvent, StreamEvent};
 
 #[test]
@@ -90,10 +91,10 @@ fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
 #[test]
 fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
     let burst = losing_data(|n| (30..36).contains(&n));
-    let mut config = SourceConfig::ns2(SOURCE, GROUP, TSI);
-    config.payload = 100;
-    let mut world =
-        World::new(config, in_memory(10_000), [ReceiverConfig::ns2(GROUP)], 3).with_network(burst);
+    let settings = PgmSettings::profile(Profile::Ns2);
+    let config = SourceConfig { settings, ..source_config() };
+    let receiver = ReceiverConfig { settings, ..ReceiverConfig::new(GROUP) };
+    let mut world = World::new(config, in_memory(10_000), [receiver], 3).with_network(burst);
     world.deliver_by(at(20_000), 10_000);
     // What is asked for after 50 ms without confirmation is asked for but once: these are 20 ms.
     assert_eq!(world.sent_of(PacketType::Nak), 6);
@@ -106,9 +107,9 @@ fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
 
 #[test]
 fn packets_that_only_overtake_each_other_cause_no_nak() {
-    for (distance, config, naks) in
-        [(1, ReceiverConfig::new(GROUP), 0), (1, ReceiverConfig::ns2(GROUP), 1)]
-    {
+    for (distance, profile, naks) in [(1, Profile::Recommended, 0), (1, Profile::Ns2, 1)] {
+        let settings = PgmSettings::profile(profile);
+        let config = ReceiverConfig { settings, ..ReceiverConfig::new(GROUP) };
         let content = in_memory(5_000);
         let mut world = World::new(source_config(), content, [config], 1);
         world.network = Box::new(move |hop, _| {

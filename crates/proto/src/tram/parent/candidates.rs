@@ -20,7 +20,7 @@ const DISTRUSTED_FOR: Duration = Duration::from_secs(60);
 const DISTRUSTED_MAX: usize = 16;
 
 /// A head that could be this receiver's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: NodeId,
     /// Its random number.
@@ -50,18 +50,7 @@ impl Candidate {
 
     /// One that was given: nothing else is known of it.
     pub(super) fn given(now: Time, node: NodeId, distance: u8) -> Self {
-        Self {
-            node,
-            id: 0,
-            distance,
-            unmeasured: false,
-            is_eager: true,
-            level: 1,
-            low: 0,
-            heard_at: now,
-            distrusted: false,
-            is_last: false,
-        }
+        Self { node, distance, is_eager: true, level: 1, heard_at: now, ..Self::default() }
     }
 
     /// The best has the least: one that has not failed, then one that has all that is wanted, then one that does not leave it to
