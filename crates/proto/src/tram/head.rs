@@ -135,7 +135,7 @@ impl Head {
     /// It may have members from now on, and shows itself where heads do that unasked.
     pub(super) fn begin(&mut self, now: Time, formation: Formation) {
         if formation != Formation::Solicit {
-            self.advertise_at(now);
+            self.timers.arm_by(Timer::Advertise, now);
         }
         self.timers.arm_by(Timer::Hello, now + self.hello_interval);
         self.stand(now);
@@ -194,10 +194,6 @@ impl Head {
     /// Another head has shown itself with this time to live.
     pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
         self.advertising.on_other(ttl, state);
-    }
-
-    fn advertise_at(&mut self, at: Time) {
-        self.timers.arm_by(Timer::Advertise, at);
     }
 
     /// Heads advertise themselves at this interval from now on; zero for no more.

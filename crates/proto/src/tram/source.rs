@@ -175,14 +175,9 @@ impl<P: Packets> TramSource<P> {
         allowed.min(i64::MAX as u64) as i64 - self.next as i64
     }
 
-    /// Whether all that was ever sent comes to whoever joins.
-    fn brings_all(&self) -> bool {
-        self.settings.late_join == LateJoin::Full
-    }
-
     /// The first packet that it repairs.
     fn low(&self) -> u64 {
-        if self.brings_all() { 1 } else { self.head.cache.front() }
+        if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front() }
     }
 
     fn known(&self) -> Known {
@@ -440,11 +435,6 @@ impl<P: Packets> TramSource<P> {
         if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
-    fn poll_late(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.head.on_data_sent();
-        self.poll_repair(cx, buf)
-    }
-
     fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if !self.head.has_repairs() {
             return None;
@@ -634,7 +624,11 @@ impl<P: Packets> Machine for TramSource<P> {
         // Late repairs take all turns while the window is closed or there is no data. Data that waits for its send time
         // keeps its turn: faster repairs would starve it.
         let waits = self.phase == Phase::Sending && self.timers.is_armed(Timer::Pace);
-        if waits && self.window() >= 0 { None } else { self.poll_late(cx, buf) }
+        if waits && self.window() >= 0 {
+            return None;
+        }
+        self.head.on_data_sent();
+        self.poll_repair(cx, buf)
     }
 
     fn poll_event(&mut self) -> Option<StreamEvent> {

@@ -367,13 +367,9 @@ impl Requests {
         self.runs.remove(run);
         self.source_knows = true;
         if self.runs.is_empty() {
-            self.ask_for_no_runs();
+            self.timers.disarm(Timer::Runs);
+            self.run_due = false;
         }
-    }
-
-    fn ask_for_no_runs(&mut self) {
-        self.timers.disarm(Timer::Runs);
-        self.run_due = false;
     }
 
     pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, can_ask: bool) {

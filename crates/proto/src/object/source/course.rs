@@ -59,7 +59,7 @@ impl ObjectSource {
     /// Defers the one who keeps all others below the floor.
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
         let (packets, members) = (&mut self.packets, &mut self.course.members);
-        let busy = packets.notice.begun && packets.has_work() && members.active() > 1;
+        let busy = packets.notice.begun && !packets.is_exhausted() && members.active() > 1;
         let limiting = self.session.control().gauges().representative;
         let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
         if let Some(reporter) = slow

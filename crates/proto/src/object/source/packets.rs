@@ -206,11 +206,6 @@ impl ObjectPackets {
         self.chosen.is_some()
     }
 
-    /// Whether something waits to be sent right now.
-    pub(super) fn has_work(&self) -> bool {
-        !self.is_exhausted()
-    }
-
     /// The block that the sweep goes to next. The manifest comes first, since nobody can use
     /// anything else without it.
     fn next_run(&self) -> Option<Key> {
