@@ -18,7 +18,7 @@ use crate::object::{
 use crate::options::{OptionValue, Options};
 use crate::pgm::element::{ElementConfig, PgmElement};
 use crate::pgm::negotiation::{Negotiation, PACKET_BYTES, SchemeAnnouncement};
-use crate::pgm::options::{Delivery, PgmSettings};
+use crate::pgm::options::{DeliveryMode, PgmFlowSettings};
 use crate::pgm::wire::{Gsi, Nla, Tsi, data_overhead};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
@@ -76,7 +76,7 @@ impl SchemeEntry {
         options: &Options,
         packet_bytes: Option<u32>,
     ) -> Option<SchemeAnnouncement> {
-        if !PgmSettings::from_options(options).announce_scheme {
+        if !PgmFlowSettings::from_options(options).announce_scheme {
             return None;
         }
         let announcing = |settings| SchemeAnnouncement { scheme: self.name.to_string(), settings };
@@ -113,9 +113,9 @@ const STREAM_OPTIONS: u32 = 8 + 4 + 4;
 /// The stack has no scheme, or the role is both: a session has one source.
 pub(super) fn pgm_end(stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     let Some(scheme) = stack.scheme else { unreachable!("a scheme steers PGM") };
-    match PgmSettings::from_options(setup.options).delivery {
-        Delivery::Object => object_end(scheme, role, setup),
-        Delivery::Stream => stream_end(scheme, role, setup),
+    match PgmFlowSettings::from_options(setup.options).delivery {
+        DeliveryMode::Object => object_end(scheme, role, setup),
+        DeliveryMode::Stream => stream_end(scheme, role, setup),
     }
 }
 
@@ -142,7 +142,7 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMach
 fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> FlowMachine {
     match role {
         Role::Source(content) => {
-            let fec = PgmSettings::from_options(setup.options).fec();
+            let fec = PgmFlowSettings::from_options(setup.options).fec();
             let source = ObjectSourceSetup { fec, ..object_source_setup(content, &setup) };
             Box::new(scheme.object_source(source).staying(FLOW_STAYS))
         }
@@ -169,14 +169,14 @@ pub(super) fn tree_end(tree: Stack, role: Role, setup: EndSetup<'_>) -> FlowMach
     let setup = EndSetup { options: &options, ..setup };
     match (tram::delivery(setup.options), role) {
         (_, Role::Both(_)) => unreachable!("{ONE_SOURCE}"),
-        (Delivery::Stream, role) => {
+        (DeliveryMode::Stream, role) => {
             tram::end(tree, session(setup.flow, setup.source()), role, setup)
         }
-        (Delivery::Object, Role::Source(content)) => {
+        (DeliveryMode::Object, Role::Source(content)) => {
             let source = TramObjectSource::new(object_source_setup(content, &setup), tree);
             Box::new(source.staying(FLOW_STAYS))
         }
-        (Delivery::Object, Role::Receiver) => {
+        (DeliveryMode::Object, Role::Receiver) => {
             let head = setup.head.map(GivenHead::Node);
             let receiver = ObjectReceiverSetup { head, ..object_receiver_setup(&setup) };
             let negotiation = tree_negotiation(Some(tree));

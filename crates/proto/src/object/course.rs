@@ -229,8 +229,8 @@ impl Course {
         self.members.status_interval(self.give_up)
     }
 
-    /// Tells each member that lacks something that an object that is not `repeatable` cannot be had any more, until
-    /// the session is over. There are no other ticks after its end.
+    /// Ends the ticks. Of an object that is not `repeatable`, members that lack something are told
+    /// so until the session is over.
     pub(super) fn end(&mut self, now: Time, repeatable: bool) {
         self.tick_at = None;
         if !repeatable {

@@ -56,7 +56,7 @@ enum Ending {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its session, its store, its requests and its messages.
+    /// Why it wakes up, beside the reasons of its session, store, requests and messages.
     enum Timer {
         /// The source, which has said that it ends, counts as gone.
         SourceEnd,

@@ -4,7 +4,7 @@ use faircast_base::{Duration, NodeId, Seq, Time};
 
 use crate::congestion::Load;
 use crate::options::Options;
-use crate::pgm::options::PgmSettings;
+use crate::pgm::options::PgmFlowSettings;
 use crate::pgm::wire::{Nla, Tsi};
 
 /// Identity and settings of a PGM source.
@@ -25,7 +25,7 @@ pub struct SourceConfig {
     /// Sequence number of the first data packet. Default 0, as OpenPGM has it.
     pub first: Seq,
     /// Settings of the flow.
-    pub settings: PgmSettings,
+    pub settings: PgmFlowSettings,
     /// Longest time after the end of data, NAKs or not. Default 300 s.
     pub linger_max: Duration,
     /// Hops that its packets may travel. Default 255: drivers of real networks set less.
@@ -35,16 +35,16 @@ pub struct SourceConfig {
 impl SourceConfig {
     /// The recommended settings for a source on `node` that sends session `tsi` to `group`.
     pub fn new(node: NodeId, group: Nla, tsi: Tsi) -> Self {
-        Self::of(PgmSettings::default(), node, group, tsi)
+        Self::of(PgmFlowSettings::default(), node, group, tsi)
     }
 
     /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
     /// for.
     pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
-        Self::of(PgmSettings::from_options(options), node, group, tsi)
+        Self::of(PgmFlowSettings::from_options(options), node, group, tsi)
     }
 
-    fn of(settings: PgmSettings, node: NodeId, group: Nla, tsi: Tsi) -> Self {
+    fn of(settings: PgmFlowSettings, node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self {
             node,
             group,
@@ -72,7 +72,7 @@ pub struct ReceiverConfig {
     /// When it joins.
     pub start: Time,
     /// Settings of the flow.
-    pub settings: PgmSettings,
+    pub settings: PgmFlowSettings,
     /// Longest back-off before an SPM request (SPMR_BO_IVL). Default 250 ms.
     pub spm_request_backoff: Duration,
     /// Time without anything new from the source after which it counts as gone: what was said before
@@ -83,16 +83,16 @@ pub struct ReceiverConfig {
 impl ReceiverConfig {
     /// The recommended settings for a receiver of `group`.
     pub fn new(group: Nla) -> Self {
-        Self::of(PgmSettings::default(), group)
+        Self::of(PgmFlowSettings::default(), group)
     }
 
     /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
     /// for.
     pub fn from_options(group: Nla, options: &Options) -> Self {
-        Self::of(PgmSettings::from_options(options), group)
+        Self::of(PgmFlowSettings::from_options(options), group)
     }
 
-    fn of(settings: PgmSettings, group: Nla) -> Self {
+    fn of(settings: PgmFlowSettings, group: Nla) -> Self {
         Self {
             group,
             tsi: None,
@@ -127,7 +127,7 @@ impl Load {
     /// asked for when it is found, and again each time that a confirmation or a repair has not come
     /// in time; and each receiver may ask the source and its neighbours for an SPM.
     pub fn naks_max(&self, options: &Options) -> u64 {
-        let PgmSettings { nak_repeat, nak_repair, .. } = PgmSettings::from_options(options);
+        let PgmFlowSettings { nak_repeat, nak_repair, .. } = PgmFlowSettings::from_options(options);
         let again = nak_repeat.min(nak_repair).as_nanos().max(1);
         self.losses + self.missing.as_nanos() / again + 2 * self.receivers
     }

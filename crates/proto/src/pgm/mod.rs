@@ -21,7 +21,7 @@ use crate::transport::PacketFacts;
 pub(crate) use config::DATA_PORT;
 pub use config::{ReceiverConfig, SourceConfig};
 pub use element::PgmElement;
-pub use options::{Delivery, OPTIONS, Parity, PgmSettings};
+pub use options::{DeliveryMode, OPTIONS, Parity, PgmFlowSettings};
 pub use repair::{PgmReceiver, PgmSource};
 pub use retry_timer::RepairTimers;
 pub use session::SpmOrder;

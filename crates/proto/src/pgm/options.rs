@@ -22,7 +22,7 @@ choices! {
     }
 
     /// How a flow's data goes.
-    pub enum Delivery {
+    pub enum DeliveryMode {
         /// In order, by PGM's own repairs.
         Stream = "stream",
         /// As an object.
@@ -49,7 +49,7 @@ choices! {
 settings! {
     /// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
     /// sentence says so.
-    pub struct PgmSettings;
+    pub struct PgmFlowSettings;
     from pgm: Profile = Recommended,
         "Which settings of PGM to start from: recommended ones, or those of ns-2.35";
     /// What is lost is sent again
@@ -122,19 +122,19 @@ settings! {
     announce_scheme: bool = false;
     /// Data goes as a stream that repairs itself, or as an object from which receivers ask for what
     /// they lack, whenever they came
-    delivery: Delivery = Stream;
+    delivery: DeliveryMode = Stream;
     /// Of an object: parity where it repairs more than sending again would; none; or this share of
     /// it with every block unasked
     fec: Parity = Auto;
 }
 
 /// The table of the settings of PGM.
-pub const OPTIONS: &[OptionSpec] = PgmSettings::OPTIONS;
+pub const OPTIONS: &[OptionSpec] = PgmFlowSettings::OPTIONS;
 
 /// Those of them that bound the rate, whatever scheme decides it.
 pub(crate) const BOUNDS: &[OptionSpec] = &selected::<2>(OPTIONS, &["rate_max", "rate_min"], true);
 
-impl PgmSettings {
+impl PgmFlowSettings {
     pub(super) fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Recommended => Self::default(),
@@ -177,8 +177,8 @@ impl PgmSettings {
 impl Bounds {
     /// The bounds that `options`, checked against a table with [`OPTIONS`] in it, ask for.
     pub fn from_options(options: &Options) -> Self {
-        let PgmSettings { rate_max, rate_min, .. } = PgmSettings::from_options(options);
-        let binds = rate_max < PgmSettings::default().rate_max;
+        let PgmFlowSettings { rate_max, rate_min, .. } = PgmFlowSettings::from_options(options);
+        let binds = rate_max < PgmFlowSettings::default().rate_max;
         Self {
             max: binds.then_some(rate_max),
             min: (rate_min.bits_per_s() > 0).then_some(rate_min),
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_flow_is_a_stream_unless_it_is_an_object() {
         let settings =
-            |fec| PgmSettings::from_options(&checked(&[("delivery", "object"), ("fec", fec)]));
+            |fec| PgmFlowSettings::from_options(&checked(&[("delivery", "object"), ("fec", fec)]));
         for (fec, want) in [
             ("auto", Fec::Auto),
             ("off", Fec::Off),
@@ -206,10 +206,10 @@ mod tests {
             ("20%", Fec::Ratio(0.2)),
             ("50%", Fec::Ratio(0.5)),
         ] {
-            assert_eq!((settings(fec).delivery, settings(fec).fec()), (Delivery::Object, want));
+            assert_eq!((settings(fec).delivery, settings(fec).fec()), (DeliveryMode::Object, want));
         }
-        let stream = PgmSettings::from_options(&checked(&[("fec", "off")]));
-        assert_eq!(stream.delivery, Delivery::Stream);
+        let stream = PgmFlowSettings::from_options(&checked(&[("fec", "off")]));
+        assert_eq!(stream.delivery, DeliveryMode::Stream);
     }
 
     #[test]
@@ -226,8 +226,8 @@ mod tests {
     fn single_settings_change_the_set_that_they_start_from() {
         let set = checked(&[("pgm", "ns2"), ("tail_delay", "9 ms")]);
         let tail_delay = Duration::from_millis(9);
-        let want = PgmSettings { tail_delay, ..PgmSettings::profile(Profile::Ns2) };
-        assert_eq!(PgmSettings::from_options(&set), want);
+        let want = PgmFlowSettings { tail_delay, ..PgmFlowSettings::profile(Profile::Ns2) };
+        assert_eq!(PgmFlowSettings::from_options(&set), want);
         assert_eq!((want.nak_retries, want.nak_repair), (5, Duration::from_secs(1)));
     }
 }

@@ -33,7 +33,7 @@ use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::{OptionSpec, Options};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
-use crate::pgm::options::Delivery;
+use crate::pgm::options::DeliveryMode;
 use crate::pgm::wire::{Gsi, Tsi};
 use crate::stack::Stack;
 use crate::transport::{EndSetup, PacketFacts, Role};
@@ -203,7 +203,7 @@ impl<'a> TramSetup<'a> {
 }
 
 /// How a flow with these settings goes.
-pub(crate) fn delivery(options: &Options) -> Delivery {
+pub(crate) fn delivery(options: &Options) -> DeliveryMode {
     TramSettings::from_options(options).delivery
 }
 

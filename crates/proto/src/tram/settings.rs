@@ -3,7 +3,7 @@
 use faircast_base::{Bitrate, Duration};
 
 use crate::options::{OptionSpec, Options, joined, selected};
-use crate::pgm::options::{BOUNDS, Delivery};
+use crate::pgm::options::{BOUNDS, DeliveryMode};
 use crate::settings::{choices, settings};
 
 choices! {
@@ -240,7 +240,7 @@ settings! {
     prune_window: f64 [1.0, 5.0] = 1.5;
     /// Data goes as a stream, which comes in order, or as an object, of which receivers say what they lack whenever they
     /// came
-    delivery: Delivery = Stream;
+    delivery: DeliveryMode = Stream;
     /// How long the source of an object stays for who may come when all have it; as long as the run where that is not
     /// said
     linger: Duration [0 s, 3600 s] = 0 s;

@@ -11,7 +11,7 @@ use super::blocks::Blocks;
 use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
 use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
-use crate::pgm::PgmSettings;
+use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
 use crate::pgm::session::naks::{Naks, State};
@@ -68,7 +68,7 @@ reasons! {
 }
 
 impl Requests {
-    pub(super) fn new(settings: &PgmSettings) -> Self {
+    pub(super) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             naks: Naks::without_end(settings),
             runs: RangeSet::default(),

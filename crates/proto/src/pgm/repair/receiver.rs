@@ -13,7 +13,7 @@ use crate::content::Held;
 use crate::options::OptionValue;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{ARRIVES, Negotiation, SchemeAnnouncement, SchemeMismatch};
-use crate::pgm::options::PgmSettings;
+use crate::pgm::options::PgmFlowSettings;
 use crate::pgm::session::naks::Naks;
 use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_over};
 use crate::pgm::wire::{Body, OptionType, Payload, Received};
@@ -265,7 +265,7 @@ impl Machine for PgmReceiver {
 }
 
 impl NakRepair {
-    fn new(settings: &PgmSettings) -> Self {
+    fn new(settings: &PgmFlowSettings) -> Self {
         Self { naks: settings.reliable.then(|| Naks::new(settings)), ..Self::default() }
     }
 

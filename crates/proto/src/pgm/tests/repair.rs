@@ -15,7 +15,7 @@ use super::world::{
 use crate::congestion::boxed_control;
 use crate::pgm::options::Profile;
 use crate::pgm::wire::PacketType;
-use crate::pgm::{PgmSettings, PgmSource, ReceiverConfig, SourceConfig};
+use crate::pgm::{PgmFlowSettings, PgmSource, ReceiverConfig, SourceConfig};
 use crate::{Destination, FlowEvent, StreamEvent};
 
 #[test]
@@ -91,7 +91,7 @@ fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
 #[test]
 fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
     let burst = losing_data(|n| (30..36).contains(&n));
-    let settings = PgmSettings::profile(Profile::Ns2);
+    let settings = PgmFlowSettings::profile(Profile::Ns2);
     let config = SourceConfig { settings, ..source_config() };
     let receiver = ReceiverConfig { settings, ..ReceiverConfig::new(GROUP) };
     let mut world = World::new(config, in_memory(10_000), [receiver], 3).with_network(burst);
@@ -108,7 +108,7 @@ fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
 #[test]
 fn packets_that_only_overtake_each_other_cause_no_nak() {
     for (distance, profile, naks) in [(1, Profile::Recommended, 0), (1, Profile::Ns2, 1)] {
-        let settings = PgmSettings::profile(profile);
+        let settings = PgmFlowSettings::profile(profile);
         let config = ReceiverConfig { settings, ..ReceiverConfig::new(GROUP) };
         let content = in_memory(5_000);
         let mut world = World::new(source_config(), content, [config], 1);

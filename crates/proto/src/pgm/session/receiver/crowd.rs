@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Rng, Time};
 
-use crate::pgm::PgmSettings;
+use crate::pgm::PgmFlowSettings;
 use crate::pgm::RepairTimers;
 
 /// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
@@ -43,7 +43,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(settings: &PgmSettings) -> Self {
+    pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             timers: settings.repair_timers,
             backoff: settings.nak_backoff,
@@ -139,7 +139,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(400);
 
     fn crowd() -> Crowd {
-        Crowd::new(&PgmSettings::default())
+        Crowd::new(&PgmFlowSettings::default())
     }
 
     /// How many of `members` send a NAK when all lose the same packet, and how late the first is.

@@ -6,7 +6,7 @@ use faircast_base::{BadInput, Cx, Duration, Seq, Time};
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
 use super::{PATH_DOUBTED, ReceiverSession, RepairLayer, Requests, Timer};
-use crate::pgm::PgmSettings;
+use crate::pgm::PgmFlowSettings;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
 impl<R: RepairLayer> ReceiverSession<R> {
@@ -173,7 +173,7 @@ pub(super) struct LoneNak {
 }
 
 impl LoneNak {
-    pub(super) fn new(settings: &PgmSettings) -> Self {
+    pub(super) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             crowd: Crowd::new(settings),
             interval: settings.report_interval,

@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
 use super::crowd::{Backoff, Crowd};
-use crate::pgm::PgmSettings;
+use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 
 /// Where the recovery of a packet is.
@@ -89,7 +89,7 @@ pub(crate) struct Naks {
 }
 
 impl Naks {
-    pub(crate) fn new(settings: &PgmSettings) -> Self {
+    pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
         let retry = |least| RetryTimer::new(settings.repair_timers, least, settings.nak_backoff);
         Self {
             confirmation: retry(settings.nak_repeat),
@@ -106,7 +106,7 @@ impl Naks {
 
     /// The same where nothing is ever given up, and what is found missing together is asked for
     /// together.
-    pub(crate) fn without_end(settings: &PgmSettings) -> Self {
+    pub(crate) fn without_end(settings: &PgmFlowSettings) -> Self {
         Self { retries: u32::MAX, lists: true, ..Self::new(settings) }
     }
 

@@ -13,7 +13,7 @@ struct Bench {
 impl Bench {
     fn new(timers: RepairTimers) -> Self {
         let settings =
-            PgmSettings { repair_timers: timers, nak_retries: 2, ..PgmSettings::default() };
+            PgmFlowSettings { repair_timers: timers, nak_retries: 2, ..PgmFlowSettings::default() };
         let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         Self { naks: Naks::new(&settings), rng }
     }

@@ -9,7 +9,7 @@ use super::input::Confirmation;
 use super::{SourcePhase, SourceSession, SourceTimers, Timer};
 use crate::congestion::Permit;
 use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
-use crate::pgm::{PgmSettings, RepairTimers};
+use crate::pgm::{PgmFlowSettings, RepairTimers};
 use crate::{Destination, Transmit};
 
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +219,7 @@ impl SourceSession {
 
     /// Says from where on a late joiner may ask for repairs.
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
-        let PgmSettings { late_join, open_start, .. } = self.config.settings;
+        let PgmFlowSettings { late_join, open_start, .. } = self.config.settings;
         let back = match late_join {
             _ if !self.repairs => return,
             _ if self.next <= u64::from(open_start) => self.next,
@@ -255,7 +255,7 @@ pub(super) struct SpmSchedule {
 }
 
 impl SpmSchedule {
-    pub(super) fn new(settings: &PgmSettings) -> Self {
+    pub(super) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             ambient_interval: settings.spm_interval,
             heartbeat_min: settings.heartbeat_min,
