@@ -135,7 +135,6 @@ impl RangeSet {
         }
     }
 
-    /// How many members there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()

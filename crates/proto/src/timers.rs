@@ -45,7 +45,6 @@ pub(crate) struct Timers<R, const N: usize> {
 }
 
 impl<R: Reason, const N: usize> Timers<R, N> {
-    /// None of them is armed.
     pub(crate) fn new() -> Self {
         const { assert!(R::ALL.len() == N, "there is a timer for each reason") };
         Self { at: [Time::MAX; N], next: Time::MAX, reasons: PhantomData }

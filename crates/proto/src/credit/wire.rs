@@ -20,7 +20,6 @@ const CHECKSUM: core::ops::Range<usize> = 6..8;
 
 /// Bytes before what a capsule carries.
 pub(crate) const CAPSULE_BYTES: usize = 52;
-/// Bytes of a credit.
 pub(crate) const CREDIT_BYTES: usize = 40;
 
 /// Bytes of a request for a program, and of the header of a part of one.
@@ -146,7 +145,6 @@ pub(crate) fn is_ours(bytes: &[u8]) -> bool {
 }
 
 impl Capsule {
-    /// Writes the header.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let kind = if self.probe { PROBE } else { DATA };
         let mut bytes = [0; CAPSULE_BYTES];

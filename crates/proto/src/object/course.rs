@@ -74,7 +74,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// Next actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// Content begins.
     pub(super) begins: bool,
     /// True if the session is over.
     pub(super) ends: bool,
@@ -289,7 +288,6 @@ impl Course {
         self.excused_at = now;
     }
 
-    /// Content has become longer.
     pub(super) fn note_growth(&mut self, now: Time) {
         self.grown_at = Some(now);
     }

@@ -45,7 +45,6 @@ pub struct ObjectReceiver {
     long: Option<Seq>,
 }
 
-/// Whether the source has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// The source has not said that this is the end.

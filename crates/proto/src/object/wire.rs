@@ -153,10 +153,8 @@ pub(super) enum Entry {
     },
 }
 
-/// Bytes of an entry.
 const ENTRY_LEN: usize = 13;
 
-/// Most entries in one option.
 pub(super) const ENTRIES_PER_OPTION: usize = 19;
 
 /// Most entries in one packet, in several options.

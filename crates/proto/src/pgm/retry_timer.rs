@@ -49,7 +49,6 @@ pub(crate) struct RetryTimer {
 }
 
 impl RetryTimer {
-    /// An estimate without samples.
     pub(crate) fn new(timers: RepairTimers, least: Duration, slack: Duration) -> Self {
         let backed_off_at = Time::ZERO;
         Self { timers, least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
@@ -60,7 +59,6 @@ impl RetryTimer {
         Self { held: true, ..self }
     }
 
-    /// The shortest wait.
     pub(crate) fn least(&self) -> Duration {
         self.least
     }

@@ -134,7 +134,6 @@ impl Cache {
         self.bytes.truncate(kept);
     }
 
-    /// Packets that are here.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.slots.iter().filter(|zeros| **zeros != NOTHING).count()

@@ -179,7 +179,6 @@ impl Parent {
         }
     }
 
-    /// The head that it has.
     pub(super) fn bound(&self) -> Option<Bound> {
         self.bound
     }

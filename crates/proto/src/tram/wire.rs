@@ -39,7 +39,6 @@ pub(super) const ASKED_MAX: usize = 128;
 /// Numbers of packets are below this, so that what is computed with them fits into 64 bits.
 const SEQUENCES: u64 = 1 << 62;
 
-/// Where the checksum is.
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 const SENDER: core::ops::Range<usize> = 16..24;
 
@@ -95,7 +94,6 @@ pub(super) struct Data<'a> {
 /// Words of the scheme that steers a source: the value of one of its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words<'a> {
-    /// The number of the option.
     pub(super) option: u8,
     pub(super) value: &'a [u8],
 }

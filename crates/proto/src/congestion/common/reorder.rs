@@ -64,7 +64,6 @@ pub(crate) enum Settled<T> {
 }
 
 impl<T: Copy> Reorder<T> {
-    /// Order of no packets yet.
     pub(crate) fn new() -> Self {
         Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
     }

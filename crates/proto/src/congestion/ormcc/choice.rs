@@ -41,7 +41,6 @@ pub(super) struct Standing {
 }
 
 impl Averages {
-    /// Choice before any report.
     pub(super) fn new() -> Self {
         Self { all: None, own: None }
     }

@@ -13,7 +13,6 @@ use crate::pgm::wire::OptionType;
 /// Bytes of the announcement's value, behind the option's header of 4 bytes.
 const ANNOUNCE_LEN: usize = 20;
 
-/// Bytes of the report's value.
 const REPORT_LEN: usize = 16;
 
 /// Rates above this, in bytes per second, are no rates: a thousand times the fastest interface.

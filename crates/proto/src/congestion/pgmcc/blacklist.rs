@@ -7,7 +7,6 @@ use faircast_base::{NodeId, Time};
 /// Most receivers that are excluded at once. Beyond that, the receiver whose time is up first is let in.
 const BLACKLIST_MAX: usize = 16;
 
-/// The list.
 #[derive(Debug, Default)]
 pub(super) struct Blacklist(Vec<(NodeId, Time)>);
 

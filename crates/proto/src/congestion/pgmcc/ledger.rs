@@ -14,23 +14,19 @@ const LEDGER_MAX: usize = 32_768;
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing is known yet.
     InFlight,
-    /// A receiver has it.
     Acked,
     Lost,
     /// Nobody will ever say: it is counted neither as in flight nor as lost.
     Released,
 }
 
-/// One packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRecord {
     /// When it left.
     pub(super) at: Time,
     /// Whom it named as acker.
     pub(super) acker: Option<NodeId>,
-    /// What became of it.
     pub(super) fate: Fate,
     /// Time of the first bitmap that lacked the packet, and the receiver that sent it.
     pub(super) missed: Option<(Time, NodeId)>,

@@ -53,7 +53,6 @@ impl Receiver {
         Some(config.model.slowness_squared(rtt, self.loss))
     }
 
-    /// The smoothed round trip.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.rtt.map(|(seconds, _)| Duration::from_secs_f64(seconds))
     }

@@ -57,7 +57,6 @@ impl Rto {
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
     }
 
-    /// The acker answers.
     pub(super) fn answered(&mut self) {
         self.doublings = 0;
     }

@@ -54,7 +54,6 @@ impl Window {
         }
     }
 
-    /// A packet leaves.
     pub(super) fn spend(&mut self) {
         self.tokens -= 1.0;
     }

@@ -447,7 +447,6 @@ impl Requests {
         entries
     }
 
-    /// Ends all requests.
     pub(super) fn clear(&mut self) {
         self.naks.clear();
         self.runs = RangeSet::default();

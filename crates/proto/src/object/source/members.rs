@@ -18,7 +18,6 @@ pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
 /// Most answers that wait. Receivers repeat what is not answered.
 pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 
-/// One receiver.
 #[derive(Debug, Default)]
 struct Member {
     status: MemberStatus,

@@ -44,7 +44,6 @@ impl Log {
         self.runs.len() >= RUNS_MAX
     }
 
-    /// Another packet.
     pub(super) fn push(&mut self, item: Item) {
         let follows = match (self.runs.last(), item) {
             (Some(&Run { first, item: Item::Symbol(place) }), Item::Symbol(next)) => {

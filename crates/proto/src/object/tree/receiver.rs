@@ -222,7 +222,6 @@ impl TramObjectReceiver {
         Ok(())
     }
 
-    /// What is not here.
     fn lacks(&self) -> Option<Lacks> {
         let blocks = &self.assembly.blocks;
         let mut lacking = match self.assembly.phase {
@@ -254,7 +253,6 @@ impl TramObjectReceiver {
         }
     }
 
-    /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
             self.end(cx);

@@ -92,7 +92,6 @@ impl PgmReceiver {
         Self { session, refusal: None, watch: None }
     }
 
-    /// Its side of the scheme.
     #[cfg(test)]
     pub(in crate::pgm) fn feedback(&self) -> &dyn Feedback {
         self.session.feedback()

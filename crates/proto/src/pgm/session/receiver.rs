@@ -340,7 +340,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    /// Time has passed.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.timers.take_due(Timer::Start, cx.now) {
             self.phase = ReceiverPhase::Joined;

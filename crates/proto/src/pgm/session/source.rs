@@ -90,7 +90,6 @@ enum SourcePhase {
         /// When a NAK last came.
         busy: Time,
     },
-    /// End of the session.
     Done,
 }
 
@@ -163,7 +162,6 @@ impl SourceSession {
         self.control.as_mut()
     }
 
-    /// The next new packet.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -239,7 +237,6 @@ impl SourceSession {
         matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
     }
 
-    /// Ends the session.
     pub(crate) fn finish(&mut self) {
         self.phase = SourcePhase::Done;
         self.timers.disarm_all();

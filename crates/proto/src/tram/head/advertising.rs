@@ -58,7 +58,6 @@ impl Advertising {
         self.others += u32::from(has_room && ttl <= self.ring);
     }
 
-    /// Somebody has come.
     pub(super) fn on_member(&mut self) {
         self.in_vain = 0;
     }

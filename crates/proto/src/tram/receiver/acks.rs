@@ -51,7 +51,6 @@ impl AckSchedule {
         self.next = sequence;
     }
 
-    /// An acknowledgement leaves.
     pub(super) fn on_sent(&mut self) {
         self.packets = 0;
     }

@@ -25,7 +25,6 @@ const RESIGNATIONS: u32 = 2;
 /// Time in which a head that was asked shows that it is there for this receiver. A rejection is believed after it.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
-/// Doubted claims of packets.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     /// The last packet of all, and since when nothing has contradicted that.

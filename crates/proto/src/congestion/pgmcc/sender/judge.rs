@@ -12,7 +12,6 @@ const BITMAP_LEN: i32 = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
-    /// How many packets.
     pub(super) count: u32,
     /// Packets that may be lost or not.
     pub(super) unknown: u32,
