@@ -53,6 +53,7 @@ fn the_trace_of_a_run_that_was_killed_has_a_report_as_far_as_it_goes() {
     assert_eq!(half["interrupted"], true);
     assert!(half["ended_s"].as_f64().unwrap() < whole["ended_s"].as_f64().unwrap());
     assert!(half["flows"][0]["sent_packets"].as_u64().unwrap() > 0, "{half}");
+    assert!(half["flows"][0]["throughput_bps"].as_f64().unwrap() > 0.0, "{half}");
     // Nobody can say so any more.
     assert_eq!(half["flows"][0]["receivers"][0]["intact"], Value::Null);
 }
