@@ -391,16 +391,7 @@ fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
 /// A session that fills a bottleneck of 1 Mbit/s, behind which a tree with 10 000 receivers begins:
 /// all of them lose the same packets there, and want to say so.
 fn crowd(protocol: &str) -> String {
-    format!(
-        "title = \"How fast is a session with 10 000 receivers simulated?\"\nduration = \"60 s\"\n\
-         [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"1 Mbit/s\"\ndelay = \"10 ms\"\n\
-         queue = {{ kind = \"droptail\", packets = 30 }}\n\
-         [[link]]\ntree = {{ root = \"r\", fanout = [10, 10, 100], prefix = \"m\" }}\n\
-         rate = \"100 Mbit/s\"\ndelay = \"5 ms\"\n\
-         queue = {{ kind = \"droptail\", packets = 1000 }}\n\
-         [[flow]]\nname = \"session\"\nprotocol = \"{protocol}\"\nfrom = \"s\"\n\
-         to = [\"m3-{{1..10000}}\"]\npacket = \"1000 B\"\n"
-    )
+    include_str!("speed/crowd.toml").replace("PROTOCOL", protocol)
 }
 
 /// The same behind relays of credits, each of the last with ten receivers.
