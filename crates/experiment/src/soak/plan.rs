@@ -224,37 +224,43 @@ fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
         // The second half of the receivers.
         let cut = matches!(who, Who::Receiver(place) if 2 * place >= receivers)
             && faults.contains(&Fault::Partition);
-        for there in [true, false] {
-            let (router, name) = ("router".to_string(), who.name());
-            let (from, to) = if there { (&router, &name) } else { (&name, &router) };
-            // The first names of the first link give the nodes their order.
-            let ends = if there || *who != Who::Sender {
-                format!("from = \"{from}\"\nto = \"{to}\"")
-            } else {
-                format!("to = \"{to}\"\nfrom = \"{from}\"")
-            };
-            let _ = write!(
-                text,
-                "[[link]]\n{ends}\nrate = \"{rate} Mbit/s\"\ndelay = \"{delay} ms\"\n\
+        push_links(&mut text, *who, || {
+            format!(
+                "rate = \"{rate} Mbit/s\"\ndelay = \"{delay} ms\"\n\
                  queue = {{ kind = \"droptail\", packets = 100 }}\n{}",
                 wrong(faults, end, cut, rng)
-            );
-        }
+            )
+        });
     }
-    for who in &everybody {
-        let to: Vec<String> = everybody
-            .iter()
-            .filter(|to| *to != who)
-            .map(|to| format!("\"{}\"", to.name()))
-            .collect();
-        let name = who.name();
+    push_flows(&mut text, &everybody);
+    text
+}
+
+/// Links between the router and a host, one in each direction.
+pub(super) fn push_links(text: &mut String, who: Who, mut settings: impl FnMut() -> String) {
+    let name = who.name();
+    for there in [true, false] {
+        // The first names of the first link give the nodes their order.
+        let ends = match there {
+            true => format!("from = \"router\"\nto = \"{name}\""),
+            false if who == Who::Sender => format!("to = \"router\"\nfrom = \"{name}\""),
+            false => format!("from = \"{name}\"\nto = \"router\""),
+        };
+        let _ = write!(text, "[[link]]\n{ends}\n{}", settings());
+    }
+}
+
+/// A flow from each host to all others.
+pub(super) fn push_flows(text: &mut String, everybody: &[Who]) {
+    for who in everybody {
+        let others = everybody.iter().filter(|to| *to != who);
+        let to: Vec<String> = others.map(|to| format!("\"{}\"", to.name())).collect();
+        let (name, to) = (who.name(), to.join(", "));
         let _ = write!(
             text,
-            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{}]\n",
-            to.join(", ")
+            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{to}]\n"
         );
     }
-    text
 }
 
 /// What goes wrong on one direction of a link, `cut` off by a partition or not, and that it ends.

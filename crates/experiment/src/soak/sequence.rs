@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Fault;
-use super::plan::{Action, NARROW_BYTES, Plan, Who};
+use super::plan::{Action, NARROW_BYTES, Plan, Who, push_flows, push_links};
 
 /// Faults that can happen alone, while a session is at its rate.
 pub(super) const SINGLE: [Fault; 14] = [
@@ -137,30 +137,14 @@ fn scenario(trials: &[Trial], receivers: u32, rng: &mut Rng) -> String {
     for who in &everybody {
         let rate = if *who == Who::Sender { SENDER_LINK_BITS_PER_S } else { LINK_BITS_PER_S };
         let wrong = wrong(trials.iter().filter(|trial| trial.who == *who));
-        for there in [true, false] {
-            let name = who.name();
-            // The first names of the first link give the nodes their order.
-            let ends = match there {
-                true => format!("from = \"router\"\nto = \"{name}\""),
-                false if *who == Who::Sender => format!("to = \"router\"\nfrom = \"{name}\""),
-                false => format!("from = \"{name}\"\nto = \"router\""),
-            };
-            let _ = write!(
-                text,
-                "[[link]]\n{ends}\nrate = \"{rate} bit/s\"\ndelay = \"5 ms\"\n\
+        push_links(&mut text, *who, || {
+            format!(
+                "rate = \"{rate} bit/s\"\ndelay = \"5 ms\"\n\
                  queue = {{ kind = \"droptail\", packets = 50 }}\n{wrong}"
-            );
-        }
+            )
+        });
     }
-    for who in &everybody {
-        let others = everybody.iter().filter(|to| *to != who);
-        let to: Vec<String> = others.map(|to| format!("\"{}\"", to.name())).collect();
-        let (name, to) = (who.name(), to.join(", "));
-        let _ = write!(
-            text,
-            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{to}]\n"
-        );
-    }
+    push_flows(&mut text, &everybody);
     text
 }
 
@@ -385,7 +369,6 @@ mod tests {
     use faircast_scenario::{Overrides, Scenario};
 
     use super::*;
-
     fn s(s: u64) -> WallDuration {
         WallDuration::from_secs(s)
     }
