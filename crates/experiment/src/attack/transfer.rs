@@ -1,7 +1,5 @@
 //! A transfer to two receivers in namespaces, and what it does while time goes by.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +8,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::host::{
-    INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key,
+    INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key, new_lines,
     received_bytes, stat, text, wait_until, words,
 };
 use crate::monitor::Monitor;
@@ -37,8 +35,6 @@ struct Told {
     running: Running,
     log: PathBuf,
     read: u64,
-    /// The beginning of a line whose end has not come.
-    rest: String,
     /// What it said, and when that was seen.
     events: Vec<(Instant, Value)>,
 }
@@ -46,17 +42,9 @@ struct Told {
 impl Told {
     /// Reads what it has said since.
     fn poll(&mut self) {
-        let mut text = Vec::new();
-        let read = File::open(&self.log).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut text)
-        });
-        self.read += read.unwrap_or(0) as u64;
-        self.rest.push_str(&String::from_utf8_lossy(&text));
         let now = Instant::now();
-        while let Some(end) = self.rest.find('\n') {
-            let line: String = self.rest.drain(..=end).collect();
-            self.events.extend(serde_json::from_str(&line).ok().map(|event| (now, event)));
+        for line in new_lines(&self.log, &mut self.read).lines() {
+            self.events.extend(serde_json::from_str(line).ok().map(|event| (now, event)));
         }
     }
 
@@ -161,7 +149,7 @@ impl<'a> Transfer<'a> {
         }
         let log = self.folder.join(format!("{host}.log"));
         let running = self.network.start(host, command, None, log.clone())?;
-        Ok(Told { running, log, read: 0, rest: String::new(), events: Vec::new() })
+        Ok(Told { running, log, read: 0, events: Vec::new() })
     }
 
     fn poll(&mut self) {

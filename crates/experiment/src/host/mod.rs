@@ -6,7 +6,7 @@ mod peers;
 mod process;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -142,9 +142,20 @@ pub(crate) fn wait_until(
 
 /// All that a program has said into its log.
 pub(crate) fn said(log: &Path) -> String {
-    let mut bytes = Vec::new();
     // A program that was not started has said nothing.
-    let _ = File::open(log).and_then(|mut file| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned()
+}
+
+/// Whole lines of a log since byte `read`, which moves on.
+pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
+    let mut bytes = Vec::new();
+    // A part that was read before an error is whole lines too.
+    let _ = File::open(log).and_then(|mut file| {
+        file.seek(SeekFrom::Start(*read))?;
+        file.read_to_end(&mut bytes)
+    });
+    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+    *read += bytes.len() as u64;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

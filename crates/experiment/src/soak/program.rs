@@ -1,6 +1,6 @@
 //! A program that runs on a host: started, stopped, killed, watched.
 
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -10,7 +10,7 @@ use faircast_lab::Field;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::host::{children, said, spawn, stat};
+use crate::host::{children, new_lines, said, spawn, stat};
 
 /// Seconds that clocks are ahead in a time namespace: twelve days.
 const AHEAD_S: u32 = 1_036_800;
@@ -125,16 +125,7 @@ impl Program {
 
     /// Lines since byte `heard` of the log, which moves on.
     pub(super) fn news(&self, heard: &mut u64) -> String {
-        let mut text = Vec::new();
-        let read = std::fs::File::open(&self.log).and_then(|mut file| {
-            file.seek(SeekFrom::Start(*heard))?;
-            file.read_to_end(&mut text)
-        });
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if read.is_ok() {
-            *heard += whole as u64;
-        }
-        String::from_utf8_lossy(&text[..whole]).into_owned()
+        new_lines(&self.log, heard)
     }
 
     /// Lines that it said which no program of ours may say.
