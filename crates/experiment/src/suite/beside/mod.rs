@@ -35,39 +35,10 @@ const SHARE: Duration = Duration::from_secs(14);
 
 /// One receiver is near and loses little, the other far and loses much: by TCP's equation (1428 bytes;
 /// 22 ms and 0.2 %, 82 ms and 2 %) 13 and 1 Mbit/s.
-const UNEQUAL: &str = r#"
-title    = "Which of two receivers limits the sender?"
-duration = "10 min"
-link = [
-    { between = ["sender", "r"], rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
-    { from = "r", to = "near", rate = "10 Mbit/s", delay = "10 ms", loss = 0.002, queue = { kind = "droptail", packets = 50 } },
-    { from = "near", to = "r", rate = "10 Mbit/s", delay = "10 ms", queue = { kind = "droptail", packets = 50 } },
-    { from = "r", to = "far", rate = "10 Mbit/s", delay = "40 ms", loss = 0.02, queue = { kind = "droptail", packets = 50 } },
-    { from = "far", to = "r", rate = "10 Mbit/s", delay = "40 ms", queue = { kind = "droptail", packets = 50 } },
-]
-flow = [
-    { name = "sender", protocol = "cbr", from = "sender", to = ["near", "far"] },
-    { name = "near", protocol = "cbr", from = "near", to = ["sender", "far"] },
-    { name = "far", protocol = "cbr", from = "far", to = ["sender", "near"] },
-]
-"#;
+const UNEQUAL: &str = include_str!("unequal.toml");
 
 /// The bottleneck of the suite's own rows beside TCP.
-const SHARED: &str = r#"
-title    = "How much of a link is left to TCP?"
-duration = "10 min"
-link = [
-    { between = ["r1", "r2"], rate = "20 Mbit/s", delay = "8 ms", queue = { kind = "droptail", packets = 50 } },
-    { star = { center = "r1", leaves = ["sender", "ts"] }, rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
-    { star = { center = "r2", leaves = ["mr", "tr"] }, rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
-]
-flow = [
-    { name = "sender", protocol = "cbr", from = "sender", to = ["mr"] },
-    { name = "mr", protocol = "cbr", from = "mr", to = ["sender"] },
-    { name = "ts", protocol = "cbr", from = "ts", to = ["tr"] },
-    { name = "tr", protocol = "cbr", from = "tr", to = ["ts"] },
-]
-"#;
+const SHARED: &str = include_str!("shared.toml");
 
 /// Whether `--only` chooses any of these rows.
 pub(crate) fn is_chosen(only: Option<&str>) -> bool {
