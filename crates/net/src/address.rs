@@ -12,9 +12,6 @@ use crate::NetError;
 /// Most receivers of a unicast target: every packet is sent to each.
 pub const RECEIVERS_MAX: usize = 4096;
 
-/// The default UDP port of PGM downstream (src: openpgm).
-pub const DEFAULT_PORT: u16 = 3056;
-
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Interface {

@@ -91,9 +91,7 @@ mod transmit;
 mod via;
 mod waker;
 
-pub use address::{
-    DEFAULT_PORT, Interface, Listen, Multicast, RECEIVERS_MAX, Target, Upstream, interface_name,
-};
+pub use address::{Interface, Listen, Multicast, RECEIVERS_MAX, Target, Upstream, interface_name};
 pub use app::{App, SessionId};
 pub use book::{ADDRESSES_MAX, AddressBook};
 pub use counters::{Counters, Received, Refused, Sent, Timers};
