@@ -1,25 +1,5 @@
-//! The cases of a matrix, as one TOML file. A case is a scenario of any suite with a session whose
-//! protocol the matrix sets.
-//!
-//! ```toml
-//! name = "matrix"
-//! title = "How do the schemes compare?"
-//! seeds = 10
-//! session = "mcc"                      # the flow that is judged, and replaced
-//!
-//! [[case]]
-//! id = "set1-reno"
-//! group = "Beside TCP"
-//! question = "One bottleneck, three receivers alike: does TCP Reno get its share?"
-//! scenario = "../fairness/set1-one-bottleneck.toml"
-//! set = ["flow.tcp.protocol=tcp-reno"]                         # as with --set
-//! fairness = ["throughput_bps tcp / throughput_bps mcc"]       # the least of min(f, 1/f)
-//! bottlenecks = ["r1>r2"]                                      # whose utilisation counts
-//! alone = ['flow.mcc.to=["mr1"]']      # what leaves the slowest receiver alone
-//! quick = ["duration=60 s"]            # changes for --quick; without it the case is left out there
-//! without_credits = true               # not for sessions under credits
-//! objects = true                       # once more as set1-reno-object, where sessions send objects
-//! ```
+//! The cases of a matrix, as one TOML file, of which docs/research.md has an example. A case is a
+//! scenario of any suite with a session whose protocol the matrix sets.
 
 use std::collections::BTreeSet;
 

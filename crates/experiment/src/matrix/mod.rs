@@ -123,10 +123,7 @@ impl LoadedMatrix {
             name: self.file.name.clone(),
             title: self.file.title.clone(),
             seeds: self.file.seeds,
-            session: None,
-            against_sim: false,
-            variants: std::collections::BTreeMap::new(),
-            experiments: Vec::new(),
+            ..SuiteFile::default()
         };
         let runners: Vec<Runner<'_>> =
             self.schemes.iter().map(|scheme| self.runner(&suite, scheme, monitor)).collect();

@@ -1,27 +1,5 @@
 //! A suite: scenarios with the figures that are measured, and what is expected of them, as one TOML
-//! file.
-//!
-//! ```toml
-//! name = "fairness"
-//! title = "Is pgmcc fair to TCP?"
-//! seeds = 10
-//! session = "mcc"                      # the flow that --scheme replaces
-//!
-//! [[experiment]]
-//! id = "fig-4"
-//! group = "Set 1: window and timeouts"
-//! question = "Does pgmcc stay fair to TCP Reno over 3000 s?"
-//! scenario = "set1.toml"               # beside the suite's file
-//! set = ["flow.tcp.protocol=tcp-reno"] # as with --set
-//!
-//! [[experiment.row]]
-//! title = "TCP / pgmcc"
-//! measure = "throughput_bps tcp / throughput_bps mcc"
-//! unit = "ratio"
-//! paper = 0.74
-//! tolerance = 0.15
-//! reason = "a share of the link, read off a plot"
-//! ```
+//! file, of which docs/research.md has an example.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +12,7 @@ use super::measure::Measure;
 use super::worth;
 
 /// A suite as its file has it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuiteFile {
     /// What it is called on the command line.

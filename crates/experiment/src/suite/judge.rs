@@ -35,23 +35,26 @@ pub(super) fn rows(
         }
         for file in &experiment.rows {
             let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
-            let mut row = judge(file, runs.iter().map(value).collect());
+            let words = Row {
+                id: file.id.clone().unwrap_or_else(|| experiment.id.clone()),
+                group: experiment.group.clone(),
+                experiment: experiment.id.clone(),
+                file: experiment.scenario.clone(),
+                set: experiment.set.clone(),
+                question: experiment.question.clone(),
+                paper_says: experiment.paper_says.clone(),
+                // The first row of an experiment carries its plots.
+                scenario: scenario.take(),
+                series: series.take(),
+                plots: experiment.plot,
+                ..Row::default()
+            };
+            let mut row = judge(file, runs.iter().map(value).collect(), words);
             if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
                 row.holds = false;
                 row.explained = Some(format!("not judged, since no run was valid: {why}"));
                 row.proved_by.clear();
             }
-            row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
-            row.group.clone_from(&experiment.group);
-            row.experiment.clone_from(&experiment.id);
-            row.file.clone_from(&experiment.scenario);
-            row.set.clone_from(&experiment.set);
-            row.question.clone_from(&experiment.question);
-            row.paper_says.clone_from(&experiment.paper_says);
-            // The first row of an experiment carries its plots.
-            row.scenario = scenario.take();
-            row.series = series.take();
-            row.plots = experiment.plot;
             rows.push(row);
         }
     }
@@ -82,22 +85,9 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
                 true => seed_by_seed(file, &wanted, rows),
                 false => Vec::new(),
             };
-            // All but the words about its experiment is new.
             let words = std::mem::take(&mut rows[place]);
             let row = &mut rows[place];
-            *row = Row {
-                id: words.id,
-                group: words.group,
-                experiment: words.experiment,
-                file: words.file,
-                set: words.set,
-                question: words.question,
-                paper_says: words.paper_says,
-                scenario: words.scenario,
-                series: words.series,
-                plots: words.plots,
-                ..judge(file, values)
-            };
+            *row = judge(file, values, words);
             if !missing.is_empty() {
                 row.holds = false;
                 row.explained = Some(format!(
@@ -191,12 +181,12 @@ fn finite(bound: f64) -> Option<f64> {
 /// A row as its file alone has it.
 #[cfg(test)]
 pub(super) fn unmeasured(file: &RowFile) -> Row {
-    judge(file, Vec::new())
+    judge(file, Vec::new(), Row::default())
 }
 
-/// A row with the values of all seeds and the verdict. Its id and words about its experiment are
-/// left empty.
-fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>) -> Row {
+/// A row with the values of all seeds and the verdict. Its id and the rest about its experiment are
+/// those of `words`.
+fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);
     let (mut low, mut high) = file.range();
@@ -236,7 +226,7 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>) -> Row {
         baseline: file.baseline,
         tolerance_reason: file.reason.clone(),
         per_seed,
-        ..Row::default()
+        ..words
     }
 }
 
