@@ -58,7 +58,6 @@ fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     if is_ok { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
-/// Columns of a terminal.
 const COLUMNS: usize = 80;
 
 /// The findings for people: this host first, then each other one, what is wrong with what to do.

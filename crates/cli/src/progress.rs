@@ -13,7 +13,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::{Failure, note};
 
-/// Whether Ctrl-C was pressed.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// How often a line is written where there is no terminal.
@@ -32,7 +31,6 @@ pub(crate) fn listen() {
     let _ = ctrlc::set_handler(on_signal);
 }
 
-/// Whether Ctrl-C was pressed.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

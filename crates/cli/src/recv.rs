@@ -419,7 +419,6 @@ impl Show {
         self.output.progress(share, text, json)
     }
 
-    /// An object has come to its end.
     fn ended(&mut self, received: &Received) -> Result<(), Failure> {
         let Received { last, took, outcome, remarks } = received;
         self.begun(last)?;
@@ -588,7 +587,6 @@ fn waits_for(status: &ReceiveStatus, reason: StaysFor) -> (&'static str, String)
     }
 }
 
-/// One object, for programs.
 fn incoming_json(incoming: &Incoming) -> Value {
     json!({
         "object": incoming.number,
@@ -605,7 +603,6 @@ fn incoming_json(incoming: &Incoming) -> Value {
     })
 }
 
-/// Everything for Prometheus.
 fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
     let objects = status.incoming.iter().map(|incoming| &incoming.object);
     let sum = |of: fn(&ObjectStatus) -> u64| objects.clone().map(of).sum::<u64>() as f64;

@@ -383,7 +383,6 @@ impl Show {
         Ok(())
     }
 
-    /// A receiver has come to another state.
     fn state(
         &self,
         before: Option<MemberState>,
@@ -431,7 +430,6 @@ impl Show {
         Ok(())
     }
 
-    /// Who is missing still.
     fn gathering(&mut self, status: &SendStatus) -> Result<(), Failure> {
         let come = status
             .members

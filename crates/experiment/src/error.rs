@@ -72,17 +72,14 @@ impl Error {
         }
     }
 
-    /// A file that cannot be read.
     pub(crate) fn read(path: &Path, error: io::Error) -> Self {
         Self::Read { path: path.to_owned(), error }
     }
 
-    /// A file that cannot be written.
     pub(crate) fn write(path: &Path, error: io::Error) -> Self {
         Self::Write { path: path.to_owned(), error }
     }
 
-    /// Something that was tried, with what came of it.
     pub(crate) fn doing(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Self {
         Self::Work(format!("{what}: {error}"))
     }

@@ -178,7 +178,6 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
     }
 }
 
-/// A queue in a few words.
 fn describe(queue: &QueueConfig) -> String {
     match queue {
         QueueConfig::DropTail { packets_max } => format!("droptail, {packets_max} packets"),

@@ -98,7 +98,6 @@ pub(crate) fn chosen<T>(
 /// Columns of the lists, as many as every terminal has.
 pub(crate) const COLUMNS: usize = 80;
 
-/// Experiments of a benchmark, by group, id and question.
 pub(crate) fn listing<'a>(
     name: &str,
     title: &str,

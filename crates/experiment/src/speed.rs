@@ -23,7 +23,6 @@ use crate::files::{json, write};
 use crate::host::{cpu_s, installed, usage};
 use crate::request::{Request, Results, chosen, listing};
 
-/// A case with what it must reach.
 struct Case {
     id: Cow<'static, str>,
     title: Cow<'static, str>,
@@ -32,7 +31,6 @@ struct Case {
     like: (u32, u32),
     /// Least packet-hops for each event of that loop.
     at_least: f64,
-    /// The same scenario for ns-2.
     ns2: Option<&'static str>,
     /// Seeds to run one after the other, so that a short case lasts long enough to be timed.
     repeat: u64,
@@ -110,7 +108,6 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What a case gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Figures {
     case: String,
@@ -119,7 +116,6 @@ struct Figures {
     events: u64,
     /// Reading the scenario and laying out the network.
     setup_s: f64,
-    /// The run itself.
     wall_s: f64,
     cpu_s: f64,
     packet_hops_per_cpu_s: f64,
@@ -145,7 +141,6 @@ struct Judged {
     holds: bool,
 }
 
-/// What there is to run.
 pub(crate) fn list() -> String {
     let cases = cases();
     let rows = cases.iter().map(|case| ("", &*case.id, &*case.title));
@@ -204,7 +199,6 @@ fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
     })
 }
 
-/// How fast the fixed loop is.
 fn loop_events_per_cpu_s((machines, state_bytes): (u32, u32)) -> Result<f64, Error> {
     let begun = cpu_s(&usage(UsageWho::RUSAGE_SELF)?);
     let (mut events, mut took_s) = (0, 0.0);

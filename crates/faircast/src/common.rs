@@ -35,7 +35,6 @@ pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 /// bear (`lossless_multiple`); where many receivers share a host they spent a quarter of their time on waking up.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
-/// The settings of every end.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
@@ -184,7 +183,6 @@ impl Common {
         Ok(Speaks { named, pgm, tram: self.options.clone() })
     }
 
-    /// The scheme that was named.
     fn named(&self) -> Result<Option<Carrier>, Error> {
         match self.scheme.as_deref() {
             None => Ok(None),
@@ -237,7 +235,6 @@ impl Common {
         ip + UDP_BYTES + overhead(self.key.is_some()) as u32 + self.via_bytes()
     }
 
-    /// Bytes that relays need.
     fn via_bytes(&self) -> u32 {
         if self.via.is_empty() {
             return 0;
@@ -270,7 +267,6 @@ fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Resu
 /// The name by which users ask for TRAM that steers itself.
 const TRAM: &str = "tram";
 
-/// The schemes over PGM.
 fn over_pgm_alone() -> impl Iterator<Item = Stack> {
     SCHEMES.iter().map(over_pgm)
 }
@@ -285,7 +281,6 @@ fn default_scheme() -> &'static SchemeEntry {
     scheme(DEFAULT_SCHEME).expect("the default is registered")
 }
 
-/// What a receiver speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Speaks {
     /// What it insists on; `None` to follow the sender.
@@ -296,7 +291,6 @@ pub(crate) struct Speaks {
 }
 
 impl Speaks {
-    /// The settings over TRAM.
     pub(crate) fn of_tram(&self) -> Options {
         Options::default().under(&self.tram, tram::OPTIONS)
     }

@@ -14,13 +14,9 @@ use faircast_proto::pgm::wire::Tsi;
 use faircast_proto::tram::{self, TramStreamReceiver};
 use faircast_proto::{Interactive, Machine, StreamEvent, StreamInput};
 
-/// Sending end of a transfer.
 pub(crate) type Sending = Box<dyn ObjectSender>;
-/// Receiving end of a transfer.
 pub(crate) type Receiving = Box<dyn ObjectTaker>;
-/// Sending end of a stream.
 pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
-/// Receiving end of a stream.
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
 /// What carries a transfer.
@@ -48,7 +44,6 @@ impl Carrier {
         }
     }
 
-    /// Makes a sending end.
     pub(crate) fn source(self, setup: ObjectSourceSetup<'_>, hops: Option<&Hops<'_>>) -> Sending {
         match (self, hops) {
             (Self::Pgm(entry), None) => Box::new(entry.object_source(setup)),
@@ -113,7 +108,6 @@ impl<'a> Hops<'a> {
     }
 }
 
-/// Receiving end of a stream.
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {

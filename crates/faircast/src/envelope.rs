@@ -221,7 +221,6 @@ impl fmt::Display for KeyMismatch {
     }
 }
 
-/// The session of a packet of PGM or TRAM.
 fn session_of(packet: &[u8]) -> Option<Tsi> {
     let tram = tram::peek(packet).map(|(session, _)| tram::tsi_of(session));
     tram.or_else(|| peek(packet).map(|(_, tsi)| tsi))
@@ -275,7 +274,6 @@ const SUSPECT_DATAGRAMS: u32 = 3;
 const NOTICE_BYTES: usize = 16;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Unspecified address of a family.
 pub(crate) fn unspecified(family: SocketAddr) -> IpAddr {
     if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }

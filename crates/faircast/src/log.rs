@@ -86,7 +86,6 @@ impl Sink for EventLog {
     }
 }
 
-/// Who speaks.
 fn node(record: &Record) -> Option<u32> {
     match record.subject {
         Subject::Endpoint { node, .. } | Subject::Node(node) => Some(node.0),

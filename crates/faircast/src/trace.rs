@@ -47,9 +47,7 @@ enum Who {
 /// What a header says of the one session of a trace.
 #[derive(Default)]
 pub(crate) struct About {
-    /// The session's name.
     pub(crate) name: String,
-    /// What it was, in a line.
     pub(crate) title: String,
     pub(crate) scheme: String,
     /// Names of receivers that are known.
@@ -63,7 +61,6 @@ pub(crate) struct About {
 }
 
 impl LiveTrace {
-    /// Begins to write.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let failed = |error| Error::Trace { path: path.to_owned(), error };
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -218,7 +215,6 @@ impl Inner {
 }
 
 impl Nodes {
-    /// The one that sends.
     fn source(&mut self) -> NodeId {
         let next = NodeId(self.known.len() as u32);
         *self.known.entry(Who::Source).or_insert(next)
@@ -238,7 +234,6 @@ impl Nodes {
 /// Nodes that a trace tells apart; all beyond are one, called "others".
 const NODES_MAX: u32 = 1024;
 
-/// A name that none of `taken` is.
 fn unique(name: &str, taken: &[String]) -> String {
     let all = (1..).map(|i| if i == 1 { name.to_string() } else { format!("{name} ({i})") });
     let mut free = all.filter(|name| !taken.contains(name));

@@ -18,7 +18,6 @@ use crate::Error;
 /// `#` is a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairTree {
-    /// The head of each.
     heads: Arc<BTreeMap<String, String>>,
 }
 

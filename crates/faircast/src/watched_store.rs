@@ -23,7 +23,6 @@ pub(crate) struct Notes {
     pub(crate) name: OnceLock<String>,
     /// Set where the object is not called what it has to be.
     pub(crate) unwanted: OnceLock<()>,
-    /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// All files that are in their places, once they are intact.
     pub(crate) files: OnceLock<Vec<NotedFile>>,
@@ -44,9 +43,7 @@ pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
 
 #[derive(Clone, Copy)]
 struct Holder {
-    /// The number of the session.
     session: u64,
-    /// Whether another one waits.
     wanted: bool,
 }
 
@@ -84,9 +81,7 @@ pub(crate) struct WatchedStore {
     handle: StoreHandle,
     notes: Arc<Notes>,
     holders: Holders,
-    /// What the object must be called.
     wanted: Option<String>,
-    /// Bytes of the list of files.
     manifest_bytes: u64,
     session: u64,
     /// Whether there is room for one object alone, whatever it is.

@@ -43,12 +43,10 @@ impl Handles {
         self.open.pop(&file);
     }
 
-    /// Closes all.
     pub(crate) fn clear(&mut self) {
         self.open.clear();
     }
 
-    /// How many were opened so far.
     #[cfg(test)]
     pub(crate) const fn opened(&self) -> u64 {
         self.opened

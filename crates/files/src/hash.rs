@@ -24,7 +24,6 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
 
 /// What a range of a file's groups hashes to.
 pub(crate) enum Node {
-    /// This.
     Digest([u8; 32]),
     /// What its two sides hash to together.
     Sides,

@@ -56,7 +56,6 @@ impl Group {
     }
 }
 
-/// A part of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) group: Group,
@@ -118,12 +117,10 @@ impl Layout {
         &self.manifest.entries()[self.entry_index(file)]
     }
 
-    /// Number of a file among the entries of the manifest.
     pub(crate) fn entry_index(&self, file: u32) -> usize {
         self.files[file as usize].entry as usize
     }
 
-    /// Bytes of content of a file.
     pub(crate) fn content_of(&self, file: u32) -> u64 {
         let next = self.files.get(file as usize + 1);
         let end = next.map_or(self.manifest.content_bytes(), |next| next.offset);
@@ -141,7 +138,6 @@ impl Layout {
         self.group_in(file, index)
     }
 
-    /// The group that has a byte of content.
     pub(crate) fn group_at(&self, offset: u64) -> Group {
         let file = self.files.partition_point(|place| place.offset <= offset) - 1;
         let within = u32::try_from((offset - self.files[file].offset) / GROUP_BYTES);

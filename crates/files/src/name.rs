@@ -106,7 +106,6 @@ pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Components of a path.
 pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }

@@ -44,7 +44,6 @@ impl Table {
         self.file.read_exact(&mut out[start..])
     }
 
-    /// The digest of a group.
     pub(crate) fn digest(&mut self, group: u32) -> io::Result<[u8; 32]> {
         let mut digest = Vec::with_capacity(32);
         self.read(u64::from(group) * DIGEST_BYTES, 32, &mut digest)?;
@@ -55,7 +54,6 @@ impl Table {
         self.write(u64::from(group) * DIGEST_BYTES, digest)
     }
 
-    /// BLAKE3 of all of it.
     pub(crate) fn hash(&mut self) -> io::Result<[u8; 32]> {
         self.file.rewind()?;
         let mut hasher = blake3::Hasher::new();

@@ -20,15 +20,12 @@ pub(crate) const NODES_MAX: u32 = (1 << 24) - 2;
 
 /// The UDP port of every flow of a scheme, the one that real sessions have by default.
 pub(crate) const UDP_PORT: u16 = 3056;
-/// The TCP port of every receiver.
 pub(crate) const TCP_PORT: u16 = 5001;
 
-/// The address of a node.
 pub(crate) fn of_node(node: NodeId) -> Ipv4Addr {
     Ipv4Addr::from_bits(NODES + node.0)
 }
 
-/// The node with an address, if it is that of one.
 pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
     let node = address.to_bits().checked_sub(NODES)?;
     (node < NODES_MAX).then_some(NodeId(node))
@@ -37,7 +34,6 @@ pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
 /// Bit of the addresses that nodes have once they have moved: half of the block of nodes.
 const MOVED: u32 = 0x0080_0000;
 
-/// The address of a node that has moved.
 pub(crate) fn of_moved(node: NodeId) -> Ipv4Addr {
     Ipv4Addr::from_bits(of_node(node).to_bits() ^ MOVED)
 }
@@ -53,7 +49,6 @@ pub(crate) fn group(flow: FlowId, group: GroupId) -> Ipv4Addr {
     })
 }
 
-/// The group of a flow with an address, if it is that of one.
 pub(crate) fn to_group(flow: FlowId, address: Ipv4Addr) -> Option<GroupId> {
     let other = address.to_bits().checked_sub(OTHER_GROUPS).map(|place| place >> FLOW_BITS);
     let other = other.filter(|place| *place < OTHER_GROUPS_MAX);

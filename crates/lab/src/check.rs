@@ -144,14 +144,12 @@ impl Check {
     }
 }
 
-/// Lateness in words.
 fn late(lateness: &Lateness) -> String {
     let us = |seconds: f64| seconds * 1e6;
     let (mean, p99, max) = (us(lateness.mean_s), us(lateness.p99_s), us(lateness.max_s));
     format!("late by {mean:.0} us on average, 99 % below {p99:.0} us, at most {max:.0} us")
 }
 
-/// What a rate gave.
 struct Tried {
     rate: RateCheck,
     packets: f64,

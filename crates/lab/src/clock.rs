@@ -11,12 +11,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts so long from now.
     pub(crate) fn starting_in(wait: WallDuration) -> Self {
         Self { zero: Instant::now() + wait }
     }
 
-    /// The present moment.
     pub(crate) fn now(&self) -> Time {
         let since = Instant::now().saturating_duration_since(self.zero);
         Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -29,7 +27,6 @@ impl Clock {
     }
 }
 
-/// A span in the system's type.
 pub(crate) const fn wall(span: Duration) -> WallDuration {
     WallDuration::from_nanos(span.as_nanos())
 }

@@ -31,7 +31,6 @@ pub(crate) struct TcpInfo {
     pub(crate) rtt_us: u32,
     pub(crate) window: u32,
     pub(crate) threshold: u32,
-    /// Packets in flight.
     pub(crate) flight: u32,
     pub(crate) bytes_acked: u64,
     /// Timeouts in all, where the kernel counts them (from 6.7 on).
@@ -70,7 +69,6 @@ impl Diagnosis {
         Ok(Self { socket, request, answer: Vec::with_capacity(4096) })
     }
 
-    /// Asks.
     pub(crate) fn ask(&mut self) -> io::Result<TcpInfo> {
         self.socket.send(&self.request, 0)?;
         self.answer.clear();

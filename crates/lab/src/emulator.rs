@@ -30,7 +30,6 @@ use crate::tap::Tap;
 
 /// Packets that are read from one host before others have their turn.
 pub(crate) const READS_MAX: usize = 16;
-/// Bytes of the largest IP packet.
 const PACKET_MAX: usize = 65_535;
 /// Spans to wait that are shorter than this are spent looking for packets: to sleep and wake
 /// takes as long.
@@ -43,9 +42,7 @@ const TIMER: u64 = u64::MAX;
 /// What a run's threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Everything is to end.
     pub(crate) stop: AtomicBool,
-    /// Events that the emulator has handled.
     pub(crate) events: AtomicU64,
 }
 
@@ -240,7 +237,6 @@ impl Emulator<'_> {
         self.actions.get(self.acted).map(|action| action.at)
     }
 
-    /// Takes what a host has sent.
     fn read(&mut self, port: usize, end: Time, buffer: &mut [u8]) {
         for _ in 0..READS_MAX {
             let Ok(len) = self.ports[port].device.recv(buffer) else { return };
@@ -317,7 +313,6 @@ impl Emulator<'_> {
     }
 }
 
-/// Writes a packet for a host into `out`.
 fn write(
     port: &Port,
     parcel: &Parcel<'_>,

@@ -78,7 +78,6 @@ impl End<'_> {
         }
     }
 
-    /// Whether it receives nothing.
     fn is_sender(&self) -> bool {
         !self.flow.receives(self.node)
     }
@@ -142,7 +141,6 @@ fn opening(error: NetError) -> LabError {
     LabError::doing("open the sockets of a flow")(std::io::Error::other(error))
 }
 
-/// Sends everything that the flow sends.
 pub(crate) fn send(end: End<'_>, sockets: Sockets, role: Role) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
     let close_at = end.flow.stop;
@@ -172,11 +170,9 @@ pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabE
     Ok(driven.finish())
 }
 
-/// An end while it is driven.
 struct Driven<'a> {
     end: End<'a>,
     delivery: Delivery,
-    /// When its machine is told to end.
     close_at: Option<Time>,
 }
 

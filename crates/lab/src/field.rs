@@ -72,7 +72,6 @@ pub struct Seen<'a> {
     pub datagram: Option<&'a [u8]>,
 }
 
-/// Who watches a field.
 type Watch = Box<dyn FnMut(&Seen<'_>) + Send>;
 
 /// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
@@ -88,7 +87,6 @@ pub struct Field {
 /// Hosts that are not as they were made.
 #[derive(Debug, Default)]
 struct State {
-    /// Hosts at their other address.
     moved: BTreeSet<NodeId>,
     /// Bytes of the longest IP packet that leaves or reaches a host.
     longest: BTreeMap<NodeId, u32>,
@@ -102,7 +100,6 @@ impl State {
         }
     }
 
-    /// The host at an address, in a network of `nodes` nodes.
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
         let moved = self.moved.iter().find(|node| address::of_moved(**node) == address);
         let to = moved.map(|node| Destination::Node(*node));
@@ -458,7 +455,6 @@ fn take(
     fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, counts);
 }
 
-/// Writes a packet for a host.
 fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
     let to = match parcel.to {
         Destination::Node(node) => state.address(node),
@@ -470,7 +466,6 @@ fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
     }
 }
 
-/// Counts what links say.
 impl Sink for FieldCounts {
     fn record(&mut self, record: &Record) {
         *match record.event {

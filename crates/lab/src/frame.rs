@@ -8,17 +8,14 @@ use faircast_sim::Parcel;
 
 use crate::address;
 
-/// A packet that a host has sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Frame<'a> {
     pub(crate) to: Ipv4Addr,
     pub(crate) time_to_live: u8,
-    /// The whole packet.
     pub(crate) bytes: &'a [u8],
     pub(crate) transport: Transport<'a>,
 }
 
-/// What is in a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Transport<'a> {
     Udp { ports: Ports, payload: &'a [u8] },
@@ -49,7 +46,6 @@ impl Ports {
     }
 }
 
-/// What a TCP segment says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) sequence: u32,

@@ -16,7 +16,6 @@ use crate::plan::TcpPlan;
 /// Packets that the kernel holds for the emulator: so many that only the queues of the scenario
 /// ever drop one.
 const BACKLOG_PACKETS: u32 = 20_000;
-/// The name of a host's interface.
 pub(crate) const INTERFACE: &str = "fc0";
 const TUN: &str = "/dev/net/tun";
 /// Where RTAX_RTO_MIN stands in the mask of metrics that the kernel must not change by itself.

@@ -17,7 +17,6 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Takes records.
     pub(crate) fn take(&mut self, records: &mut Vec<Record>) {
         self.waiting.append(records);
     }
@@ -73,7 +72,6 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits.
     pub(crate) fn flush(&mut self, now: Time) {
         self.sent = now;
         if !self.records.is_empty() {

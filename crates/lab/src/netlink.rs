@@ -34,7 +34,6 @@ impl Routing {
         Ok(Self { socket: open(NETLINK_ROUTE)? })
     }
 
-    /// Sets an interface up or down.
     pub(crate) fn set(&self, interface: u32, up: bool) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = interface;
@@ -98,7 +97,6 @@ impl Routing {
         self.ask(RouteNetlinkMessage::NewRoute(message))
     }
 
-    /// Sends a request and waits for what the kernel says to it.
     fn ask(&self, request: RouteNetlinkMessage) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;

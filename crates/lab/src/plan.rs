@@ -21,7 +21,6 @@ const HEADERS_MAX: u64 = 300;
 /// A kernel TCP that behaves as the scenario asks, as far as it can.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TcpPlan {
-    /// The kernel's name of its congestion control.
     pub(crate) congestion_control: &'static str,
     pub(crate) sack: bool,
     pub(crate) packet: u32,
@@ -98,7 +97,6 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
     warnings
 }
 
-/// Refuses what the lab has not.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     let ends: usize = scenario.flows.iter().map(|flow| flow.ends().count()).sum();
     let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));

@@ -259,7 +259,6 @@ impl<'env> Lab<'env> {
 
 /// What an end has before the run begins.
 enum Opened {
-    /// The socket of TCP.
     Tcp(Socket),
     /// The sockets of an end that only sends.
     Udp(Box<Sockets>),

@@ -48,14 +48,12 @@ pub(crate) fn socket(flow: &Flow, plan: &TcpPlan, sender: bool) -> Result<Socket
     Ok(socket)
 }
 
-/// The congestion controls that the kernel has.
 pub(crate) fn congestion_controls() -> Vec<String> {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let known = std::fs::read_to_string(path).unwrap_or_default();
     known.split_whitespace().map(str::to_string).collect()
 }
 
-/// Sends everything that the flow sends.
 pub(crate) fn send(
     end: End<'_>,
     socket: Socket,
@@ -69,7 +67,6 @@ pub(crate) fn send(
     end.failed(sent)
 }
 
-/// Receives everything, and says what it was.
 pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     be_exact(RECEIVER_PRIORITY);
     let mut delivery = Delivery::new(real);

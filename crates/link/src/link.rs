@@ -47,9 +47,7 @@ pub struct Link {
     bytes_max: u64,
     /// The admitted packet in transmission.
     first: Option<Slot>,
-    /// Those that wait behind it.
     waiting: VecDeque<Slot>,
-    /// Bytes of all of them.
     backlog_bytes: u64,
     busy_until: Time,
     /// Here `busy_ns` and `queue_packet_ns` are sums over all admitted packets, also of what lies ahead,

@@ -258,7 +258,6 @@ pub(crate) fn has_address(index: u32, address: IpAddr) -> bool {
     })
 }
 
-/// Number of an interface that has the address.
 pub(crate) fn interface_of(address: IpAddr) -> Option<u32> {
     let mut all = getifaddrs().into_iter().flatten();
     let found = all.find(|entry| entry.address.and_then(ip_of) == Some(address))?;

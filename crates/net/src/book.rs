@@ -103,7 +103,6 @@ impl AddressBook {
         self.by_node.get(&node).copied()
     }
 
-    /// `address` was just heard by this socket.
     pub(crate) fn heard_by(&mut self, address: SocketAddr, way: usize) {
         if let Some(entry) = self.by_address.peek_mut(&address) {
             entry.way = way;

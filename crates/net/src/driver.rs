@@ -36,7 +36,6 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     waker: Waker<M, D>,
     /// Whether there is something to read at each socket that hears.
     readable: Vec<bool>,
-    /// When packets were read last.
     read_at: Time,
     tick_at: Time,
     maintain_at: Time,
@@ -45,7 +44,6 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     addresses_gone: Gone,
 }
 
-/// Where a datagram has come to.
 #[derive(Clone, Copy)]
 enum At {
     Group(GroupId),
@@ -374,7 +372,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.live.flush();
     }
 
-    /// One datagram.
     fn take(
         &mut self,
         app: &mut dyn App<M, D>,

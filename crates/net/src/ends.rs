@@ -12,7 +12,6 @@ use crate::ADDRESSES_MAX;
 #[derive(Debug)]
 pub(crate) struct Ends(LruCache<u64, End>);
 
-/// Address of one end.
 #[derive(Clone, Copy, Debug)]
 struct End {
     at: SocketAddr,
@@ -20,7 +19,6 @@ struct End {
     heard: Time,
     /// True if it was heard there more than once, for some time.
     firm: bool,
-    /// The address before this one.
     before: Option<SocketAddr>,
 }
 

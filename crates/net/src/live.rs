@@ -46,14 +46,12 @@ pub struct Live<M, D: Demux = PgmDemux> {
     packet: Vec<u8>,
 }
 
-/// A machine and what belongs to it.
 pub(crate) struct Session<M> {
     pub(crate) machine: M,
     rng: Rng,
     subject: Subject,
     /// Whether it may have something to send or to tell.
     pub(crate) ready: bool,
-    /// Whether it is among those that were touched.
     touched: bool,
 }
 
@@ -235,7 +233,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.sessions.len() < max
     }
 
-    /// Whom a datagram is for.
     pub(crate) fn find<'a>(
         &mut self,
         now: Time,
@@ -348,7 +345,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    /// Puts a packet into the batch.
     fn post(&mut self, now: Time, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
         self.counters.sent.packets += 1;
         if self.via.is_some() {

@@ -66,7 +66,6 @@ pub struct PgmDemux {
     declined: Vec<(Tsi, Time)>,
 }
 
-/// What is known of a machine's session.
 #[derive(Debug)]
 struct KnownSession {
     id: SessionId,
@@ -76,7 +75,6 @@ struct KnownSession {
     /// At a receiver: the SPMs of the source, and since when there is no newer one.
     spms: SpmOrder,
     newest_at: Time,
-    /// When it was added.
     since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
@@ -91,7 +89,6 @@ struct KnownSession {
     ends: Ends,
 }
 
-/// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Peer {
     address: SocketAddr,

@@ -75,7 +75,6 @@ impl Inbox {
         self.batch[index]
     }
 
-    /// The datagrams of an entry.
     pub(crate) fn datagrams(&mut self, entry: Arrived) -> impl Iterator<Item = &mut [u8]> {
         let start = entry.slot * SLOT_BYTES;
         self.bytes[start..start + entry.len].chunks_mut(entry.segment)
@@ -127,7 +126,6 @@ fn read(
 /// Congestion experienced, in the two low bits of the traffic class (src: RFC 3168 s5).
 const ECN: u8 = 0b11;
 
-/// Messages in a call.
 const SLOTS: usize = 16;
 
 /// Bytes of a message: the kernel joins datagrams up to this.

@@ -18,7 +18,6 @@ use nix::sys::socket::{
 use crate::counters::Sent;
 use crate::socket::{Health, Sockets, Way};
 
-/// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To all of a group, by its place in [`Sockets::groups`].

@@ -73,7 +73,6 @@ impl<M, D: Demux> Commands<M, D> {
         Ok((waker, Self { queue: receiver, wake_up }))
     }
 
-    /// The next command, where one waits.
     pub(crate) fn next(&self) -> Option<Command<M, D>> {
         self.queue.try_recv().ok()
     }

@@ -14,7 +14,6 @@ const ITEMS_MAX: u32 = 256;
 const PARAMETERS_MAX: usize = 16;
 /// Elements of a table, and of all segments for it.
 pub(crate) const ELEMENTS_MAX: u32 = 1024;
-/// Bytes of one function.
 const FUNCTION_BYTES_MAX: usize = 16 << 10;
 /// Locals of one function, without its parameters.
 const LOCALS_MAX: u32 = 512;

@@ -60,7 +60,6 @@ impl Drop for Clock {
 }
 
 impl Clock {
-    /// Starts the clock of an engine.
     pub(crate) fn start(engine: Engine) -> std::io::Result<Arc<Self>> {
         let clock = Arc::new(Self { state: Arc::default() });
         let (state, alive) = (clock.state.clone(), Arc::downgrade(&clock));

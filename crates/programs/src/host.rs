@@ -61,7 +61,6 @@ pub struct WasmHost {
 struct Relay {
     seen: Seen,
     memory: StoreLimits,
-    /// Processor time that the question has taken.
     spent: Spent,
 }
 
@@ -202,7 +201,6 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
     Ok(linker)
 }
 
-/// A program that was compiled.
 struct WasmProgram {
     engine: Engine,
     ready: wasmtime::InstancePre<Relay>,
@@ -275,7 +273,6 @@ struct Asks {
 }
 
 impl Asks {
-    /// Begins a question about `branches` branches.
     fn begin(&mut self, branches: u64) -> Result<(), ProgramFault> {
         let Limits { fuel, fuel_per_branch, .. } = self.limits;
         let fuel = fuel_per_branch.saturating_mul(branches).saturating_add(fuel);

@@ -231,7 +231,6 @@ fn message(signed: &[u8]) -> Vec<u8> {
     [CONTEXT, signed].concat()
 }
 
-/// A signature as it was found.
 struct Signature<'a> {
     signed: &'a [u8],
     key: VerifyingKey,

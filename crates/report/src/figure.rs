@@ -97,7 +97,6 @@ impl Figure {
         }
     }
 
-    /// What is good.
     fn good(self) -> Good {
         match self {
             Self::Fairness | Self::SlowestShare => Good::One,
@@ -173,11 +172,8 @@ impl Figure {
 /// What a session does with its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lean {
-    /// Takes more than is fair.
     TooMuch,
-    /// Takes about what is fair.
     Fair,
-    /// Gets less than is fair.
     TooLittle,
 }
 

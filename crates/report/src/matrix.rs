@@ -126,19 +126,16 @@ impl MatrixCell {
         self.figures.iter().find(|spread| spread.figure == figure)
     }
 
-    /// The page of the run of a seed.
     pub(crate) fn page(&self, seed: u64) -> Option<&str> {
         self.runs.iter().find(|run| run.seed == seed).map(|run| &*run.page)
     }
 }
 
 impl MatrixCase {
-    /// Whether any scheme has this figure here.
     pub(crate) fn has(&self, figure: Figure) -> bool {
         self.cells.iter().any(|cell| cell.figure(figure).is_some())
     }
 
-    /// The cells' text for one figure.
     fn shown(&self, figure: Figure) -> impl Iterator<Item = String> {
         let text =
             move |cell: &MatrixCell| cell.figure(figure).map_or_else(|| "–".into(), Spread::shown);
@@ -152,7 +149,6 @@ impl Matrix {
         serde_json::to_string_pretty(self).expect("plain values serialise")
     }
 
-    /// The figures that any case has.
     pub(crate) fn figures(&self) -> impl Iterator<Item = Figure> {
         let any = |figure: &Figure| self.cases.iter().any(|case| case.has(*figure));
         Figure::ALL.into_iter().filter(any)

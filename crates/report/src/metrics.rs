@@ -492,7 +492,6 @@ struct Receiver {
     head: Option<NodeId>,
     level: u32,
     head_choices: u64,
-    /// Repairs that it sent to others.
     repairs: u64,
 }
 
@@ -538,7 +537,6 @@ impl Link {
 }
 
 impl Drops {
-    /// Counts one more.
     pub(crate) fn count(&mut self, reason: DropReason) {
         *match reason {
             DropReason::QueueFull => &mut self.queue_full,

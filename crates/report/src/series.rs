@@ -200,7 +200,6 @@ impl Series {
         place
     }
 
-    /// The name of a node.
     pub(crate) fn node_name(&self, node: NodeId) -> String {
         name_of(&self.node_names, node)
     }

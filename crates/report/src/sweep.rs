@@ -61,7 +61,6 @@ pub struct SweepFigure {
     pub(crate) short: &'static str,
     /// Its name on an axis.
     pub(crate) axis: &'static str,
-    /// What its values are in.
     pub(crate) unit: Unit,
     /// How a value is written, unit and all.
     pub(crate) shown: fn(f64) -> String,
@@ -195,7 +194,6 @@ impl Sweep {
         lines
     }
 
-    /// All combinations that have runs, in their order.
     pub(crate) fn choices(&self) -> Vec<&Vec<usize>> {
         let mut choices: Vec<_> = self.values.keys().map(|(choice, _)| choice).collect();
         choices.dedup();

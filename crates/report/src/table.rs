@@ -8,19 +8,16 @@ use crate::text::{
     spread, wrap,
 };
 
-/// Most flows that are listed one by one.
 const FLOWS_LISTED_MAX: usize = 24;
 /// Most receivers of one flow that are listed one by one; of more the worst are.
 const RECEIVERS_LISTED_MAX: usize = 8;
 /// Flows of one protocol that are listed even among many others.
 const FEW_MAX: usize = 3;
-/// How many of the worst are listed.
 const WORST_LISTED: usize = 5;
 /// Most lines of receivers in all.
 const RECEIVER_LINES_MAX: usize = 40;
 /// Least time in which all flows were on that their shares are compared over, in seconds.
 const SHARED_S_MIN: f64 = 1.0;
-/// Most links that are listed.
 const LINKS_LISTED_MAX: usize = 12;
 
 impl Summary {
@@ -81,7 +78,6 @@ impl Summary {
         }
     }
 
-    /// What to say about an interrupted run.
     pub(crate) fn interruption(&self) -> String {
         format!(
             "INTERRUPTED after {} of {}: averages are over the part that ran.",
@@ -282,7 +278,6 @@ impl Summary {
 }
 
 impl TreeSummary {
-    /// The tree in half a sentence.
     pub(crate) fn in_words(&self) -> String {
         let many = |number: u64, one: &str, more: &str| {
             format!("{} {}", count(number), if number == 1 { one } else { more })
@@ -316,7 +311,6 @@ impl FlowSummary {
     }
 }
 
-/// Whether data is intact, in a word.
 pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
     match intact {
         Some(true) => "yes",

@@ -47,7 +47,6 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
-/// A share: `97.2 %`.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".into(),

@@ -31,7 +31,6 @@ pub(crate) struct Flows<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
-    /// Where files are.
     pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) names: BTreeSet<String>,
@@ -356,7 +355,6 @@ impl Flows<'_> {
         Ok(heads)
     }
 
-    /// Receivers that speak another scheme.
     fn speaks(
         &self,
         table: &Table<'_>,

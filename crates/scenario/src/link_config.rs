@@ -13,7 +13,6 @@ use crate::options::registered;
 use crate::read::Table;
 use crate::value::{Kind, Value};
 
-/// The keys that say what a link is like.
 pub(crate) const CONFIG_KEYS: &[&str] = &[
     "rate",
     "delay",
@@ -31,7 +30,6 @@ pub(crate) const CONFIG_KEYS: &[&str] = &[
     "drop_list",
 ];
 
-/// Reads them, for a run of `duration_ns`.
 pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<LinkConfig, Problem> {
     Ok(LinkConfig {
         rate: table.required("rate", "\"10 Mbit/s\"", rate)?,
@@ -200,7 +198,6 @@ pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
 
 /// Longest tick and jitter: 1 s. Clocks of kernels tick each 1 to 10 ms.
 const TIMING_NS_MAX: u64 = 1_000_000_000;
-/// The keys of a change.
 const CHANGE_KEYS: &[&str] =
     &["at", "rate", "delay", "loss", "burst_loss", "reorder", "duplicate", "corrupt", "mtu"];
 /// src: ns-2.35 ns-default.tcl: Queue limit_ 50.

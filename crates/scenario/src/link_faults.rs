@@ -9,7 +9,6 @@ use crate::link_config::{moment, probability};
 use crate::read::Table;
 use crate::value::Value;
 
-/// Reads the faults of a link, for a run of `duration_ns`.
 pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<Faults, Problem> {
     let FaultChange { burst_loss, reorder, duplicate, corrupt, mtu } =
         read_change(table)?.unwrap_or_default();

@@ -49,7 +49,6 @@ impl Named<'_> {
         }
     }
 
-    /// A new mistake with this name.
     pub(crate) fn problem(&self, message: String) -> Problem {
         self.blamed(Problem::at(self.value.place, message))
     }
@@ -61,7 +60,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(allowed)
 }
 
-/// All names that the value stands for.
 fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
     let text = value.text()?;
     let Some((before, rest)) = text.split_once('{') else {

@@ -28,7 +28,6 @@ pub(crate) fn registered<'n, T>(
     })
 }
 
-/// Settings as they were written.
 pub(crate) type RawOptions = Vec<(String, OptionValue)>;
 
 /// The key `options` of a table, checked against the `specs` of the protocol or program `name`. Files that they name are

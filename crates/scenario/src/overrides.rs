@@ -20,7 +20,6 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Changes the tree of a file.
     pub(crate) fn apply(&self, root: &mut Value) -> Result<(), Problem> {
         for (index, text) in self.set.iter().enumerate() {
             let place = Place::Set(u32::try_from(index).unwrap_or(u32::MAX));

@@ -35,7 +35,6 @@ impl Reach {
         Self { graph, circle, from: BTreeMap::new() }
     }
 
-    /// Whether packets can go from `a` to `b`.
     pub(crate) fn one_way(&mut self, a: NodeId, b: NodeId) -> bool {
         if self.both_ways(a, b) {
             return true;
@@ -55,7 +54,6 @@ impl Reach {
         reached[b.index()]
     }
 
-    /// Whether packets can go from `a` to `b` and from `b` to `a`.
     pub(crate) fn both_ways(&self, a: NodeId, b: NodeId) -> bool {
         self.circle[a.index()] == self.circle[b.index()]
     }

@@ -18,7 +18,6 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The value of an optional key, read by `read`.
     pub(crate) fn optional<T>(
         &self,
         key: &str,
@@ -79,7 +78,6 @@ impl Value {
         }
     }
 
-    /// The value as a table with any keys.
     pub(crate) fn any_table(&self) -> Result<Table<'_>, Problem> {
         match &self.kind {
             Kind::Table(map) => Ok(Table { map, place: self.place }),

@@ -29,7 +29,6 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Reads one `[[link]]`, for a run of `duration_ns`.
     pub(crate) fn link(&mut self, entry: &Value, duration_ns: u64) -> Result<(), Problem> {
         let keys: Vec<&str> = FORM_KEYS.iter().chain(CONFIG_KEYS).copied().collect();
         let table = entry.table(&keys)?;
@@ -53,7 +52,6 @@ impl Topology {
         Ok(())
     }
 
-    /// Reads one `[[node]]`.
     pub(crate) fn node(
         &mut self,
         entry: &Value,

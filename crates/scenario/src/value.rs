@@ -8,7 +8,6 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Place, Problem, quoted};
 
-/// A value and where it was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) kind: Kind,
@@ -28,7 +27,6 @@ pub(crate) enum Kind {
 }
 
 impl Value {
-    /// Reads a whole file.
     pub(crate) fn from_file(text: &str) -> Result<Self, Problem> {
         let lines = Lines::of(text);
         let table = DeTable::parse(text).map_err(|error| {

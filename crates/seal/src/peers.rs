@@ -29,7 +29,6 @@ pub(crate) struct PeerKey {
     epoch: u64,
 }
 
-/// One peer.
 pub(crate) struct Peer {
     pub(crate) key: TrafficKey,
     pub(crate) window: Window,

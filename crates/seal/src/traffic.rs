@@ -33,7 +33,6 @@ impl SessionSecret {
         Self(secret)
     }
 
-    /// The key of a party for the datagram with this counter.
     pub(crate) fn traffic(&self, role: Role, party: u64, counter: u64) -> TrafficKey {
         let info: [&[u8]; 4] = [
             b"faircast v1",

@@ -21,7 +21,6 @@ impl Window {
         Self { end: 0, bits: Box::new([0; WORDS]) }
     }
 
-    /// Whether a datagram with this counter may be taken.
     pub(crate) fn check(&self, counter: u64) -> Result<(), Refusal> {
         if counter >= self.end {
             return Ok(());

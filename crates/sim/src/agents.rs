@@ -23,7 +23,6 @@ pub(crate) struct Agent {
     pub(crate) node: NodeId,
     pub(crate) sender: bool,
     alarm: Alarm,
-    /// What a receiver delivered.
     pub(crate) delivery: Delivery,
     pub(crate) rng: Rng,
 }
@@ -108,7 +107,6 @@ impl Agent {
 }
 
 impl Simulation<'_> {
-    /// Gives a packet to an agent.
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, packet: u32) {
         let agent = &mut self.agents[index as usize];

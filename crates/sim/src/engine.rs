@@ -269,7 +269,6 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Adds an event to the hash of a run.
 #[inline]
 fn fold(hash: u64, at: Time, event: ScheduledEvent) -> u64 {
     let what =

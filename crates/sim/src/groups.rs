@@ -120,7 +120,6 @@ impl Groups {
         Route::Tree(index)
     }
 
-    /// The group that a tree leads to.
     pub(crate) fn group(&self, tree: u32) -> GroupId {
         let place = (tree as usize).checked_sub(self.flows);
         place.map_or(GroupId::SESSION, |place| self.groups[place])

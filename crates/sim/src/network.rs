@@ -34,12 +34,10 @@ pub(crate) struct ScheduledEvent {
     pub(crate) link: u32,
     /// How many links the run has.
     pub(crate) count: u16,
-    /// Hops that the packet has travelled.
     pub(crate) hops: u8,
     pub(crate) kind: EventKind,
 }
 
-/// What kind of thing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     /// A packet arrives over links `link`, `link + stride` ... at once: the copies of one
@@ -49,15 +47,11 @@ pub(crate) enum EventKind {
         /// Distance between the numbers of the links.
         stride: u8,
     },
-    /// An agent's timer.
     Timer,
-    /// The timer of a relay.
     RelayTimer,
     /// A link that a relay waits for may have nothing to send any more.
     Writable,
-    /// Something that the scenario asks for.
     Action,
-    /// Links report their counters.
     Sample,
 }
 
@@ -182,7 +176,6 @@ impl Network {
         }
     }
 
-    /// Whether a packet goes on from `node` along a tree.
     fn leads_on(&mut self, tree: u32, node: NodeId, from: NodeId) -> bool {
         let back = self.groups.back(&mut self.topology, tree, (node, from));
         let above = self.groups.above(tree, node);
@@ -191,7 +184,6 @@ impl Network {
             || self.groups.children(tree, node).iter().any(|link| goes_on(*link))
     }
 
-    /// Whom a packet is for.
     pub(crate) fn destination(&self, route: Route) -> Destination {
         match route {
             Route::Tree(tree) => Destination::Group(self.groups.group(tree)),

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 /// real payload need no memory of their own, and a hop touches neighbouring cache lines only.
 const INLINE_BYTES: usize = 64;
 
-/// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// Along the multicast tree with this index.
@@ -22,13 +21,11 @@ pub(crate) enum Route {
     Node { node: NodeId, agent: Option<u32> },
 }
 
-/// A packet under way.
 #[derive(Debug)]
 pub(crate) struct Packet {
     /// Its bytes; [`About::zeros`] zero bytes follow.
     pub(crate) bytes: SmallVec<[u8; INLINE_BYTES]>,
     about: About,
-    /// Copies in the network.
     copies: u32,
     /// What the first end that got one found in it.
     pub(crate) parsed: Parsed,
@@ -38,7 +35,6 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) zeros: u32,
-    /// Bytes on the wire.
     pub(crate) wire_len: u32,
     /// Bytes of payload; 0 for control packets.
     pub(crate) payload_len: u32,
@@ -102,7 +98,6 @@ impl Packets {
         }
     }
 
-    /// How many packets are held.
     pub(crate) fn held(&self) -> usize {
         self.entries.len() - self.free.len()
     }

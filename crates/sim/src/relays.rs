@@ -27,7 +27,6 @@ struct Entry {
     next_key: u64,
 }
 
-/// The relays of all routers that have one.
 #[derive(Default)]
 pub(crate) struct Relays {
     entries: Vec<Entry>,
@@ -93,7 +92,6 @@ impl Fabric<'_> {
         goes_on
     }
 
-    /// Runs a relay's timer.
     pub(crate) fn run_relay_timer(&mut self, index: u32, sink: &mut dyn Sink) {
         let entry = &mut self.relays.entries[index as usize];
         entry.alarm.ring(self.now);

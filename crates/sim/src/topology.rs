@@ -55,22 +55,18 @@ impl Topology {
         Self { links, ports, links_in, port_of, back, gateways, forest, routes }
     }
 
-    /// How many nodes there are.
     pub(crate) fn nodes(&self) -> usize {
         self.ports.len()
     }
 
-    /// Where a link starts.
     pub(crate) fn link_start(&self, link: u32) -> NodeId {
         NodeId(self.links[link as usize].0)
     }
 
-    /// Where a link ends.
     pub(crate) fn link_end(&self, link: u32) -> NodeId {
         NodeId(self.links[link as usize].1)
     }
 
-    /// The links out of a node.
     pub(crate) fn ports(&self, node: NodeId) -> &[u32] {
         &self.ports[node.index()]
     }

@@ -13,7 +13,6 @@ pub(crate) struct Tree {
     root: NodeId,
     places: Places,
     branches: Vec<Branch>,
-    /// How many members there are.
     members: u32,
 }
 
@@ -25,7 +24,6 @@ enum Places {
     Sorted(Box<[u32]>),
 }
 
-/// A node of the tree.
 #[derive(Clone)]
 struct Branch {
     /// Its links out within the tree, in ascending order.
@@ -87,7 +85,6 @@ impl Tree {
         tree
     }
 
-    /// Where it begins.
     #[inline]
     pub(crate) fn root(&self) -> NodeId {
         self.root

@@ -33,7 +33,6 @@ impl<'a> Fields<'a> {
         Self { entries: [("", Value::Null); FIELDS_MAX], len: 0 }
     }
 
-    /// Adds a field.
     pub(crate) fn push(&mut self, key: &'a str, value: Value<'a>) -> Result<(), String> {
         if self.entries[..self.len].iter().any(|(known, _)| *known == key) {
             return Err(format!("the field \"{key}\" is there twice"));
@@ -56,7 +55,6 @@ impl<'a> Fields<'a> {
         Some(value)
     }
 
-    /// Takes the field `key` out.
     fn take<T: Field>(&mut self, key: &str) -> Result<T, String> {
         let value = self.find(key).ok_or_else(|| format!("the field \"{key}\" is missing"))?;
         T::from_value(value).ok_or_else(|| format!("the field \"{key}\" must be {}", T::WHAT))
@@ -94,10 +92,8 @@ pub(crate) trait Field: Sized {
     /// What a value must be, in words.
     const WHAT: &'static str;
 
-    /// The value as JSON.
     fn write(self, out: &mut Vec<u8>);
 
-    /// The value from JSON.
     fn from_value(value: Value<'_>) -> Option<Self>;
 
     /// The value in 64 bits, different for different values.

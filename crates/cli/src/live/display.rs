@@ -9,7 +9,6 @@ use super::words::time;
 pub(crate) struct Meter {
     smooth_s: f64,
     last: Option<(Instant, u64)>,
-    /// When it last grew.
     grown: Option<Instant>,
     per_s: Option<f64>,
     seen_s: f64,
@@ -26,7 +25,6 @@ impl Meter {
         Self { smooth_s: 10.0, ..Self::of_now() }
     }
 
-    /// The counter stands at `count` now.
     pub(crate) fn observe(&mut self, now: Instant, count: u64) {
         let Some((then, before)) = self.last else {
             (self.last, self.grown) = (Some((now, count)), Some(now));
@@ -66,14 +64,12 @@ impl Meter {
 /// How long something will take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Left {
-    /// So long.
     Time(faircast_base::Duration),
     /// Nobody knows: nothing has moved for a while.
     Stalled,
 }
 
 impl Left {
-    /// In words.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Time(left) => format!("{} left", time(left)),

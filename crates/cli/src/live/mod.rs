@@ -109,7 +109,6 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::Work(format!("the system gives no timers: {error}")))
 }
 
-/// Sets what was given.
 pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
     match given {
         Some(given) => set(builder, given),
@@ -117,7 +116,6 @@ pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) ->
     }
 }
 
-/// The key of the group, where one is used.
 pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
     let read = |path| {
         GroupKey::read(path, exposure(options.key_exposed)).map_err(|error| {
@@ -309,7 +307,6 @@ pub(crate) fn is_away(error: &Error) -> bool {
     }
 }
 
-/// This host's name.
 pub(crate) fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     name.unwrap_or_default()

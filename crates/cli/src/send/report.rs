@@ -157,7 +157,6 @@ pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str
     }
 }
 
-/// The word for programs.
 fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::RateMax => "rate_max",
@@ -245,7 +244,6 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
     })
 }
 
-/// One receiver, for programs.
 pub(super) fn member_json(member: &Member) -> Value {
     json!({
         "id": format!("{:016x}", member.id),
@@ -262,7 +260,6 @@ pub(super) fn member_json(member: &Member) -> Value {
     })
 }
 
-/// Everything for Prometheus.
 pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     let object = &status.object;
     let number = |state: MemberState| {

@@ -72,7 +72,6 @@ impl Heard {
         with_word(real, 2 * (number as usize * 7919 % places), number.wrapping_mul(2_654_435_761))
     }
 
-    /// Data from so many packets ahead.
     pub(super) fn data_ahead(&self, packets: u32) -> Vec<u8> {
         with_word(&self.data, 16, packets)
     }

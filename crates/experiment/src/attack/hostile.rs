@@ -12,7 +12,6 @@ use super::forge::{Claim, Heard};
 use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
 use crate::host::{Network, enter};
 
-/// What is sent.
 #[derive(Clone, Copy)]
 pub(super) enum Attempt {
     /// Nothing.
@@ -77,7 +76,6 @@ impl Attempt {
     }
 }
 
-/// What an attacker has done.
 pub(super) struct Sent {
     pub(super) count: u32,
     /// How soon an honest request was answered meanwhile.
@@ -158,7 +156,6 @@ fn has_enough(kind: Attempt, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4A
     }
 }
 
-/// Attacks.
 fn strike(
     kind: Attempt,
     attacker: &Attacker,
@@ -217,7 +214,6 @@ fn strike(
     Ok(Sent { count, answered })
 }
 
-/// Attacks a session of TRAM.
 fn strike_tree(
     kind: TreeAttack,
     attacker: &Attacker,

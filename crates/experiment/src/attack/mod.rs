@@ -26,7 +26,6 @@ use crate::wire::ours;
 use hostile::{Attempt, Hostile, Sent, TreeAttack};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
-/// What the suite asks.
 const TITLE: &str = "What can a host on the network do to a transfer?";
 
 /// What the sender may send at most, so that a busy machine does not decide.
@@ -40,7 +39,6 @@ const RECOVERY: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(4);
 const END_MAX: Duration = Duration::from_secs(30);
 
-/// How long a flood lasts.
 const FLOOD: Duration = Duration::from_secs(10);
 
 /// How long anything may take to begin.
@@ -60,14 +58,12 @@ const FLOODED_CPU: f64 = 0.5;
 /// How soon an honest request for metrics is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// An attack.
 struct Attack {
     id: &'static str,
     title: &'static str,
     kind: Attempt,
 }
 
-/// All of them.
 const ATTACKS: &[Attack] = &[
     attack("nothing", "no attack, to compare with", Attempt::Nothing),
     attack(
@@ -177,11 +173,9 @@ const fn attack(id: &'static str, title: &'static str, kind: Attempt) -> Attack 
 struct Check {
     what: &'static str,
     holds: bool,
-    /// What was seen.
     seen: String,
 }
 
-/// What came of an attack.
 #[derive(Debug, Serialize)]
 struct AttackResult {
     id: &'static str,
@@ -210,13 +204,11 @@ fn attacks(request: &Request) -> Result<Vec<&'static Attack>, Error> {
     chosen("attack", "row", all, |attack| attack.id, request.only.as_deref())
 }
 
-/// What there is to run.
 pub(crate) fn list(request: &Request) -> Result<String, Error> {
     let attacks = attacks(request)?.into_iter();
     Ok(listing("attack", TITLE, attacks.map(|attack| ("", attack.id, attack.title))))
 }
 
-/// Runs the attacks.
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let attacks = attacks(request)?;
     need_root("attack")?;
@@ -241,7 +233,6 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
-/// A transfer that meets an attack.
 fn meet(
     attack: &Attack,
     network: &Network,

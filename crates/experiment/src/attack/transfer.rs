@@ -82,7 +82,6 @@ pub(super) struct Order {
     pub(super) rate: String,
     pub(super) key: bool,
     pub(super) from: bool,
-    /// Scheme and its options.
     pub(super) scheme: Vec<String>,
 }
 
@@ -201,7 +200,6 @@ impl<'a> Transfer<'a> {
         self.sender.as_ref().map_or(0, |told| told.named("joined").count())
     }
 
-    /// What receivers have warned of.
     pub(super) fn warnings(&self) -> Vec<String> {
         let warnings = self.receivers.iter().flat_map(|told| told.named("warning"));
         warnings.map(|(_, event)| event["text"].as_str().unwrap_or_default().to_string()).collect()
@@ -233,7 +231,6 @@ impl<'a> Transfer<'a> {
         RECEIVERS.iter().all(|host| hash_of(&copy(host)) == sent)
     }
 
-    /// Counts now.
     pub(super) fn count(&self) -> Count {
         let bridge = self.network.bridge_path();
         let wire = std::thread::spawn(move || {

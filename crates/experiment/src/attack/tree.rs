@@ -63,17 +63,14 @@ impl Tree {
         !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
     }
 
-    /// True if a packet of this host was received.
     pub(super) fn knows(&self, host: Ipv4Addr) -> bool {
         self.speakers.contains_key(&host)
     }
 
-    /// Address from which a host sends.
     pub(super) fn speaker(&self, host: Ipv4Addr) -> Option<SocketAddrV4> {
         self.speakers.get(&host).map(|(at, _)| *at)
     }
 
-    /// A packet of this kind in the name of a host, changed.
     fn forge(&self, kind: u8, host: Option<Ipv4Addr>, change: Change) -> Vec<u8> {
         // Any packet has the number of the session; of data the packet's own is taken too.
         let like = if self.data.is_empty() { &self.any } else { &self.data };
@@ -108,7 +105,6 @@ impl Tree {
         self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
     }
 
-    /// A goodbye in the name of a receiver.
     pub(super) fn goodbye(&self, receiver: Ipv4Addr) -> Vec<u8> {
         self.forge(ACK, Some(receiver), Change::Flags(LEAVES))
     }
@@ -151,7 +147,6 @@ impl Tree {
     }
 }
 
-/// True if a datagram is one of TRAM.
 pub(super) fn is_tram(datagram: &[u8]) -> bool {
     tram::peek(datagram).is_some()
 }

@@ -81,7 +81,6 @@ pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Writes a new key for `--key` into a file.
 pub(crate) fn make_key(file: &Path) -> Result<(), Error> {
     GroupKey::create(file).map(|_| ()).map_err(|error| Error::Work(error.to_string()))
 }
@@ -102,7 +101,6 @@ pub(crate) fn make_content(file: &Path, name: &str, bytes: u64) -> io::Result<bl
     Ok(hasher.finalize())
 }
 
-/// The hash of a file; `None` where it cannot be read.
 pub(crate) fn hash_of(file: &Path) -> Option<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(file).ok()?).ok()?;
@@ -159,7 +157,6 @@ pub(crate) fn new_lines(log: &Path, read: &mut u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The last thing that it said.
 pub(crate) fn last_words(log: &Path) -> String {
     let said = said(log);
     said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_string()
@@ -170,12 +167,10 @@ pub(crate) fn usage(who: UsageWho) -> Result<Usage, Error> {
     getrusage(who).map_err(|error| Error::doing("the system does not tell CPU time", error))
 }
 
-/// User and system time.
 pub(crate) fn cpu_s(usage: &Usage) -> f64 {
     (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
 }
 
-/// The numbers of a process's children.
 pub(crate) fn children(process: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children = children.unwrap_or_default();

@@ -17,10 +17,8 @@ pub(crate) const PREFIX: &str = "fcw-";
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Name of the interface in every host's namespace.
 pub(crate) const INTERFACE: &str = "e0";
 
-/// Name of the bridge's port to the sender.
 pub(crate) const SENDER_PORT: &str = "b1";
 
 /// How a network differs from what the kernel makes by itself.
@@ -41,7 +39,6 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the network.
     pub(crate) fn make(
         name: &str,
         receivers: u32,
@@ -103,7 +100,6 @@ impl Network {
         1..=1 + self.receivers
     }
 
-    /// The numbers of the receivers.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = u32> + use<> {
         2..=1 + self.receivers
     }
@@ -120,7 +116,6 @@ impl Network {
         Running::start(&self.own, &Job { namespace: self.path(host), command, done, log })
     }
 
-    /// The program `faircast` of this build.
     pub(crate) fn own(&self) -> &Path {
         &self.own
     }
@@ -135,7 +130,6 @@ impl Network {
         Path::new(NAMESPACES).join(self.bridge())
     }
 
-    /// The address of a host.
     pub(crate) fn address(&self, host: u32) -> String {
         format!("10.77.0.{host}")
     }

@@ -17,7 +17,6 @@ pub(crate) enum Unprepared {
 
 /// A program of ours on the library of a peer.
 pub(crate) struct Written {
-    /// What the program is called.
     pub(crate) name: &'static str,
     source: &'static str,
     suffix: &'static str,
@@ -29,7 +28,6 @@ pub(crate) struct Written {
     package: &'static str,
 }
 
-/// NORM's sender and receiver.
 pub(crate) const NORM: Written = Written {
     name: "norm",
     source: include_str!("../../../../tests/interop/norm.cpp"),
@@ -40,7 +38,6 @@ pub(crate) const NORM: Written = Written {
     package: "libnorm-dev",
 };
 
-/// OpenPGM's sender and receiver.
 pub(crate) const LIBPGM: Written = Written {
     name: "libpgm",
     source: include_str!("../../../../tests/interop/libpgm.c"),
@@ -51,7 +48,6 @@ pub(crate) const LIBPGM: Written = Written {
     package: "libpgm-dev",
 };
 
-/// ZeroMQ's publisher and subscriber.
 pub(crate) const ZEROMQ: Written = Written {
     name: "zeromq",
     source: include_str!("../../../../tests/interop/zeromq.c"),

@@ -20,25 +20,19 @@ use super::network::enter;
 use super::{children, cpu_s, last_words, usage};
 use crate::Error;
 
-/// A program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// The file that stands for the namespace.
     pub(crate) namespace: PathBuf,
-    /// The program and its arguments.
     pub(crate) command: Vec<String>,
     /// The file that appears when it has done its work, where it does not end then.
     pub(crate) done: Option<PathBuf>,
-    /// Where what it says goes.
     pub(crate) log: PathBuf,
 }
 
-/// What became of a program.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ended {
     /// Whether it ended by itself, well.
     pub(crate) well: bool,
-    /// User and system time.
     pub(crate) cpu_s: f64,
 }
 
@@ -95,7 +89,6 @@ pub(crate) fn run_job(job: &Job, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// A job that was started.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -106,7 +99,6 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a job.
     pub(super) fn start(own: &Path, job: &Job) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::doing("this program", error);
         let case = serde_json::json!({ "Job": job }).to_string();
@@ -158,7 +150,6 @@ impl Running {
         self.ended.unwrap_or_default()
     }
 
-    /// The last thing that it said.
     pub(crate) fn last_words(&self) -> String {
         last_words(&self.log)
     }

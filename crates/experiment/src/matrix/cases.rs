@@ -10,15 +10,12 @@ use serde::Deserialize;
 use crate::suite::measure::Measure;
 use crate::suite::{Experiment, from_toml, plain};
 
-/// A matrix as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MatrixFile {
     /// What files are named after.
     pub(crate) name: String,
-    /// What it asks.
     pub(crate) title: String,
-    /// Seeds for each case.
     pub(crate) seeds: u32,
     /// The flow that is judged.
     pub(crate) session: String,
@@ -26,16 +23,12 @@ pub(crate) struct MatrixFile {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One case as the file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    /// Unique.
     pub(crate) id: String,
-    /// Heading under which it stands.
     #[serde(default)]
     pub(crate) group: String,
-    /// What it asks, in one sentence.
     pub(crate) question: String,
     /// The scenario's file, from the matrix's folder.
     pub(crate) scenario: String,
@@ -79,9 +72,6 @@ pub(crate) struct Case {
 
 impl MatrixFile {
     /// Reads a matrix and checks what can be checked without its scenarios.
-    ///
-    /// # Errors
-    /// One line that says what is wrong and where.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
         let mut matrix: Self = from_toml(file, text)?;
         let Self { cases, session, .. } = &mut matrix;

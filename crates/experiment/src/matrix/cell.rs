@@ -15,7 +15,6 @@ use crate::header;
 use crate::suite::runner::{Plot, Run, Runner};
 use crate::suite::score::utilisation;
 
-/// What one seed gave.
 pub(super) struct Measured {
     figures: Vec<(Figure, f64)>,
     /// What a page of it takes, where pages are wanted.
@@ -103,9 +102,7 @@ fn repairs(flow: &FlowSummary) -> f64 {
 
 /// The runs of one scheme in one case so far.
 pub(super) struct Cell {
-    /// What its pages are named after.
     name: String,
-    /// Where pages of runs go.
     folder: Option<PathBuf>,
     values: BTreeMap<Figure, BTreeMap<u64, f64>>,
 }
@@ -127,7 +124,6 @@ impl Cell {
         write(&folder.join(self.page(seed)), page)
     }
 
-    /// All figures.
     pub(super) fn figures(&self) -> Vec<Spread> {
         let spread = |(figure, values): (&Figure, &BTreeMap<u64, f64>)| {
             Spread::of(*figure, values.iter().map(|(seed, value)| (*seed, *value)).collect())

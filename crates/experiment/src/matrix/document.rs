@@ -14,7 +14,6 @@ const TEMPLATE: &str = include_str!("comparison.md.in");
 /// Between these is what a person concluded, from the whole matrix and nothing else.
 const CONCLUSIONS: [&str; 2] = ["## Which one to choose", "## The cases"];
 
-/// First line of the page.
 pub(super) fn heading() -> &'static str {
     TEMPLATE.lines().next().expect("it has one")
 }
@@ -42,9 +41,6 @@ pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
 
 /// What the tables of a page show, scheme by scheme, each with the medians and the worst as far as they are
 /// printed.
-///
-/// # Errors
-/// What in a table is none of it.
 pub(super) fn tables(page: &str) -> Result<Matrix, String> {
     let mut matrix = Matrix::default();
     for section in page.split("\n### ").skip(1) {

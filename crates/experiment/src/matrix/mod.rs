@@ -59,13 +59,11 @@ impl LoadedMatrix {
         Ok(Self { file, files, schemes: schemes(request)?, quick: request.quick })
     }
 
-    /// What there is to run.
     pub(crate) fn list(&self) -> String {
         let rows = self.file.cases.iter().map(|case| (&*case.group, &*case.id, &*case.question));
         listing(&self.file.name, &self.file.title, rows)
     }
 
-    /// Runs everything.
     pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
         let runs = request.out.as_ref().map(|out| out.join("runs"));
         if let Some(runs) = &runs {

@@ -118,7 +118,6 @@ pub struct Request {
     pub own: PathBuf,
 }
 
-/// A round and what came of it.
 #[derive(Debug, Serialize)]
 struct Row {
     seed: u64,
@@ -129,7 +128,6 @@ struct Row {
     holds: bool,
     #[serde(flatten)]
     verdict: RoundResult,
-    /// The command that does it again.
     again: String,
     /// Where its files are, where they were kept.
     kept: Option<PathBuf>,
@@ -239,7 +237,6 @@ impl Soak {
     }
 }
 
-/// A round of this seed.
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
@@ -312,7 +309,6 @@ fn drawn_seed() -> u64 {
     since.map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
 }
 
-/// The command that runs one round of `request` again.
 fn again(request: &Request, seed: u64) -> String {
     let mut command = format!("faircast soak --seed {seed} --rounds 1");
     if request.scheme != DEFAULT_SCHEME {
@@ -362,7 +358,6 @@ fn line(row: &Row, index: usize) -> String {
     line
 }
 
-/// What came of all rounds.
 fn table(rows: &[Row]) -> String {
     let sum =
         |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.verdict)).sum::<u64>();

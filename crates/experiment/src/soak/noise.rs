@@ -15,7 +15,6 @@ const HEARD_MAX: usize = 2_000;
 const BURST: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What it does.
 pub(super) struct Noise {
     pub(super) seed: u64,
     /// Whether it also sends what it has heard so changed that a checksum may miss it. A session

@@ -14,7 +14,6 @@ pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
 /// The last moment of the scenario: a round is over long before.
 const SCENARIO: &str = "1 h";
 
-/// A round.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The faults of this round, in order.
@@ -32,7 +31,6 @@ pub(super) struct Plan {
     pub(super) trials: Vec<Trial>,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
-    /// Whether everything is sealed with a key of the group.
     pub(super) sealed: bool,
     /// Longest silence of a receiver for which the sender waits.
     pub(super) give_up: WallDuration,
@@ -43,7 +41,6 @@ pub(super) struct Plan {
 pub(super) enum Action {
     /// Starts it, where it does not run.
     Start(Who),
-    /// Starts it with its clocks ahead.
     StartAhead(Who),
     /// Kills it; it is not asked.
     Kill(Who),
@@ -66,11 +63,8 @@ pub(super) enum Action {
 /// A program and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
-    /// The sender.
     Sender,
-    /// The second sender.
     Second,
-    /// The outsider.
     Outsider,
     /// A receiver whose folder cannot be written to.
     ReadOnly,
@@ -198,7 +192,6 @@ pub(super) const NARROW_BYTES: u32 = 1280;
 /// When a partition begins, and when it has healed.
 const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
-/// How long a repair head is stopped.
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
 
 /// A moment within the disturbed time.

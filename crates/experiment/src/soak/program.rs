@@ -17,7 +17,6 @@ const AHEAD_S: u32 = 1_036_800;
 
 /// A program, running or not.
 pub(super) struct Program {
-    /// The program `faircast` of this build.
     own: PathBuf,
     node: NodeId,
     log: PathBuf,
@@ -94,7 +93,6 @@ impl Program {
         }
     }
 
-    /// Whether it runs.
     pub(super) fn runs(&self) -> bool {
         self.child.is_some()
     }

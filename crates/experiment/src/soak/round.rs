@@ -26,7 +26,6 @@ use crate::files::write;
 use crate::host::{Mount, make_key, text, words};
 use crate::monitor::Monitor;
 
-/// The port of the group.
 const PORT: u16 = 7500;
 /// How long everything may take to converge once it is left in peace.
 const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
@@ -43,10 +42,8 @@ const ROOM_BYTES: u64 = 4 << 20;
 /// The disk of a receiver without room, in bytes: less than any round sends.
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
-/// The file that fills a disk.
 const FILLER: &str = "filler";
 
-/// What came of a round.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct RoundResult {
     /// What went wrong that may not; empty where the round holds.
@@ -59,7 +56,6 @@ pub(super) struct RoundResult {
     pub(super) bytes: u64,
     /// The most memory that any program had, in bytes.
     pub(super) memory_bytes: u64,
-    /// How often programs were started.
     pub(super) starts: u32,
     /// What happened to programs while there was something to send: kills of one that ran, stops
     /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
@@ -88,7 +84,6 @@ pub(super) struct RoundResult {
     pub(super) recoveries: Vec<Recovery>,
 }
 
-/// A round while it runs.
 pub(super) struct Round<'a> {
     plan: &'a Plan,
     seed: u64,
@@ -532,7 +527,6 @@ impl<'a> Round<'a> {
         None
     }
 
-    /// Compares what every receiver has with what was sent.
     fn compare(&mut self) -> Result<(), Error> {
         let second = self.plan.faults.contains(&Fault::SecondSender);
         let sent = ["first", "second"];

@@ -34,7 +34,6 @@ pub(super) const SINGLE: [Fault; 14] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
-    /// The host to which it happens.
     pub(super) who: Who,
     pub(super) from: WallDuration,
     pub(super) to: WallDuration,
@@ -114,7 +113,6 @@ fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
     }
 }
 
-/// Length of a fault.
 fn length(fault: Fault, rng: &mut Rng) -> WallDuration {
     let mut ms = |from: u64, to: u64| WallDuration::from_millis(from + rng.below(to - from));
     match fault {
@@ -247,7 +245,6 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// Returns the problem, where there is one.
     pub(super) fn problem(&self) -> Option<String> {
         let allowed = BACK_WITHIN.as_secs_f64() + self.machine_late_s;
         if self.back_s.is_some_and(|back| back <= allowed) {
@@ -266,7 +263,6 @@ impl Recovery {
         ))
     }
 
-    /// Returns a line for people.
     pub(super) fn note(&self) -> String {
         let Self { fault, host, fault_s, before_bits_per_s, machine_late_s, .. } = self;
         let back = match self.back_s {
@@ -306,7 +302,6 @@ impl Rates {
         }
     }
 
-    /// Notes that the soak's own thread woke up too late.
     pub(super) fn note_late(&mut self, now: WallDuration, late: WallDuration) {
         self.late.push((now, late));
     }

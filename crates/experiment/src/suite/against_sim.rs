@@ -16,9 +16,6 @@ use crate::request::Request;
 const SIM_SEEDS: u32 = 9;
 
 /// What a suite has for the lab, as a suite.
-///
-/// # Errors
-/// It has nothing, or what is asked for is not there.
 pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, Error> {
     let name = &suite.name;
     if request.scheme.is_some() {

@@ -54,7 +54,6 @@ static SUITES: &[(&str, Bundled)] = &[
         "two-receivers"),
 ];
 
-/// The suite of this name.
 pub(super) fn find(name: &str) -> Option<&'static Bundled> {
     SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| suite)
 }

@@ -11,15 +11,12 @@ use serde::de::DeserializeOwned;
 use super::measure::Measure;
 use super::worth;
 
-/// A suite as its file has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuiteFile {
     /// What it is called on the command line.
     pub(crate) name: String,
-    /// What it asks.
     pub(crate) title: String,
-    /// Seeds for each experiment.
     pub(crate) seeds: u32,
     /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
     pub(crate) session: Option<String>,
@@ -49,10 +46,8 @@ pub(crate) struct Variant {
 pub(crate) struct Experiment {
     /// Unique within the suite.
     pub(crate) id: String,
-    /// Heading under which it stands.
     #[serde(default)]
     pub(crate) group: String,
-    /// What it asks, in one sentence.
     pub(crate) question: String,
     /// What the source says of it, in our words.
     #[serde(default)]
@@ -108,9 +103,6 @@ impl Experiment {
     }
 
     /// The span in which the page counts throughput in a run that lasts `duration`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub(crate) fn sample(&self, duration: Duration) -> Result<Option<Duration>, String> {
         let Some(text) = &self.sample else { return Ok(None) };
         if self.plot == Plots::Sequence {
@@ -154,7 +146,6 @@ pub(crate) struct RowFile {
     pub(crate) absolute: Option<f64>,
     /// Least value that holds, where the source gives an ordering and no figure.
     pub(crate) at_least: Option<f64>,
-    /// Greatest value that holds.
     pub(crate) at_most: Option<f64>,
     /// The row that this one must be closer to 1 than, as ratios: a cure against what it cures.
     pub(crate) fairer_than: Option<String>,
@@ -208,7 +199,6 @@ impl Statistic {
 }
 
 impl RowFile {
-    /// Whether nothing is expected of it: no figure, no bound.
     pub(crate) fn is_measured_only(&self) -> bool {
         let expected = [self.paper, self.tolerance, self.absolute, self.at_least, self.at_most];
         expected.iter().all(Option::is_none) && self.fairer_than.is_none()
@@ -250,9 +240,6 @@ impl Bundled {
 
 impl SuiteFile {
     /// Reads a suite and checks that every row can fail and every id is there once.
-    ///
-    /// # Errors
-    /// One line that says what is wrong and where.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
         let mut suite: Self = from_toml(file, text)?;
         let checked = suite.add_variants().and_then(|()| suite.check());

@@ -178,7 +178,6 @@ fn finite(bound: f64) -> Option<f64> {
     Some(bound).filter(|bound| bound.is_finite())
 }
 
-/// A row as its file alone has it.
 #[cfg(test)]
 pub(super) fn unmeasured(file: &RowFile) -> Row {
     judge(file, Vec::new(), Row::default())

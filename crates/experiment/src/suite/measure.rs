@@ -59,7 +59,6 @@ enum Quantity {
     Link(LinkQuantity),
     /// Jain's index over the flows that match.
     Jain,
-    /// Values of other rows.
     Rows,
 }
 
@@ -79,7 +78,6 @@ type FlowQuantity = fn(Flow<'_>) -> f64;
 /// What it is within a part of the run, between two moments.
 type FlowSpan = fn(Flow<'_>, u32, u32) -> f64;
 
-/// What a quantity is of a link.
 type LinkQuantity = fn(&LinkSummary) -> f64;
 
 /// What can be counted within a part of the run.
@@ -348,15 +346,11 @@ fn sign_test(below: usize, above: usize) -> f64 {
 }
 
 impl Measure {
-    /// The measure as it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Checks that a scenario has all that the measure speaks of.
-    ///
-    /// # Errors
-    /// What it has not, and what there is.
     pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), String> {
         self.numerator.check(scenario)?;
         self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))

@@ -45,12 +45,10 @@ struct FromCode {
     suite: &'static str,
     /// What their ids begin with.
     id: &'static str,
-    /// Heading under which they stand.
     group: &'static str,
     question: &'static str,
     /// Whether they run programs of others, and only where that is asked for.
     on_demand: bool,
-    /// Whether `only` chooses any of them.
     is_chosen: fn(Option<&str>) -> bool,
     rows: fn(&Request, &dyn Monitor) -> Result<Vec<Row>, Error>,
 }
@@ -168,7 +166,6 @@ impl LoadedSuite {
         self.from_code.iter().copied().filter(move |rows| request.peers || !rows.on_demand)
     }
 
-    /// Runs the suite and judges it, or the scheme that takes its session's place.
     pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
         let suite = &self.suite;
         let mut verdicts = match &request.document {

@@ -17,7 +17,6 @@ use crate::execute;
 const ORACLE: &str = include_str!("../../../../scenarios/tcp/droplist.txt");
 const SCENARIO: &str = "drop-list.toml";
 
-/// One line of the oracle.
 struct Line<'a> {
     flavour: &'a str,
     limited_transmit: bool,
@@ -30,7 +29,6 @@ struct Line<'a> {
     retransmissions: Vec<(u64, f64)>,
 }
 
-/// What our TCP did.
 #[derive(Default)]
 struct Log {
     sent: u64,
@@ -55,7 +53,6 @@ impl Sink for Log {
     }
 }
 
-/// Whether `--only` chooses any of these rows.
 pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
 }

@@ -80,7 +80,6 @@ pub(crate) struct Window {
 #[derive(Default)]
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
-    /// Start, end and cuts of each pair.
     found: Vec<(Time, Time, u64)>,
     /// Recent cuts, for a pair that is recognised after them.
     recent_cuts: Vec<Time>,
@@ -189,7 +188,6 @@ impl FlowProbe {
         self.switched_s.iter().copied().filter(move |at| within.contains(at))
     }
 
-    /// How often the representative changed between two moments.
     pub(crate) fn switches_between(&self, from_s: u32, to_s: u32) -> f64 {
         self.switched(from_s, to_s).count() as f64
     }
@@ -222,7 +220,6 @@ impl FlowProbe {
         since.unwrap_or(f64::INFINITY)
     }
 
-    /// Share of the time in which this flow's window was above the first flow's.
     pub(crate) fn above_first_share(&self) -> f64 {
         self.above_s / self.both_s
     }
@@ -347,13 +344,11 @@ impl Pairs {
         self.found.len()
     }
 
-    /// Share of the pairs with two cuts or more.
     pub(crate) fn cut_often_share(&self) -> f64 {
         let often = self.found.iter().filter(|(_, _, cuts)| *cuts >= 2).count();
         often as f64 / self.found.len() as f64
     }
 
-    /// Mean number of cuts of a pair.
     pub(crate) fn cuts_mean(&self) -> f64 {
         let cuts: u64 = self.found.iter().map(|(_, _, cuts)| cuts).sum();
         cuts as f64 / self.found.len() as f64

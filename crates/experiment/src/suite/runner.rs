@@ -19,15 +19,12 @@ use crate::files;
 use crate::monitor::{Monitor, Runs, Watch};
 use crate::{execute, header, until_valid};
 
-/// Where the files of a suite are.
 pub(crate) enum Files {
     /// In the program.
     Bundled(&'static Bundled),
-    /// In a folder.
     Folder(PathBuf),
 }
 
-/// What to run, and how.
 pub(crate) struct Runner<'a> {
     pub(crate) suite: &'a SuiteFile,
     pub(crate) files: &'a Files,
@@ -35,23 +32,19 @@ pub(crate) struct Runner<'a> {
     /// A scheme in place of the suite's session.
     pub(crate) scheme: Option<&'a Scheme>,
     pub(crate) only: Option<&'a str>,
-    /// Whether plots are wanted.
     pub(crate) plots: bool,
-    /// Where to run it.
     pub(crate) on: On,
     /// Whether several go at a time in the lab too.
     pub(crate) side_by_side: bool,
     pub(crate) monitor: &'a dyn Monitor,
 }
 
-/// A scheme to judge.
 pub(crate) struct Scheme {
     pub(crate) name: String,
     /// `KEY=VALUE`.
     pub(crate) options: Vec<String>,
 }
 
-/// What the seeds of one experiment gave.
 pub(crate) struct Measured<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) runs: Vec<Run>,
@@ -61,14 +54,12 @@ pub(crate) struct Measured<'a> {
     pub(crate) plot: Option<Plot>,
 }
 
-/// What came of all experiments.
 pub(crate) struct Ran<'a> {
     pub(crate) measured: Vec<Measured<'a>>,
     /// Whether it was stopped before its end: then only what was measured is there.
     pub(crate) stopped: bool,
 }
 
-/// One run.
 pub(crate) struct Run {
     pub(crate) summary: Summary,
     pub(crate) probe: Probe,
@@ -112,7 +103,6 @@ impl Files {
 }
 
 impl<'a> Runner<'a> {
-    /// The experiments that the runner chooses.
     pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
         self.suite.experiments(self.only, self.scheme.is_some())
     }

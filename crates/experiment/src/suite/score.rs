@@ -25,7 +25,6 @@ struct Scores {
     utilisation: f64,
 }
 
-/// How it did in one experiment.
 #[derive(Debug, Serialize)]
 struct Score {
     id: String,
@@ -50,7 +49,6 @@ struct Ratio {
     high: f64,
 }
 
-/// The score table of a scheme.
 pub(crate) fn results(suite: &SuiteFile, scheme: &Scheme, measured: &[Measured<'_>]) -> Results {
     let session = suite.session.as_deref().unwrap_or_default();
     let experiments: Vec<Score> =

@@ -8,7 +8,6 @@
 use super::bundled::bundled;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile, from_toml};
 
-/// The suite's files.
 pub(crate) static FILES: Bundled =
     bundled!("tcp", "suite.toml", "one-flow" "two-flows" "drop-list" "chain");
 
@@ -27,7 +26,6 @@ struct Line<'a> {
     near: &'a str,
 }
 
-/// The suite.
 pub(crate) fn suite() -> SuiteFile {
     let mut suite: SuiteFile = read(FILES.suite);
     let (chains, sets): (Vec<_>, Vec<_>) =

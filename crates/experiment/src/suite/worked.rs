@@ -20,7 +20,6 @@ const RTT: Duration = Duration::from_millis(50);
 /// Later packets that show a loss (src: RFC 4654 s5.1).
 const THRESHOLD: u32 = 3;
 
-/// The rows that `--only` chooses.
 pub(crate) fn rows(only: Option<&str>) -> Vec<Row> {
     let all = equation().into_iter().chain(intervals()).chain(first_intervals());
     all.filter(|row| only.is_none_or(|text| row.id.contains(text))).collect()

@@ -14,9 +14,6 @@ const EVEN_FIGURE: f64 = 0.05;
 const TOLERANCE_MAX: f64 = 0.5;
 
 /// Checks one row of a suite, of which `rows` are all.
-///
-/// # Errors
-/// The fault, and the correction.
 pub(super) fn check(
     id: &str,
     row: &RowFile,

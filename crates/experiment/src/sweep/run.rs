@@ -34,7 +34,6 @@ pub struct Ran {
     pub notes: BTreeSet<String>,
 }
 
-/// How one run ended.
 enum Ended {
     /// With what the reader of its figures should know.
     Done(Vec<String>),

@@ -71,7 +71,6 @@ const RECEIVER: &[Column<ReceiverSummary>] = &[
     ("intact", ColumnType::Flag, |_, of| of.intact.map_or(Cell::None, Cell::Flag)),
 ];
 
-/// The columns of the table of links.
 const LINK: &[Column<LinkSummary>] = &[
     ("from", ColumnType::Text, |_, of| text(&of.from)),
     ("to", ColumnType::Text, |_, of| text(&of.to)),

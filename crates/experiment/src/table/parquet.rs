@@ -30,14 +30,12 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// A column that has been written.
 struct Chunk {
     offset: usize,
     compressed: usize,
     uncompressed: usize,
 }
 
-/// The table as the bytes of a file.
 pub(super) fn parquet(table: &Table) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     let chunks: Vec<Chunk> =
@@ -50,7 +48,6 @@ pub(super) fn parquet(table: &Table) -> Vec<u8> {
     file
 }
 
-/// Appends one column.
 fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     let cells = || table.rows.iter().map(|row| &row[column]);
     let mut page = levels(cells());
@@ -126,7 +123,6 @@ fn plain(cell: &Cell, page: &mut Vec<u8>) {
     }
 }
 
-/// The number of a column's physical type.
 fn physical(kind: ColumnType) -> i64 {
     match kind {
         ColumnType::Flag => 0,

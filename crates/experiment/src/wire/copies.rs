@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// One end of the copies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// The sender's address.
     pub(super) sender: Ipv4Addr,
     pub(super) port: u16,
     /// What to send, or where to write it.
@@ -46,7 +44,6 @@ fn copy(file: &Path, mut stream: TcpStream) -> io::Result<()> {
     io::copy(&mut stream, &mut io::sink()).map(|_| ())
 }
 
-/// Receives the file.
 pub(super) fn receive(end: &End) -> Result<(), Error> {
     let deadline = Instant::now() + WAIT_MAX;
     let mut stream = loop {

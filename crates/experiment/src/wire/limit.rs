@@ -22,12 +22,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Error;
 
-/// One end of a measurement of the limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// This host's address.
     pub(super) here: Ipv4Addr,
-    /// The sender's.
     pub(super) sender: Ipv4Addr,
     pub(super) group: Ipv4Addr,
     /// Data goes to this port and acknowledgements to the next.

@@ -31,7 +31,6 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Makes one.
     pub(super) fn new() -> std::io::Result<Self> {
         let prefix = format!("{PREFIX}{}-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent())?;

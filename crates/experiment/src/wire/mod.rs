@@ -24,10 +24,8 @@ use crate::request::{Request, Results, chosen, listing};
 use sitting::{Figures, Sitting};
 use transports::{Over, TRANSPORTS, Transport};
 
-/// What the suite asks.
 const TITLE: &str = "How fast are files on real sockets, beside what else there is?";
 
-/// Receivers on the fast network.
 const RECEIVERS: u32 = 4;
 
 /// Receivers of a group that is large for one machine.
@@ -77,13 +75,11 @@ fn transports(request: &Request) -> Result<Vec<&'static Transport>, Error> {
     chosen("wire", "row", TRANSPORTS, |transport| transport.id, request.only.as_deref())
 }
 
-/// What there is to run.
 pub(crate) fn list(request: &Request) -> Result<String, Error> {
     let transports = transports(request)?.into_iter();
     Ok(listing("wire", TITLE, transports.map(|transport| ("", transport.id, transport.title))))
 }
 
-/// Measures everything.
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let chosen = transports(request)?;
     need_root("wire")?;
@@ -198,7 +194,6 @@ fn to_json(suite: &Suite, measured: &[Measured]) -> String {
     json(&serde_json::json!({ "suite": suite.name, "rows": rows, "transports": transports }))
 }
 
-/// What was measured, a line for each transport.
 fn table(measured: &[Measured]) -> String {
     let limit = measured.iter().find(|one| one.transport.id == "limit");
     let limit = limit.and_then(|one| one.mbit_per_s()).map(|[_, median, _]| median);

@@ -16,7 +16,6 @@ use crate::host::{
 };
 use crate::monitor::Monitor;
 
-/// What one run of a transport gave.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Figures {
     /// Whether every copy is equal to what was sent.
@@ -71,12 +70,10 @@ impl Sitting {
         Ok(Self { folder, file, bytes, hash, ours })
     }
 
-    /// Where programs are compiled.
     pub(super) fn tools(&self) -> PathBuf {
         self.folder.path().join("tools")
     }
 
-    /// Runs a transport once.
     pub(super) fn run(
         &self,
         network: &Network,

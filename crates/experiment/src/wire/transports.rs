@@ -23,11 +23,9 @@ pub(super) enum Class {
     Flow,
     /// A peer that sends at a fixed rate.
     Fixed,
-    /// Copies over TCP.
     Copies,
 }
 
-/// A transport with its settings.
 pub(super) struct Transport {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -165,12 +163,10 @@ const fn over_uplink(
     Transport { over: Over::Uplink, ..fast(id, title, class, program) }
 }
 
-/// Where a run takes place.
 pub(super) struct Place<'a> {
     pub(super) network: &'a Network,
     /// Programs that were compiled, and keys.
     pub(super) tools: &'a Path,
-    /// What is sent.
     pub(super) file: &'a Path,
     pub(super) bytes: u64,
     /// Where copies go: a folder for each receiver, by its number.
@@ -190,14 +186,12 @@ pub(super) struct Part {
 const GROUP: &str = "239.1.2.3";
 const GROUP_2: &str = "239.1.2.4";
 
-/// The UDP port of every run.
 const PORT: u16 = 7500;
 
 /// What UFTP and libpgm ask the kernel for is 4 MiB too; the kernel gives at most its limit.
 const SOCKET_BUFFER: &str = "4194304";
 
 impl Place<'_> {
-    /// Where a receiver's copy is to be.
     pub(super) fn copy(&self, host: u32) -> PathBuf {
         let name = self.file.file_name().expect("what is sent is a file");
         self.folder.join(host.to_string()).join(name)
@@ -251,7 +245,6 @@ impl Transport {
         }
     }
 
-    /// Whether the copies are files that can be compared.
     pub(super) fn makes_files(&self) -> bool {
         self.class != Class::Limit
     }
@@ -274,7 +267,6 @@ impl Transport {
         }
     }
 
-    /// The sender's program.
     pub(super) fn sender(&self, place: &Place<'_>) -> Part {
         let (file, here) = (text(place.file), place.network.address(1));
         let receivers = place.network.receivers().count();
@@ -330,7 +322,6 @@ impl Transport {
         Part { words, done: None }
     }
 
-    /// A receiver's program.
     pub(super) fn receiver(&self, place: &Place<'_>, host: u32) -> Part {
         let (copy, bytes) = (place.copy(host), place.bytes);
         let folder = text(copy.parent().expect("a copy lies in a folder"));

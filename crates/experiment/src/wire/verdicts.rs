@@ -13,14 +13,12 @@ struct Goal {
     question: &'static str,
     ours: &'static str,
     theirs: Theirs,
-    /// Of which figure.
     value: fn(&Figures) -> f64,
     /// At least where more is better, else below.
     bound: Bound,
     reason: &'static str,
 }
 
-/// What ours is compared with.
 #[derive(Clone, Copy)]
 enum Theirs {
     /// The transport of this id.

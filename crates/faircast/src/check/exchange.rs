@@ -39,12 +39,10 @@ const TURN: Duration = Duration::from_secs(2);
 /// How long a silent host is waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// What is to be tested.
 #[derive(Clone, Debug)]
 pub(super) struct TestSettings {
     /// A random number other than 0 by which this host is known.
     pub(super) id: u64,
-    /// How long to wait for others.
     pub(super) wait: Duration,
     /// Until when to go on, to see whether memberships last.
     pub(super) long: Option<Duration>,
@@ -54,7 +52,6 @@ pub(super) struct TestSettings {
     pub(super) mtu: u32,
 }
 
-/// What came of a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrainResult {
     pub(super) received: u32,
@@ -65,7 +62,6 @@ pub(super) struct TrainResult {
     pub(super) span_ns: u64,
 }
 
-/// Another host.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     id: u64,
@@ -74,7 +70,6 @@ pub(super) struct Peer {
     pub(super) heard_at: Option<Time>,
     /// Whether it has said, in whatever way, that it hears this host.
     pub(super) hears: bool,
-    /// When its last answer came.
     pub(super) answered_at: Option<Time>,
     /// When anything last came from it.
     last_at: Time,
@@ -89,7 +84,6 @@ pub(super) struct Peer {
     first_at: [Time; TRAINS],
 }
 
-/// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     /// Whereto; the group where there is none.
@@ -122,7 +116,6 @@ pub(super) struct Exchange {
     tasks: Vec<Task>,
     next_question: Time,
     asked: usize,
-    /// When this host was done.
     done_at: Option<Time>,
     /// The second for which answers are counted, and how many there were.
     answers: (u64, u32),
@@ -143,7 +136,6 @@ impl Exchange {
         }
     }
 
-    /// The sizes of IP packets that are tried.
     pub(super) fn sizes(&self) -> Vec<u32> {
         let mtu = self.settings.mtu;
         let mut sizes: Vec<u32> = TRIED.into_iter().filter(|size| *size < mtu).collect();
@@ -151,7 +143,6 @@ impl Exchange {
         sizes
     }
 
-    /// Whether there is nothing left to do.
     pub(super) fn is_over(&self, now: Time) -> bool {
         let Some(done_at) = self.done_at else {
             return self.peers.is_empty() && now >= Time::ZERO + self.settings.wait;
@@ -161,12 +152,10 @@ impl Exchange {
             && self.peers.iter().all(|peer| peer.is_done || now >= peer.last_at + SILENCE)
     }
 
-    /// When there is something to do next.
     pub(super) fn next_at(&self) -> Time {
         self.tasks.iter().map(|task| task.at).fold(self.next_question, Time::min)
     }
 
-    /// The next packet that is due.
     pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         self.advance(now);
         if now >= self.next_question {
@@ -338,7 +327,6 @@ impl Exchange {
         self.answers.1 <= ANSWERS_MAX
     }
 
-    /// How many packets this host sends in a train.
     pub(super) fn total(&self, train: u8) -> u32 {
         match train {
             SIZES => self.sizes().len() as u32 * TRIES,

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// One thing that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     /// Its name, in output and in the table of docs/operate.md.

@@ -128,7 +128,6 @@ fn both_ways<T>(
     check.found(known.iter().all(|(it, _)| is_right(it)), each.join("; "))
 }
 
-/// Whether memberships lasted.
 fn lasts(settings: &TestSettings, peer: &Peer, ended: Time) -> Finding {
     let Some(long) = settings.long else {
         return f::LASTS.untested("whether switches forget them takes five minutes: --long");

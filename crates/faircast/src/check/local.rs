@@ -8,7 +8,6 @@ use faircast_net::{Buffers, InterfaceState};
 
 use super::finding::{self as f, Finding};
 
-/// What was asked of the system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) group: Option<SocketAddr>,
@@ -27,7 +26,6 @@ pub(super) struct Facts {
     /// `rp_filter` and `force_igmp_version` of `all` and of the interface.
     pub(super) reverse_path: [Option<u64>; 2],
     pub(super) igmp: [Option<u64>; 2],
-    /// The id of the key, where one is given.
     pub(super) key: Option<String>,
 }
 

@@ -27,7 +27,6 @@ pub(super) const TRAINS: usize = 4;
 const MAGIC: [u8; 4] = *b"fcCK";
 const VERSION: u8 = 1;
 
-/// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) from: u64,
@@ -38,7 +37,6 @@ pub(super) struct Packet {
     pub(super) body: Body,
 }
 
-/// What it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// Who hears this is to answer. It names somebody whom its sender has heard.

@@ -14,7 +14,6 @@ use crate::ends::Receiving;
 use crate::status::ReceiveOutcome;
 use crate::watched_store::Notes;
 
-/// One object that is being received.
 pub(super) struct Transfer {
     pub(super) number: u64,
     pub(super) stack: Stack,
@@ -69,7 +68,6 @@ impl Transfer {
         Origin { name: self.notes.name.get().cloned(), number: self.number, host }
     }
 
-    /// Notes how far it is.
     pub(super) fn observe(&mut self, now: Time, status: &ObjectStatus) {
         let packets = status.symbols + status.parity;
         if packets != self.packets {
@@ -92,11 +90,9 @@ impl Transfer {
     }
 }
 
-/// Name of an object, and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     name: Option<String>,
-    /// Number of the session.
     number: u64,
     /// Host that sent the object; `None` behind a relay, whose address all senders have.
     host: Option<IpAddr>,

@@ -25,11 +25,9 @@ use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedF
 use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, WatchedStore};
 
-/// What it is made from.
 pub(super) struct Setup {
     pub(super) group: Nla,
     pub(super) speaks: Speaks,
-    /// What was asked for.
     pub(super) builder: ReceiverBuilder,
     pub(super) tell: watch::Sender<ReceiveStatus>,
     pub(super) give: mpsc::Sender<Received>,
@@ -45,9 +43,7 @@ pub(super) struct Work {
     ending: bool,
     /// Reason for which the receiver stays then.
     stays_for: Option<StaysFor>,
-    /// When the first object was begun.
     begun: Option<Time>,
-    /// Which session has which object.
     holders: Holders,
     sessions: BTreeMap<SessionId, Transfer>,
     /// A machine that was just made, whose number the driver has not told yet.

@@ -19,7 +19,6 @@ use crate::session::Worker;
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
-/// What it is made from.
 pub(super) struct Setup {
     pub(super) session: SessionId,
     pub(super) files: SupplyHandle,
@@ -50,7 +49,6 @@ pub(super) struct Work {
     look_at: Time,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
-    /// Receivers that others have replaced.
     replaced: BTreeSet<u64>,
     /// Receivers of which one has a copy of the other's folder.
     clones: Vec<(u64, u64)>,
@@ -113,7 +111,6 @@ impl Work {
         }
     }
 
-    /// Begins content once it is time.
     fn begin(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         if status.stage != Stage::Gathering {
             return;

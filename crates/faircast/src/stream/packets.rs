@@ -27,7 +27,6 @@ struct Inner {
     open: bool,
     closed: bool,
     ended: bool,
-    /// Most bytes of a packet.
     payload: usize,
     /// Packets that are kept after they were sent.
     window: u64,
@@ -51,7 +50,6 @@ impl Queue {
         })))
     }
 
-    /// Most bytes of a packet.
     pub(crate) fn payload(&self) -> usize {
         self.lock().payload
     }
@@ -131,7 +129,6 @@ impl Queue {
         inner.waiting() == 0
     }
 
-    /// Whether nothing more is taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
@@ -143,7 +140,6 @@ impl Queue {
         inner.wake();
     }
 
-    /// Bytes and packets that have left.
     pub(crate) fn sent(&self) -> (u64, u64) {
         let inner = self.lock();
         (inner.sent_bytes, inner.next)

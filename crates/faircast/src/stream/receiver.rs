@@ -109,7 +109,6 @@ impl Drop for StreamReceiver {
 struct Work {
     group: Nla,
     speaks: Speaks,
-    /// The session that is heard: the first one.
     session: Option<SessionId>,
     /// The stream seems over: when that is told, and whether its sender is gone without having said
     /// so. Anybody can say that it is; a stream that goes on is taken up again.
@@ -123,7 +122,6 @@ struct Work {
     held: Arc<AtomicBool>,
     watched: Watched,
     trace: Option<LiveTrace>,
-    /// What is spoken.
     scheme: String,
     over_tree: bool,
     common: Common,

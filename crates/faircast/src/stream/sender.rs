@@ -107,7 +107,6 @@ impl StreamSender {
         self.status.clone()
     }
 
-    /// Most bytes of a packet.
     pub(crate) fn payload(&self) -> usize {
         self.queue.payload()
     }

@@ -67,7 +67,6 @@ pub(super) enum Reason {
     Name,
     /// A name that differs from another one in case alone.
     Case,
-    /// A symbolic link.
     Link,
 }
 
@@ -221,7 +220,6 @@ impl Abilities {
         (entry.link_target().is_some() && !self.symlinks).then_some(Reason::Link)
     }
 
-    /// True if the file system keeps this mode.
     pub(super) fn keeps_mode(&self, mode: u16) -> bool {
         !self.lost_modes.contains(&mode)
     }

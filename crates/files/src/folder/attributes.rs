@@ -67,7 +67,6 @@ impl<'a> Attributes<'a> {
         mode_of(there) != entry.mode && self.abilities.keeps_mode(entry.mode)
     }
 
-    /// Gives it what it lacks.
     pub(super) fn renew(
         &mut self,
         entry: &'a Entry,

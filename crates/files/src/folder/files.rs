@@ -88,7 +88,6 @@ impl Files {
         Self { layout: Arc::new(layout), root, state, abilities, left_out, inner }
     }
 
-    /// True if a file is not put into its place.
     pub(super) fn is_left_out(&self, file: u32) -> bool {
         self.left_out.contains(self.layout.entry_index(file))
     }
@@ -115,7 +114,6 @@ impl Files {
         format!("{file}.part")
     }
 
-    /// Where a file belongs, for people.
     pub(crate) fn target_path(&self, file: u32) -> PathBuf {
         self.root.path(&self.layout.entry(file).path)
     }
@@ -222,7 +220,6 @@ impl Files {
         }
     }
 
-    /// Lets go of all files.
     pub(crate) fn close(&self) {
         self.inner.lock().handles.clear();
     }

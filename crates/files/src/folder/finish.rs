@@ -48,7 +48,6 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
     Ok(damaged)
 }
 
-/// Puts everything into its place.
 pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
     find_locked(&folder.files, &folder.replaced, &mut folder.locked)?;
@@ -157,7 +156,6 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     Ok(())
 }
 
-/// Putting everything into its place.
 struct Finish<'a> {
     shared: &'a Shared<Folder>,
     files: &'a Files,

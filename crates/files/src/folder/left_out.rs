@@ -71,12 +71,10 @@ impl LeftOut {
         self.entries.is_clear()
     }
 
-    /// True if the entry with this number is left out.
     pub(crate) fn contains(&self, entry: usize) -> bool {
         self.entries.contains(entry)
     }
 
-    /// The entries that are not left out.
     pub(super) fn kept<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = &'l Entry> {
         let all = layout.manifest.entries().iter().enumerate();
         all.filter(|(index, _)| !self.contains(*index)).map(|(_, entry)| entry)

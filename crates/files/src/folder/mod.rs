@@ -118,7 +118,6 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Hashes a group from its file.
     fn hash(&mut self, group: &Group) -> Result<()> {
         self.scratch.resize(group.len as usize, 0);
         self.files.read(group, 0, &mut self.scratch)?;
@@ -126,7 +125,6 @@ impl Folder {
         self.set_digest(group, &digest)
     }
 
-    /// Notes that a group is complete.
     fn complete(&mut self, group: &Group) {
         self.have.set(group.index as usize, true);
         self.journal.complete(group);

@@ -29,7 +29,6 @@ use crate::store::{Journal, Request, Shared};
 pub(super) const DIFFERS: &str =
     "is there already and differs; move it away, or start recv with --overwrite";
 
-/// What was found.
 pub(super) struct Found {
     pub(super) journal: Journal,
     pub(super) have: FixedBitSet,
@@ -423,7 +422,6 @@ impl<'a> Survey<'a> {
         Ok(Some(u64::try_from(there.st_blocks).unwrap_or(0) * 512))
     }
 
-    /// Refuses what there is no room for.
     fn room(&self) -> Result<()> {
         let space = self.file_system()?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);

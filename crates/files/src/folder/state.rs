@@ -45,7 +45,6 @@ pub(crate) struct StateFolder {
     pub(crate) path: PathBuf,
     /// True if the file system keeps no owners and modes, so that neither identifies the owner of a file.
     pub(crate) foreign: bool,
-    /// Holds the lock.
     _lock: Locked,
 }
 
@@ -156,7 +155,6 @@ impl StateFolder {
         Ok(identity)
     }
 
-    /// Records the host that sends the object, if it is known.
     pub(super) fn save_source(&self, source: Option<IpAddr>) -> Result<()> {
         match source {
             Some(source) if read_source(self.fd()) != Some(source) => {
@@ -260,7 +258,6 @@ impl Neighbour {
         self.fd.as_fd()
     }
 
-    /// Host that sends the object, if that is recorded.
     pub(super) fn source(&self) -> Option<IpAddr> {
         read_source(self.fd())
     }
@@ -313,7 +310,6 @@ impl Neighbour {
     }
 }
 
-/// Recorded host that sends the object of a state folder.
 fn read_source(folder: BorrowedFd<'_>) -> Option<IpAddr> {
     let mut text = String::new();
     dir::open_file(folder, SOURCE, OFlags::RDONLY).ok()?.take(64).read_to_string(&mut text).ok()?;

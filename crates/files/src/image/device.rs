@@ -210,7 +210,6 @@ impl Medium for DeviceWork {
 }
 
 impl DeviceWork {
-    /// Checks that a hole reads as zeros.
     fn check_zeros(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let mut offset = range.start;
         while offset < range.end {
@@ -314,7 +313,6 @@ impl Device {
             .map_err(|error| FilesError::io(&self.path, "cannot be written", error))
     }
 
-    /// Makes all of a range zeros.
     fn zero(&self, range: Range<u64>) -> Result<()> {
         // A file gets a hole; a device does it by itself, or the kernel for it.
         let how = match self.room {

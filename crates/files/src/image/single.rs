@@ -10,7 +10,6 @@ use crate::manifest::{Entry, Kind, Manifest};
 use crate::name;
 use crate::store::Counters;
 
-/// An object of one file or image.
 #[derive(Debug)]
 pub(super) struct Single {
     pub(super) entry: Entry,

@@ -354,7 +354,6 @@ pub(crate) fn check_link(entries: &[Entry], path: &[u8], target: &[u8]) -> Resul
     links::check(path, target, |path| find(entries, path))
 }
 
-/// Finds an entry in those of a manifest.
 fn find<'a>(entries: &'a [Entry], path: &[u8]) -> Option<&'a Entry> {
     let index = entries.binary_search_by(|entry| name::compare(&entry.path, path)).ok()?;
     Some(&entries[index])

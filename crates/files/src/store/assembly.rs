@@ -44,7 +44,6 @@ impl Flight {
         self.covers(0, self.group.len)
     }
 
-    /// Whether all from `start` to `end` is in memory.
     pub(crate) fn covers(&self, start: u32, end: u32) -> bool {
         self.ranges.around(start.into()).is_some_and(|range| u64::from(end) <= range.end)
     }
@@ -74,7 +73,6 @@ impl Flight {
     }
 }
 
-/// All groups that are being put together.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     slots: Vec<Slot>,
@@ -171,7 +169,6 @@ impl Assembly {
         Some(Flight { complete: true, ..self.take(index) })
     }
 
-    /// What is in memory of a group.
     pub(crate) fn get(&self, group: u32) -> Option<&Flight> {
         self.find(group).map(|index| &self.slots[index].flight)
     }

@@ -115,7 +115,6 @@ impl Intake {
         Ok(())
     }
 
-    /// Gives them back.
     pub(crate) fn read(
         &self,
         part: Part,

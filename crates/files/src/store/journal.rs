@@ -137,14 +137,12 @@ impl JournalWriter {
         Self { journal, path, counters, every, pending, pending_bytes, pending_since }
     }
 
-    /// Notes that a group is complete.
     pub(crate) fn complete(&mut self, group: &Group) {
         self.pending.push(group.index);
         self.pending_bytes += u64::from(group.len);
         self.pending_since.get_or_insert_with(Instant::now);
     }
 
-    /// Says that groups are no longer complete.
     pub(crate) fn gone(&mut self, groups: &[u32]) -> Result<()> {
         self.flush()?;
         self.append(groups.to_vec(), false)

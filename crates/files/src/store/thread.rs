@@ -134,7 +134,6 @@ pub struct Shared<M: Medium> {
     inner: Mutex<Inner>,
     /// A job came, or the thread is to stop.
     work: Condvar,
-    /// A job was done.
     done: Condvar,
     stopping: AtomicBool,
 }
@@ -266,7 +265,6 @@ impl Job {
     }
 }
 
-/// The thread's own.
 pub(super) struct Worker<M: Medium> {
     shared: Arc<Shared<M>>,
     medium: Option<M>,
@@ -334,7 +332,6 @@ impl<M: Medium> Worker<M> {
         }
     }
 
-    /// Waits for work, no longer than this.
     fn wait(&self, at_most: Option<Duration>) {
         let mut inner = self.shared.inner.lock();
         if !inner.queue.is_empty() || self.shared.stopping() {

@@ -22,7 +22,6 @@ pub(super) fn owner((uid, gid): (u32, u32)) -> Owner {
     }
 }
 
-/// The extended attributes that are sent of a file or directory, ascending by name.
 pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>> {
     let cannot =
         |error: Errno| FilesError::io(path, "its extended attributes cannot be read", error);

@@ -17,7 +17,6 @@ use crate::manifest::{Entry, Kind, Manifest, Mtime};
 pub(super) struct Found {
     pub(super) layout: Layout,
     pub(super) sources: Sources,
-    /// Who uses it.
     pub(super) warning: Option<Warning>,
 }
 

@@ -49,7 +49,6 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of content that are there.
     bytes: u64,
     /// Digests that are there, once all are, and what they hash to.
     ended: Option<(u64, [u8; 32])>,

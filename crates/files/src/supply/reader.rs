@@ -54,7 +54,6 @@ pub(crate) struct Shared {
 struct State {
     /// At most `AHEAD + BEHIND`.
     cache: Vec<(u32, Arc<Vec<u8>>)>,
-    /// The sender's chunk.
     at: u32,
     moved_at: Option<Instant>,
     /// Since when a sender that has not moved is waited for.
@@ -74,7 +73,6 @@ enum Task {
         chunk: u32,
         hash: bool,
     },
-    /// Read to hash.
     Hash(u32),
     /// Nothing for so long.
     Wait(Option<Duration>),
@@ -186,7 +184,6 @@ impl Shared {
         self.stale.load(Ordering::Relaxed)
     }
 
-    /// Why nothing can be read any more.
     pub(crate) fn failure(&self) -> Option<String> {
         self.state.lock().failure.clone()
     }
@@ -222,7 +219,6 @@ impl Shared {
         self.holes.lock().step(&self.layout).unwrap_or(false)
     }
 
-    /// Hashes what is left of holes.
     pub(crate) fn hash_holes(&self) -> io::Result<()> {
         while self.holes.lock().step(&self.layout)? {}
         Ok(())

@@ -219,7 +219,6 @@ impl Skips {
         self.all().filter(|(why, _)| !why.is_wanted()).map(|(_, warning)| warning).collect()
     }
 
-    /// Everything, in words.
     pub(super) fn reasons(&self) -> Vec<String> {
         self.all().map(|(_, warning)| warning.to_string()).collect()
     }

@@ -13,7 +13,6 @@ use crate::error::FilesError;
 use crate::layout::Layout;
 use crate::manifest::Mtime;
 
-/// Where files come from.
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// First component of an entry's path to where that is.
@@ -34,7 +33,6 @@ impl Sources {
         }
     }
 
-    /// Whether a file is still the one that was scanned.
     pub(crate) fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
         let entry = layout.entry(file);
         // What is written to a device leaves no trace on its name.
@@ -43,7 +41,6 @@ impl Sources {
     }
 }
 
-/// Device and inode.
 pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

@@ -29,7 +29,6 @@ const REFUSED_SHOWN: usize = 20;
 /// An entry, and the file that it was made of.
 pub(super) struct Found {
     pub(super) entry: Entry,
-    /// Device and inode.
     pub(super) identity: (u64, u64),
     /// True if the file has further names.
     linked: bool,
@@ -57,7 +56,6 @@ pub(super) struct Walk<'a> {
     options: &'a ScanOptions,
     exclude: Gitignore,
     owners: BTreeMap<(u32, u32), Arc<Owner>>,
-    /// Holes of all files so far.
     holes: u64,
 }
 
@@ -90,7 +88,6 @@ impl Refused {
 /// Identities of a directory and of those that it is in: by this a loop of links is known.
 type Trail = Vec<(u64, u64)>;
 
-/// A directory that is still to be read.
 struct Open {
     at: PathBuf,
     path: BString,

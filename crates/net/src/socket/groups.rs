@@ -11,7 +11,6 @@ use super::{Sockets, Way, aim, bind, local_address, open, share, zoned};
 use crate::address::{Resolved, is_link_local};
 use crate::{Interface, Multicast, NetError, SessionId};
 
-/// A group of the flow.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,

@@ -237,9 +237,6 @@ impl Sockets {
 
     /// A host that reaches its group through a relay hears that by multicast too from now on, at this address, on the
     /// interface that leads to the relay; or no more.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub(crate) fn hear_relay(
         &mut self,
         relay: SocketAddr,

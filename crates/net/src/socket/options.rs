@@ -68,7 +68,6 @@ impl SourceRequest {
     }
 }
 
-/// An interface by its number.
 pub(crate) fn interface_request(number: u32) -> libc::ip_mreqn {
     let any = libc::in_addr { s_addr: 0 };
     // Numbers of interfaces are positive `int`s.

@@ -213,7 +213,6 @@ impl Sockets {
         self.watch.as_ref().map(AddressWatch::fd)
     }
 
-    /// Changes of addresses since the last call.
     pub(crate) fn changes(&self) -> Changes {
         self.watch.as_ref().map_or_else(Changes::default, AddressWatch::take)
     }

@@ -19,7 +19,6 @@ pub(crate) struct AddressWatch {
     socket: OwnedFd,
 }
 
-/// Changes since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// True if an address, an interface or a route came, changed or went.
@@ -77,7 +76,6 @@ impl AddressWatch {
         self.socket.as_fd()
     }
 
-    /// Reads what the kernel has told.
     pub(crate) fn take(&self) -> Changes {
         let (mut changes, mut bytes) = (Changes::default(), [0; 8192]);
         for _ in 0..READS_MAX {

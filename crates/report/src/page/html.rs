@@ -30,7 +30,6 @@ pub(super) fn section(anchor: &str, label: &str, content: &str) -> String {
     )
 }
 
-/// What is folded away below a label.
 pub(super) fn folded(label: &str, content: &str) -> String {
     format!("<details class=\"card\"><summary>{}</summary>{content}</details>\n", escape(label))
 }

@@ -110,7 +110,6 @@ fn legend(figure: Figure) -> &'static str {
     }
 }
 
-/// How much a cell tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Short,

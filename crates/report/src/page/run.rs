@@ -154,7 +154,6 @@ fn figures(header: &Header) -> String {
     html
 }
 
-/// Why a representative was chosen, in words.
 fn reason_words(reason: faircast_base::SwitchReason) -> &'static str {
     use faircast_base::SwitchReason as R;
     match reason {

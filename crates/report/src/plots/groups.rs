@@ -13,7 +13,6 @@ pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
     /// Those with lines of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
-    /// How many there are in all.
     pub(super) total: usize,
     /// Place of its colour in the palette.
     pub(super) colour: usize,

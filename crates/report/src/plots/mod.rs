@@ -117,7 +117,6 @@ pub(crate) fn mean_throughput(series: &Series, ended: Time) -> Plot {
     plot
 }
 
-/// The packets that wait at links that queue.
 fn queues(series: &Series) -> Plot {
     let mut plot = Plot::new("queue", "Queues", "Waiting", Unit::Packets);
     let links = series.links();
@@ -187,7 +186,6 @@ fn of_flows(series: &Series) -> [Plot; 3] {
     })
 }
 
-/// Who sets the pace.
 fn representative(series: &Series, ended: Time) -> Plot {
     let mut plot = Plot::new("representative", "Representative", "Representative", Unit::Name);
     plot.about = "Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR".into();
@@ -388,7 +386,6 @@ fn line(flow: &FlowSeries, colour: usize, dash: usize, points: Points) -> Line {
     Line { owner, protocol, points, colour, dash, ..Line::default() }
 }
 
-/// A row of marks of one or several.
 fn row(kind: &'static str, marks: &[&Marks]) -> MarkRow {
     let all = marks.iter().flat_map(|marks| marks.points());
     let mut points: Vec<_> =

@@ -7,7 +7,6 @@ use crate::text::escape;
 
 /// Width of a picture: 3.5 inches, a column of most conferences, in points of 1/72 inch.
 pub(crate) const WIDTH: f64 = 252.0;
-/// Height of the field of the lines.
 pub(crate) const FIELD_HEIGHT: f64 = 110.0;
 /// Room to the left of the field, for the numbers and the name of the axis.
 pub(crate) const LEFT: f64 = 42.0;
@@ -42,7 +41,6 @@ impl Paint {
         }
     }
 
-    /// The colour of a line.
     pub(crate) fn line(self, place: usize) -> String {
         let place = place % COLOURS.len();
         self.named(&format!("c{place}"), COLOURS[place])
@@ -127,7 +125,6 @@ impl Frame {
         out.push('\n');
     }
 
-    /// Both axes with their names.
     pub(crate) fn axes(&self, out: &mut String, paint: Paint, across: &str, up: &str) {
         let middle = self.top + self.height / 2.0;
         let _ = writeln!(
@@ -173,7 +170,6 @@ impl Unit {
     }
 }
 
-/// The name of an axis with its unit.
 pub(crate) fn named(axis: &str, unit: &str) -> String {
     if unit.is_empty() { axis.into() } else { format!("{axis}, {unit}") }
 }
@@ -217,7 +213,6 @@ pub(crate) fn legend_places<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<(f
     labels.map(place).collect()
 }
 
-/// How high a legend with entries at these places is.
 pub(crate) fn legend_height(places: &[(f64, f64)]) -> f64 {
     places.iter().map(|(_, y)| *y).fold(FONT, f64::max) + 5.0
 }

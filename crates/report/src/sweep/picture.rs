@@ -66,7 +66,6 @@ pub(crate) fn caption(sweep: &Sweep, panel: &[usize]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// One plot.
 pub(crate) fn picture(
     sweep: &Sweep,
     figure: &SweepFigure,
@@ -215,7 +214,6 @@ impl Places {
         self.frame.left + self.frame.width * share
     }
 
-    /// Where a line has it.
     fn x(&self, value: usize, line: usize) -> f64 {
         self.middle(value) + (line as f64 - (self.lines as f64 - 1.0) / 2.0) * ASIDE
     }

@@ -40,7 +40,6 @@ const UNEQUAL: &str = include_str!("unequal.toml");
 /// The bottleneck of the suite's own rows beside TCP.
 const SHARED: &str = include_str!("shared.toml");
 
-/// Whether `--only` chooses any of these rows.
 pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     chosen(only).next().is_some()
 }
@@ -102,7 +101,6 @@ fn run_all(runs: &[(Question, Program)], context: Context<'_>) -> Vec<Answer> {
     done
 }
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Choice,

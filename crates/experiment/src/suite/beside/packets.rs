@@ -7,7 +7,6 @@ use faircast_proto::congestion::Wire;
 use faircast_proto::congestion::tfmcc::{TfmccAnnounce, TfmccReport};
 use faircast_proto::pgm::wire::{Body, Packet};
 
-/// Whose packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
     Faircast,

@@ -37,7 +37,6 @@ pub(super) const SENDER: &str = "sender";
 pub(super) const TCP_SENDER: &str = "ts";
 pub(super) const TCP_RECEIVER: &str = "tr";
 
-/// What can be run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub(super) id: &'static str,
@@ -53,7 +52,6 @@ pub(super) const PROGRAMS: [Program; 3] = [
 ];
 
 impl Program {
-    /// Whether it is not ours.
     pub(super) fn is_peer(&self) -> bool {
         self.speaker != Speaker::Faircast
     }
@@ -68,12 +66,9 @@ impl Program {
     }
 }
 
-/// What every run needs.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    /// Where programs are compiled.
     pub(super) tools: &'a Path,
-    /// The program `faircast` of this build.
     pub(super) own: &'a Path,
     pub(super) monitor: &'a dyn Monitor,
 }
@@ -81,7 +76,6 @@ pub(super) struct Context<'a> {
 /// What its packets did since the first data.
 #[derive(Debug, Default)]
 struct Tally {
-    /// When the first data left.
     began: Option<Time>,
     /// Reports: when, from whom.
     reports: Vec<(Time, NodeId)>,
@@ -175,7 +169,6 @@ impl<'a> PeerRun<'a> {
         Ok(run)
     }
 
-    /// Waits until the first data has left.
     pub(super) fn wait_for_data(&mut self) -> Result<(), Error> {
         let mut ended = false;
         let began = wait_until(Instant::now() + START_MAX, self.context.monitor, || {
@@ -224,7 +217,6 @@ impl<'a> PeerRun<'a> {
         Ok(())
     }
 
-    /// Reports of a receiver in the last `span`.
     pub(super) fn reports(&self, name: &str, span: Duration) -> usize {
         let (node, tally) = (self.node(name), self.tally());
         let from = since(&tally, span);

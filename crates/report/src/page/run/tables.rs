@@ -17,7 +17,6 @@ const RECEIVER_ROWS_MAX: usize = 12;
 const WORST_ROWS: usize = 10;
 /// Most receivers in the table that is folded away.
 const RECEIVERS_FOLDED_MAX: usize = 500;
-/// Most rows of links.
 const LINK_ROWS_MAX: usize = 12;
 /// Most links in the table that is folded away.
 const LINKS_FOLDED_MAX: usize = 500;
@@ -317,7 +316,6 @@ fn link_table(
     table.finish()
 }
 
-/// The causes of drops that happened.
 fn causes(link: &LinkSummary) -> String {
     let drops = &link.drops;
     let all = [

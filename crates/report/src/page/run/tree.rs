@@ -14,7 +14,6 @@ use crate::text::{count, seconds};
 
 /// Most receivers that have a row each over time; of more the heads have.
 const RECEIVERS_SHOWN_MAX: usize = 40;
-/// Most heads that have a row each.
 const HEADS_SHOWN_MAX: usize = 60;
 /// Most receivers in the table of how it was last.
 const TREE_ROWS_MAX: usize = 500;
@@ -281,7 +280,6 @@ fn cells(receiver: &ReceiverSummary, members: Option<u64>) -> Vec<String> {
     cells
 }
 
-/// All changes of heads, one after the other.
 fn changes(series: &Series) -> String {
     let total: u64 = series.flows.iter().map(|flow| flow.tree.total).sum();
     if total == 0 {
