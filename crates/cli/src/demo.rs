@@ -69,7 +69,6 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long the demo lasts at least.
 const DURATION_S_MIN: u64 = 60;
 /// A rate that a session which shares 20 Mbit/s with one TCP flow does not fall below; larger
 /// files get the time that they need at it.

@@ -25,7 +25,6 @@ pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
     }
 }
 
-/// What to do about a key that others may read.
 pub(crate) fn exposure(allowed: bool) -> Exposure {
     if allowed { Exposure::Allow } else { Exposure::Refuse }
 }

@@ -136,7 +136,6 @@ fn given_up(args: &RecvArgs, status: &ReceiveStatus) -> Option<String> {
     Some(format!("nothing has begun to come within {limit}: {heard}"))
 }
 
-/// Where it puts what comes, in words.
 fn target(args: &RecvArgs) -> String {
     match (&args.to_device, &args.to_command, &args.into) {
         (Some(device), ..) => format!("to {}", device.display()),
@@ -629,7 +628,6 @@ const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);
 /// How long nothing may come before it is called stalled.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
-/// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);
 
 #[cfg(test)]

@@ -110,7 +110,6 @@ fn programs(
     }
 }
 
-/// How a relay stands, as a document.
 fn json_of(hop: &HopStatus) -> Value {
     let neighbours = hop.neighbours.iter().map(|it| {
         json!({
@@ -261,5 +260,4 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     }
 }
 
-/// How often it looks how the relay stands.
 const LOOK: Duration = Duration::from_millis(200);

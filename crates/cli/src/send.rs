@@ -235,7 +235,6 @@ struct Show {
     output: Output,
     /// Names that are waited for, or how many receivers are.
     wanted: Wanted,
-    /// What is sent at least.
     rate_min: Option<Bitrate>,
     states: BTreeMap<u64, MemberState>,
     begun: bool,
@@ -407,7 +406,6 @@ impl Show {
         self.output.tell(event, &text, member_json(member))
     }
 
-    /// What is wrong, each once.
     fn trouble(&mut self, status: &SendStatus) -> Result<(), Failure> {
         for pair in &status.clones {
             if self.told.clones.insert(*pair) {
@@ -554,5 +552,4 @@ const LIMITS_EVERY: WallDuration = WallDuration::from_secs(1);
 /// After so much time with nothing sent something is wrong.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
-/// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);

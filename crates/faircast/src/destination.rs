@@ -12,7 +12,6 @@ use faircast_proto::object::Store;
 use crate::Error;
 use crate::ids::random;
 
-/// Where what comes is put, and how.
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
     /// Files below a folder, several objects side by side.

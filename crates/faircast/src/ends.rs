@@ -19,7 +19,6 @@ pub(crate) type Receiving = Box<dyn ObjectTaker>;
 pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
-/// What carries a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
     /// PGM, steered by a scheme.

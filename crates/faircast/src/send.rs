@@ -236,7 +236,6 @@ impl SenderBuilder {
         self.start(Box::new(supply), handle, seen, title)
     }
 
-    /// What carries it, and its settings.
     fn carrier(&self) -> Result<(Carrier, Options), Error> {
         let text = |value: String| OptionValue::Text(value);
         let mut tram = vec![
@@ -346,7 +345,6 @@ impl SenderBuilder {
     }
 }
 
-/// What is sent, in a line.
 fn title<P: AsRef<Path>>(paths: &[P]) -> String {
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
     match &paths[..] {

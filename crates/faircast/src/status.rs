@@ -156,7 +156,6 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Where an end of this status is in the tree.
     pub(crate) fn seat(status: &ObjectStatus) -> Option<Seat> {
         status.place.map(|place| Seat::new(place, |_| None))
     }

@@ -44,7 +44,6 @@ enum Who {
     Node(NodeId),
 }
 
-/// What a header says of the one session of a trace.
 #[derive(Default)]
 pub(crate) struct About {
     pub(crate) name: String,

@@ -150,7 +150,6 @@ impl RepairTree {
     }
 }
 
-/// What the sender is called in files.
 const SENDER_WORD: &str = "sender";
 /// The setting that says whether a receiver repairs for others.
 const HEAD: &str = "head";

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::manifest::ManifestError;
 use crate::name::shown_path;
 
-/// What comes of something with files.
 pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 
 /// Why files cannot be sent or received.

@@ -39,7 +39,6 @@ const SLEEP_MAX_MS: u16 = 20;
 /// Marks the timer among the hosts.
 const TIMER: u64 = u64::MAX;
 
-/// What a run's threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,

@@ -8,7 +8,6 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(3600 * 1_000_000_000, 3).expect("three digits are allowed")
 }
 
-/// What was counted.
 pub(crate) fn lateness(late: &Histogram<u64>, realtime: bool) -> Lateness {
     Lateness {
         packets: late.len(),

@@ -184,7 +184,6 @@ impl Host<'_> {
     }
 }
 
-/// What all ends are made from.
 struct Lab<'env> {
     scenario: &'env Scenario,
     shared: &'env Shared,

@@ -77,7 +77,6 @@ pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     delivery
 }
 
-/// What a sender has still to write.
 struct Sender {
     content: Box<dyn Content>,
     offset: u64,

@@ -87,7 +87,6 @@ impl FaultyWire {
         })
     }
 
-    /// What a change brings.
     pub(crate) fn change(&mut self, faults: &crate::FaultChange) {
         if let Some(burst) = faults.burst_loss {
             (self.burst, self.in_burst) = (burst, None);

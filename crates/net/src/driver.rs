@@ -404,7 +404,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.open(app, now, at, from, marked, datagram);
     }
 
-    /// What has come from a relay, in order.
     fn take_via(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
         while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
             let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));

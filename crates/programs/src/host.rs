@@ -172,7 +172,6 @@ impl ProgramHost for WasmHost {
     }
 }
 
-/// What programs may ask.
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<Relay>> {
     type Caller<'a> = wasmtime::Caller<'a, Relay>;
     let branch = |caller: &Caller<'_>, branch: u32| {

@@ -169,7 +169,6 @@ impl Figure {
     }
 }
 
-/// What a session does with its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lean {
     TooMuch,
@@ -177,7 +176,6 @@ pub(crate) enum Lean {
     TooLittle,
 }
 
-/// Which values of a figure are the good ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Good {
     /// The greater.

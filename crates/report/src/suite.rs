@@ -174,7 +174,6 @@ impl Row {
         }
     }
 
-    /// Which values hold, as numbers alone.
     fn accepted_range(&self) -> String {
         match (self.paper, self.accept_low, self.accept_high) {
             (Some(paper), Some(low), Some(high)) if is_middle(paper, low, high) => {
@@ -209,7 +208,6 @@ impl Suite {
         self.rows.iter().all(|row| row.holds)
     }
 
-    /// Whether what the simulator gives stands beside the paper's.
     fn has_beside(&self) -> bool {
         self.rows.iter().any(|row| row.beside().is_some())
     }

@@ -47,7 +47,6 @@ pub struct SweepAxis {
     pub numbers: Option<Vec<f64>>,
 }
 
-/// What is shown of a run of a flow.
 type Figures = [Option<f64>; SWEEP_FIGURES.len()];
 
 /// A figure that a sweep shows.

@@ -69,7 +69,6 @@ impl Summary {
         format!("{} · {}{seed} · {length}{warmup}", self.scenario, self.place())
     }
 
-    /// Where it ran, in words.
     pub(crate) fn place(&self) -> &'static str {
         match self.on {
             On::Sim => "simulator",

@@ -106,7 +106,6 @@ fn kind_of_table(table: DeTable<'_>, lines: &Lines) -> Kind {
     Kind::Table(table.into_iter().map(entry).collect())
 }
 
-/// Where each line of a text starts.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -61,7 +61,6 @@ impl Meter {
     }
 }
 
-/// How long something will take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Left {
     Time(faircast_base::Duration),

@@ -133,7 +133,6 @@ pub(crate) async fn status(address: SocketAddr) -> Result<String, String> {
     answer.unwrap_or_else(|_| Err("it does not answer".to_string()))
 }
 
-/// What a scrape gets.
 pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     let mut registry = Registry::with_prefix("faircast");
     fill(&mut registry);
@@ -153,7 +152,6 @@ pub(crate) fn gauge(registry: &mut Registry, name: &str, help: &str, value: f64)
     registry.register(name, help, ConstGauge::new(value));
 }
 
-/// What sockets and seals have done.
 pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Refusals) {
     let Counters { received, sent, refused, timers, .. } = traffic;
     let refused = refused.total() - refused.sealed;

@@ -82,7 +82,6 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Where an end is in the tree, for programs.
 pub(crate) fn seat_json(seat: &Seat) -> Value {
     let Seat { head, level, members, repairs } = seat;
     json!({ "head": head, "level": level, "members": members, "repairs": repairs })

@@ -41,12 +41,10 @@ pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
     if totals.skipped.lacking == 0 { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
-/// Whether it is standard input that is sent.
 pub(super) fn is_pipe(args: &SendArgs) -> bool {
     args.paths.iter().any(|path| path.as_os_str() == "-")
 }
 
-/// Where what comes from a pipe is kept.
 pub(super) fn spool(args: &SendArgs) -> PathBuf {
     args.spool.clone().unwrap_or_else(std::env::temp_dir)
 }

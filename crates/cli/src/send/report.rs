@@ -13,7 +13,6 @@ use super::plan::skipped_json;
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::words::{bytes, count, hex, path_text, percent, rate, seat_json, time};
 
-/// Who has everything, and who has not and why.
 pub(super) fn summary_text(status: &SendStatus) -> String {
     let mut rows = vec![HEADINGS.map(String::from)];
     let labels = Labels::new(&status.members);
@@ -72,7 +71,6 @@ fn under(seat: &Seat) -> String {
     if seat.level > 2 { format!("{head}, level {}", seat.level) } else { head.to_string() }
 }
 
-/// What it does for others.
 fn repaired(seat: &Seat) -> String {
     match (seat.members, seat.repairs) {
         (0, 0) => String::new(),
@@ -181,7 +179,6 @@ const LIMITS_FROM_S: f64 = 1.0;
 const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
-/// The same for programs.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     #[serde(flatten)]

@@ -8,7 +8,6 @@ use faircast_proto::pgm::wire::{
 
 use super::tree::{Tree, is_tram};
 
-/// What an attacker has heard of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     /// From where the source speaks.
@@ -129,7 +128,6 @@ impl Heard {
     }
 }
 
-/// What an invented member says.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Claim {
     Joined = 0,

@@ -56,7 +56,6 @@ pub(super) enum TreeAttack {
 }
 
 impl Attempt {
-    /// Whether it goes on for the time of a flood.
     pub(super) fn is_flood(self) -> bool {
         use Attempt::{Damage, Members, Sessions, SessionsFirst, Tree};
         use TreeAttack::{Catalogue, Member, Settings};

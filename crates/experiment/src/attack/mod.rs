@@ -41,7 +41,6 @@ const END_MAX: Duration = Duration::from_secs(30);
 
 const FLOOD: Duration = Duration::from_secs(10);
 
-/// How long anything may take to begin.
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// Of the rate before, that afterwards is the same: a second's progress is a point of measurement.

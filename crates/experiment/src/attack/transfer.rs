@@ -74,7 +74,6 @@ pub(super) struct Pace {
     pub(super) cpu: f64,
 }
 
-/// What is sent how.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) program: PathBuf,
@@ -178,7 +177,6 @@ impl<'a> Transfer<'a> {
             && self.receivers.iter().all(|told| points(told).any(|(_, bytes)| bytes > 0))
     }
 
-    /// Whether this receiver has said that all of it is there.
     fn has_all(told: &Told) -> bool {
         told.named("complete").next().is_some()
     }
@@ -224,7 +222,6 @@ impl<'a> Transfer<'a> {
         told.map(|told| told.running.last_words()).unwrap_or_default()
     }
 
-    /// Whether every receiver's copy is what was sent.
     pub(super) fn copies_are_whole(&self) -> bool {
         let sent = hash_of(&self.folder.join(CONTENT));
         let copy = |host: &u32| self.folder.join(host.to_string()).join(CONTENT);
@@ -245,7 +242,6 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// How it went between two moments.
     pub(super) fn pace(&self, from: Count, to: Count) -> Pace {
         let span = to.at.saturating_duration_since(from.at).as_secs_f64();
         let got = self.receivers.iter().map(|told| {
@@ -261,7 +257,6 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// How much a receiver had when.
 fn points(told: &Told) -> impl Iterator<Item = (Instant, u64)> {
     told.events.iter().filter_map(|(at, event)| {
         let done = |object: &Value| object["bytes_done"].as_u64();

@@ -27,7 +27,6 @@ pub(crate) use process::{Ended, Job, Running, run_job};
 use crate::Error;
 use crate::monitor::Monitor;
 
-/// How often it is looked whether something has happened.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A file system in memory over a folder, until it is dropped.

@@ -24,7 +24,6 @@ pub(crate) const SENDER_PORT: &str = "b1";
 /// How a network differs from what the kernel makes by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
-    /// What the sender's interface sends at most.
     pub(crate) uplink_mbit_per_s: Option<u32>,
     /// Whether the sender's interface takes single packets alone.
     pub(crate) no_offload: bool,

@@ -36,7 +36,6 @@ pub(crate) struct Ended {
     pub(crate) cpu_s: f64,
 }
 
-/// How often the state of a program is looked at.
 const GLANCE: Duration = Duration::from_millis(3);
 
 /// How long a killed program may take to go.

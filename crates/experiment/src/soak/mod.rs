@@ -83,7 +83,6 @@ impl Fault {
         sequence::SINGLE.contains(&self)
     }
 
-    /// Whether it happens to repair heads.
     fn is_of_heads(self) -> bool {
         matches!(self, Self::KillHead | Self::KillHeads | Self::StopHead)
     }

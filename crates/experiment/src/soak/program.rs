@@ -23,7 +23,6 @@ pub(super) struct Program {
     /// Whether each start writes a trace, beside what it says.
     trace: bool,
     child: Option<Child>,
-    /// How often it was started.
     pub(super) starts: u32,
     /// The most memory that it has had, in bytes, over all starts.
     pub(super) memory: u64,

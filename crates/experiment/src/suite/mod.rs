@@ -116,7 +116,6 @@ impl LoadedSuite {
         &self.suite.name
     }
 
-    /// Whether nothing of it is to be run.
     pub(crate) fn is_empty(&self, request: &Request) -> bool {
         self.code_rows(request).next().is_none() && self.experiments(request).next().is_none()
     }

@@ -67,7 +67,6 @@ pub(crate) struct Run {
     pub(crate) invalid: Option<String>,
 }
 
-/// What a page needs to draw a run.
 pub(crate) struct Plot {
     pub(crate) header: Header,
     pub(crate) series: Series,

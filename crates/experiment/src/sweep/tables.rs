@@ -83,7 +83,6 @@ const LINK: &[Column<LinkSummary>] = &[
     ("queue_max_packets", ColumnType::Whole, |_, of| Cell::count(of.queue_max_packets.into())),
 ];
 
-/// Whether a run in the lab is valid, in a word.
 fn verdict(lateness: Lateness) -> Option<&'static str> {
     Some(match lateness.verdict? {
         Validity::Valid => "valid",

@@ -34,7 +34,6 @@ const GROUP_RECEIVERS: u32 = 20;
 /// Receivers behind the sender's limited uplink.
 const UPLINK_RECEIVERS: u32 = 16;
 
-/// What the limited uplink carries.
 const UPLINK_MBIT_PER_S: u32 = 200;
 
 /// The uplink carries a copy for each receiver, so less content will do there.

@@ -34,7 +34,6 @@ pub(super) struct Figures {
     pub(super) trouble: Option<String>,
 }
 
-/// What is sent, and where everything lies.
 pub(super) struct Sitting {
     folder: Memory,
     pub(super) file: PathBuf,

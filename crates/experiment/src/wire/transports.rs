@@ -45,7 +45,6 @@ pub(super) enum Over {
     Uplink,
 }
 
-/// Which programs, with which settings.
 #[derive(Clone, Copy, Debug)]
 enum Program {
     Limit {
@@ -249,12 +248,10 @@ impl Transport {
         self.class != Class::Limit
     }
 
-    /// Whether receivers write what comes to files.
     pub(super) fn writes_files(&self) -> bool {
         !matches!(self.program, Program::Limit { files: false, .. })
     }
 
-    /// Whether the sender stays until it is told to go.
     pub(super) fn sender_stays(&self) -> bool {
         matches!(self.program, Program::OpenPgm { .. } | Program::ZeroMq { .. })
     }

@@ -36,7 +36,6 @@ const ASKED_TIMES: u32 = 5;
 const GATHER: Duration = Duration::from_secs(1);
 /// The part of the run that each host has for itself, for its burst.
 const TURN: Duration = Duration::from_secs(2);
-/// How long a silent host is waited for.
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug)]
@@ -75,7 +74,6 @@ pub(super) struct Peer {
     last_at: Time,
     /// Whether it has tested all that it wanted to.
     pub(super) is_done: bool,
-    /// When it said so.
     pub(super) done_at: Option<Time>,
     /// What came there of this host's trains.
     pub(super) out: [Option<TrainResult>; TRAINS],

@@ -54,7 +54,6 @@ impl Facts {
         (self.reverse_path, self.igmp) = (of("rp_filter"), of("force_igmp_version"));
     }
 
-    /// What of all that is wrong, and what is right.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.interface());

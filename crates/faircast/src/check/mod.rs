@@ -257,7 +257,6 @@ impl Wire {
         }
     }
 
-    /// Whether others have other keys.
     fn key_findings(&self) -> Vec<Finding> {
         let refused = self.seal.as_ref().map(|(seal, _)| seal.refusals());
         let wrong = refused.map_or(0, |refused| refused.plain + refused.other_key);

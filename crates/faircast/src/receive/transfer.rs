@@ -21,7 +21,6 @@ pub(super) struct Transfer {
     pub(super) since: Time,
     pub(super) notes: Arc<Notes>,
     pub(super) disk: StoreHandle,
-    /// Whether its end was told.
     pub(super) told: bool,
     /// Packets that had come at the last look, and when that number last grew.
     pub(super) packets: u64,

@@ -28,7 +28,6 @@ pub(super) struct Setup {
     pub(super) start_after: Option<Time>,
     /// How many receivers are waited for where they are not by name.
     pub(super) wanted: u32,
-    /// How long it waits for content to begin.
     pub(super) wait_max: Option<Duration>,
     /// Silence after which a receiver is lost.
     pub(super) give_up: Duration,
@@ -40,12 +39,10 @@ pub(super) struct Setup {
     pub(super) packet_bytes: u64,
 }
 
-/// What the thread does beside driving.
 pub(super) struct Work {
     setup: Setup,
     /// Why it has ended where it waited in vain.
     gave_up: Option<String>,
-    /// When all receivers are looked at again.
     look_at: Time,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,

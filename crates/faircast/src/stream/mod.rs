@@ -102,7 +102,6 @@ impl IncompleteReceiver {
     }
 }
 
-/// What carries the stream to `target`, and its settings.
 fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error> {
     let mut own = OF_TRAM.map(|(key, value)| (key, OptionValue::Text(value.into()))).to_vec();
     if let Target::Unicast(_) = target {

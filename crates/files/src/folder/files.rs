@@ -23,7 +23,6 @@ use crate::layout::{Group, Layout};
 use crate::name;
 use crate::store::Written;
 
-/// Where the content of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Nowhere yet.

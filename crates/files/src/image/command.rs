@@ -69,7 +69,6 @@ pub struct CommandStore {
 struct Running {
     child: Child,
     group: Pid,
-    /// How it ended, once it has.
     ended: Option<ExitStatus>,
 }
 
@@ -86,7 +85,6 @@ impl Slot {
     }
 }
 
-/// What the store and its thread share.
 #[derive(Debug, Default)]
 struct Shared {
     /// The byte of content up to which the command has taken all.
@@ -94,7 +92,6 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// What is written to the command.
 #[derive(Debug)]
 enum Food {
     /// A group, and the zeros before it.
@@ -173,7 +170,6 @@ impl CommandStore {
         self.layout.as_ref().ok_or_else(too_early)
     }
 
-    /// Why it cannot go on, if it cannot.
     fn check(&mut self) -> ObjectResult<()> {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             match thread.join() {
@@ -401,7 +397,6 @@ impl Drop for CommandStore {
 }
 
 impl Running {
-    /// How it ended, if it has.
     fn status(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();

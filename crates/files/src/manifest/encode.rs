@@ -15,7 +15,6 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 /// Owners that are in a manifest, and their numbers in it.
 type Owners<'a> = BTreeMap<&'a Owner, u16>;
 
-/// Whether it can be encoded.
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     let mut bytes = 0;
     put(manifest, &owners(manifest)?, &mut |part| bytes += part.len() as u64);

@@ -39,7 +39,6 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// Whether all of the group is in memory.
     pub(crate) fn whole(&self) -> bool {
         self.covers(0, self.group.len)
     }

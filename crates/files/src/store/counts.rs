@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use crate::folder::LeftOut;
 use crate::manifest::Manifest;
 
-/// What a store and its thread tell.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,

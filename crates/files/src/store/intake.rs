@@ -13,7 +13,6 @@ use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::table::Table;
 
-/// What every store knows of its object.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) counters: Arc<Counters>,

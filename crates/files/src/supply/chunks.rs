@@ -8,7 +8,6 @@ use crate::layout::{GROUP_BYTES, Layout};
 /// Small files in one piece.
 const FILES_MAX: u32 = 256;
 
-/// Which groups are read together.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     /// First chunk of each file. A chunk begins with the first group of the first file that has

@@ -35,7 +35,6 @@ pub struct PipeSupply {
     object: [u8; 32],
 }
 
-/// What the supply, its thread and those who watch share.
 #[derive(Debug)]
 struct Shared {
     manifest: Manifest,

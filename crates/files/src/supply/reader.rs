@@ -34,7 +34,6 @@ const IDLE_FIRST: Duration = Duration::from_millis(500);
 /// How long it is waited between two groups of holes that are hashed.
 const HOLE_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the sender, the thread and those who watch share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) layout: Layout,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bstr::BString;
 
 use super::device;
-use super::skipped::{Skip, Skipped, Skips, Warning};
+use super::skipped::{Skip, Skipped, Skips, Warning, listed};
 use super::sources::Sources;
 use super::walk::{Found, Walk};
 use crate::error::{FilesError, Result};
@@ -174,17 +174,12 @@ fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
 /// That there is no file and no link in what was given: the first paths, and what was left out.
 fn nothing_in(paths: &[&Path], skipped: &[String]) -> FilesError {
     const SHOWN: usize = 3;
-    let shown: Vec<_> = paths.iter().take(SHOWN).map(name::shown_path).collect();
-    let more = match paths.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let shown = listed(&paths[..paths.len().min(SHOWN)], paths.len() as u64);
     let reasons = match skipped {
         [] => ", and an empty directory is not sent by itself".to_string(),
         _ => format!(". {}", skipped.join(". ")),
     };
-    let shown = shown.join(", ");
-    FilesError::Unwanted(format!("nothing to send: there is no file in {shown}{more}{reasons}"))
+    FilesError::Unwanted(format!("nothing to send: there is no file in {shown}{reasons}"))
 }
 
 /// Leaves out the links that lead elsewhere.

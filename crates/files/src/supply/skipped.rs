@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::name::shown_path;
 
@@ -161,7 +161,7 @@ impl fmt::Display for Warning {
 }
 
 /// Some paths of `count`, and how many more there are.
-fn listed(examples: &[PathBuf], count: u64) -> String {
+pub(super) fn listed(examples: &[impl AsRef<Path>], count: u64) -> String {
     let names: Vec<String> = examples.iter().map(shown_path).collect();
     let more = count.saturating_sub(names.len() as u64);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -214,7 +214,6 @@ impl Skips {
         }
     }
 
-    /// What was left out against expectation.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         self.all().filter(|(why, _)| !why.is_wanted()).map(|(_, warning)| warning).collect()
     }

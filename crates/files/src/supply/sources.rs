@@ -50,7 +50,6 @@ pub(super) fn mtime(metadata: &Metadata) -> Mtime {
     Mtime { seconds: metadata.mtime(), nanos }
 }
 
-/// Of a file that was changed while it was sent.
 pub(super) fn changed(path: &Path) -> FilesError {
     FilesError::refused(
         path,

@@ -24,7 +24,6 @@ pub(crate) struct Group {
     pub(super) overflowed: u32,
     /// From where packets to it leave here, while it is heard.
     own: Vec<SocketAddr>,
-    /// Whose machines have joined it.
     members: BTreeSet<SessionId>,
 }
 

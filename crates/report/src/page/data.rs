@@ -25,7 +25,6 @@ pub(super) fn data(series: &Series, plots: &[Plot], interrupted: bool, ended: Ti
     out
 }
 
-/// How pictures of plots are drawn.
 fn style() -> String {
     serde_json::json!({ "colours": COLOURS, "dashes": DASHES }).to_string()
 }

@@ -24,7 +24,6 @@ pub fn csv(plots: &[Plot]) -> Vec<Csv> {
     tables
 }
 
-/// What a table of lines has in its columns.
 fn columns(plot: &Plot) -> [&'static str; 5] {
     let owner = if plot.key == "queue" { "link" } else { "flow" };
     let value = match (plot.key, plot.unit) {

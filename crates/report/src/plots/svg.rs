@@ -209,7 +209,6 @@ fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
     let _ = writeln!(out, "<path d=\"{path}\" stroke=\"{}\"/>", colour(row.colour));
 }
 
-/// What an entry of a legend shows.
 enum Sample<'a> {
     Line(&'a Line, usize),
     Marks(&'a MarkRow),
