@@ -7,7 +7,7 @@ use crate::demux::Demux;
 use crate::pgm::PgmDemux;
 
 /// A session in a driver, by the order in which they were added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
 /// The application that a driver works for. All is called in the driver's thread and should take

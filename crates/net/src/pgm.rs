@@ -66,7 +66,7 @@ pub struct PgmDemux {
     declined: Vec<(Tsi, Time)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct KnownSession {
     id: SessionId,
     tsi: Option<Tsi>,
@@ -304,16 +304,9 @@ impl Demux for PgmDemux {
         self.sessions.push(KnownSession {
             id,
             tsi: key,
-            source: None,
-            spms: SpmOrder::default(),
-            newest_at: Time::ZERO,
             since: now,
             confirmed: !self.settings.confirms,
-            here_since: Time::ZERO,
-            firm: false,
-            before: None,
-            among_receivers: false,
-            ends: Ends::default(),
+            ..KnownSession::default()
         });
     }
 

@@ -44,7 +44,7 @@ pub(crate) enum Flushed {
 }
 
 /// Packets that wait.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     runs: Vec<Run>,
@@ -80,17 +80,13 @@ impl Outbox {
     pub(crate) fn new(sockets: &Sockets) -> Self {
         Self {
             bytes: Vec::with_capacity(BATCH_BYTES + 65_536),
-            runs: Vec::new(),
-            run: 0,
-            message: 0,
             segment_max: if sockets.settings.offload { usize::MAX } else { 0 },
-            singly: false,
-            refused: None,
             groups: sockets
                 .groups
                 .iter()
                 .map(|group| group.destinations.iter().map(|&(way, to)| (way, to.into())).collect())
                 .collect(),
+            ..Self::default()
         }
     }
 

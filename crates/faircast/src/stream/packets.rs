@@ -14,7 +14,7 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Queue(Arc<Mutex<Inner>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     /// The packets that are kept: sent ones from `first` on, then those that wait.
     kept: VecDeque<Vec<u8>>,
@@ -35,19 +35,7 @@ struct Inner {
 
 impl Queue {
     pub(crate) fn new(payload: usize, window: u64) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
-            kept: VecDeque::new(),
-            first: 0,
-            next: 0,
-            sent_bytes: 0,
-            waiting_bytes: 0,
-            open: false,
-            closed: false,
-            ended: false,
-            payload,
-            window,
-            writers: Vec::new(),
-        })))
+        Self(Arc::new(Mutex::new(Inner { payload, window, ..Inner::default() })))
     }
 
     pub(crate) fn payload(&self) -> usize {

@@ -11,7 +11,7 @@ use super::{Sockets, Way, aim, bind, local_address, open, share, zoned};
 use crate::address::{Resolved, is_link_local};
 use crate::{Interface, Multicast, NetError, SessionId};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: GroupId,
     /// None where a list of receivers stands for the session's group.
@@ -28,16 +28,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(super) const fn new(id: GroupId, address: Option<SocketAddr>) -> Self {
-        Self {
-            id,
-            address,
-            destinations: Vec::new(),
-            socket: None,
-            overflowed: 0,
-            own: Vec::new(),
-            members: BTreeSet::new(),
-        }
+    pub(super) fn new(id: GroupId, address: Option<SocketAddr>) -> Self {
+        Self { id, address, ..Self::default() }
     }
 
     fn leave(&mut self, of: SessionId) {
