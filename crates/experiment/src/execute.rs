@@ -69,7 +69,7 @@ pub fn execute(
     listener: &mut dyn Sink,
 ) -> Result<Done, Error> {
     let header = header(scenario, on);
-    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
+    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::default()), listener);
     let started = Instant::now();
     let (mut outcome, packet_hops, mut notes) = match on {
         On::Sim => {

@@ -37,7 +37,7 @@ fn rng() -> Rng {
 /// Takes an event and schedules another, as a simulation does: the simulator's own queue.
 #[divan::bench(args = WAITING)]
 fn wheel_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
-    let (mut wheel, mut rng) = (Wheel::<Payload>::new(), rng());
+    let (mut wheel, mut rng) = (Wheel::<Payload>::default(), rng());
     for _ in 0..waiting {
         wheel.push(Time::ZERO + delay(&mut rng), [0; 3]);
     }

@@ -107,7 +107,7 @@ impl Network {
             ends: scenario.links.iter().map(end).collect(),
             topology,
             packets: Packets::default(),
-            wheel: Wheel::new(),
+            wheel: Wheel::default(),
         }
     }
 

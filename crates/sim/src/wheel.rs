@@ -39,15 +39,9 @@ pub struct Wheel<T> {
     spares: Vec<Vec<(u64, T)>>,
 }
 
+/// An empty queue at time zero.
 impl<T: Copy> Default for Wheel<T> {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Copy> Wheel<T> {
-    /// An empty queue at time zero.
-    pub fn new() -> Self {
         let level = || Level { occupied: 0, slots: std::array::from_fn(|_| Vec::new()) };
         Self {
             levels: (0..LEVELS).map(|_| level()).collect(),
@@ -58,7 +52,9 @@ impl<T: Copy> Wheel<T> {
             spares: Vec::new(),
         }
     }
+}
 
+impl<T: Copy> Wheel<T> {
     /// How many events wait.
     pub fn len(&self) -> usize {
         self.len
@@ -206,7 +202,7 @@ mod tests {
 
     #[test]
     fn equal_times_come_out_in_the_order_in_which_they_went_in() {
-        let mut wheel = Wheel::new();
+        let mut wheel = Wheel::default();
         for i in 0..1000u32 {
             wheel.push(Time::from_nanos(u64::from(i % 7) * 1_000_003), i);
         }
@@ -223,7 +219,7 @@ mod tests {
     fn memory_follows_what_waits_and_not_what_once_did() {
         // A thousand events that meet at one moment, over and over: each slot of each level is
         // crowded at some time.
-        let mut wheel = Wheel::new();
+        let mut wheel = Wheel::default();
         let mut at = Time::ZERO;
         for i in 0..1000u32 {
             wheel.push(at, i);
@@ -247,7 +243,7 @@ mod tests {
         fn it_orders_as_a_sorted_map_does(
             steps in prop::collection::vec((0u64..5, 0u32..40, any::<bool>()), 1..400)
         ) {
-            let (mut wheel, mut model, mut now) = (Wheel::new(), BTreeMap::new(), 0u64);
+            let (mut wheel, mut model, mut now) = (Wheel::default(), BTreeMap::new(), 0u64);
             for (i, (factor, shift, pop)) in steps.into_iter().enumerate() {
                 let at = now + (factor << shift);
                 wheel.push(Time::from_nanos(at), i);

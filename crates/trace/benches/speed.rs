@@ -23,7 +23,7 @@ fn per_record<T>(bencher: Bencher<'_, '_>, mut work: impl FnMut(&[Record]) -> T)
 
 #[divan::bench]
 fn hash(bencher: Bencher<'_, '_>) {
-    let mut hasher = Hasher::new();
+    let mut hasher = Hasher::default();
     per_record(bencher, |records| {
         records.iter().for_each(|record| hasher.record(record));
         hasher.digest()

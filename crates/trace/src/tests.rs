@@ -153,7 +153,7 @@ proptest! {
         let mut reader = Reader::new(&bytes[..], "t.jsonl.gz").unwrap();
         prop_assert_eq!(reader.header(), &header());
         let mut back = Recording::default();
-        let (mut live, mut read) = (Hasher::new(), Hasher::new());
+        let (mut live, mut read) = (Hasher::default(), Hasher::default());
         records.iter().for_each(|record| live.record(record));
         let end = reader.replay(&mut Tee(&mut back, &mut read)).unwrap().cloned();
         prop_assert_eq!(end, Some(outcome()));
@@ -195,7 +195,7 @@ proptest! {
         at in any::<prop::sample::Index>(),
     ) {
         let hash = |records: &[Record]| {
-            let mut hasher = Hasher::new();
+            let mut hasher = Hasher::default();
             records.iter().for_each(|record| hasher.record(record));
             hasher.digest()
         };
@@ -215,7 +215,7 @@ proptest! {
 
 #[test]
 fn the_hash_is_the_same_on_every_platform() {
-    let mut hasher = Hasher::new();
+    let mut hasher = Hasher::default();
     for i in 0..1000u64 {
         let subject = match i % 3 {
             0 => Subject::Endpoint { flow: FlowId(1), node: NodeId(i as u32), sender: i % 2 == 0 },
