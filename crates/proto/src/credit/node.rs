@@ -231,10 +231,19 @@ impl<Q: Copy> FlowNode<Q> {
 
     /// Writes the credit that is due, where the policy finds that it is time for one, or the last is to be said again.
     pub(super) fn poll_credit(&mut self, now: Time, buf: &mut Vec<u8>) -> bool {
+        // A probe asks for a credit, which would have the node above wait for those who are gone.
+        if self.is_deserted() {
+            return false;
+        }
         if core::mem::take(&mut self.asks) {
             self.ask(now);
         }
         self.upstream.poll(buf)
+    }
+
+    /// True if nobody is left below.
+    fn is_deserted(&self) -> bool {
+        !self.queues.is_empty() && self.heard.is_empty()
     }
 
     /// Asks for more above where the policy finds that it is time.
@@ -267,9 +276,9 @@ impl<Q: Copy> FlowNode<Q> {
             }
         }
         self.listen();
-        // Where nobody is left below nobody is to wait for this node.
-        let deserted = !self.queues.is_empty() && self.heard.is_empty();
-        self.upstream.on_timeout(now, !deserted);
+        // Nobody is to wait for this node then.
+        let is_deserted = self.is_deserted();
+        self.upstream.on_timeout(now, !is_deserted);
         self.asks |= !gone.is_empty();
         if self.look_at.is_some_and(|at| at <= now) {
             for branch in 0..self.heard.len() {

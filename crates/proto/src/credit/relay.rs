@@ -137,6 +137,8 @@ impl CreditRelay {
             return Err(BadInput::Absurd);
         }
         if let Some(session) = self.sessions.get_mut(&id) {
+            // Its group may have had no members for a while, and a number of its own since.
+            session.flow = packet.flow;
             session.node.upstream.on_capsule(now, &capsule, packet.port);
         } else if self.parked.contains_key(&id) {
             return Ok(self.park(packet, capsule));

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::refresh::Refresh;
+use super::refresh::{REFRESH_MAX, Refresh};
 use super::wire::{Capsule, Credit, ahead};
 use crate::pgm::session::dissent::Dissent;
 use crate::relay::PortId;
@@ -31,6 +31,8 @@ pub(crate) struct Upstream {
     due: bool,
     refresh_at: Time,
     refresh: Refresh,
+    /// Moment of the last capsule.
+    heard_at: Time,
     /// Counts of capsules that are behind what has come.
     behind: Dissent<u32>,
     /// Another node above, and its name for this branch.
@@ -55,6 +57,7 @@ impl Upstream {
             due: true,
             refresh_at: now + Refresh::default().interval(),
             refresh: Refresh::default(),
+            heard_at: now,
             behind: Dissent::default(),
             elsewhere: Dissent::default(),
         }
@@ -69,11 +72,17 @@ impl Upstream {
         let count = capsule.count;
         let above = (capsule.node, capsule.branch);
         let other = (self.node, self.branch) != above;
-        // One forged capsule would have this node send a credit elsewhere, which would wait for the next one for 3 s.
-        if other && !self.elsewhere.claim(now, above, Duration::ZERO, |it| *it == above) {
+        // After one forged capsule this node would send a credit elsewhere, which would wait for the
+        // next credit for 3 s. A node above that is silent may have forgotten this branch.
+        let is_silent = now.since(self.heard_at) >= REFRESH_MAX;
+        if other
+            && !is_silent
+            && !self.elsewhere.claim(now, above, Duration::ZERO, |it| *it == above)
+        {
             return false;
         }
         self.elsewhere.contradict();
+        self.heard_at = now;
         let is_behind = ahead(count, self.received) < 0;
         let goes_on = |before: &u32| (0..=RUN_GAP_MAX).contains(&ahead(count, *before));
         let anew = other || is_behind && self.behind.claim(now, count, Duration::ZERO, goes_on);
@@ -84,6 +93,8 @@ impl Upstream {
                 self.received = count;
                 self.behind.contradict();
             }
+            // The node above may be reached by another connection than before.
+            self.port = port;
             // Whoever asks has not heard the last credit.
             self.due |= capsule.probe;
             self.refresh.on_news(now);
