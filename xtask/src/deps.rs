@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("report", &["base", "trace"]),
     ("seal", &["base"]),
     ("files", &["base", "proto"]),
+    ("hop", &["base", "proto"]),
     ("net", &["base", "proto", "trace"]),
     ("faircast", &["net", "files", "programs", "seal"]),
     ("lab", &["net", "sim"]),

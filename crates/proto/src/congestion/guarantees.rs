@@ -25,9 +25,11 @@ pub struct Guarantees {
 pub struct Floor {
     /// After so long without any report ...
     pub after: Duration,
-    /// ... no more than one data packet, new or repeated, leaves in each span of this length. When
-    /// reports come through again the sender hears of it within this time.
+    /// ... no more than `burst` data packets, new or repeated, leave in each span of this length.
+    /// When reports come through again the sender hears of it within this time.
     pub every: Duration,
+    /// Most data packets in such a span: one, unless a timeout sends more.
+    pub burst: usize,
 }
 
 /// Events that receivers had to report on.

@@ -61,7 +61,7 @@ impl Scheme for Open {
 
 /// It is for who stands below to say.
 fn floor(_options: &Options) -> Option<Floor> {
-    Some(Floor { after: Duration::ZERO, every: Duration::ZERO })
+    Some(Floor { after: Duration::ZERO, every: Duration::ZERO, burst: 1 })
 }
 
 fn reports_max(_options: &Options, _load: &Load) -> u64 {

@@ -22,7 +22,7 @@ const LINK: u16 = 1;
 
 /// Guarantees of a hop to the network: one frame after a timeout, and at most one in each timeout that follows.
 pub const GUARANTEES: Guarantees = Guarantees {
-    floor: |_| Some(Floor { after: Duration::from_secs(8), every: TIMEOUT_MAX }),
+    floor: |_| Some(Floor { after: Duration::from_secs(8), every: TIMEOUT_MAX, burst: 1 }),
     recovery: Guarantees::RECOVERY,
     // Each frame is acknowledged at once where something is missing.
     reports_max: |_, load| load.data_packets,

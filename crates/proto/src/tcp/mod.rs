@@ -72,7 +72,7 @@ fn floor(options: &Options) -> Option<Floor> {
     let settings = settings::Settings::from_options(options);
     let rto = settings.max_rto.max(settings.initial_rto);
     let every = rto + settings.clock_granularity * 2 + settings.overhead;
-    Some(Floor { after: every * 4, every })
+    Some(Floor { after: every * 4, every, burst: 1 })
 }
 
 /// Each packet is acknowledged at once, those that come twice too.

@@ -240,7 +240,11 @@ pub(crate) fn facts(packet: &[u8]) -> PacketFacts {
 fn floor(options: &Options) -> Option<Floor> {
     let settings = TramSettings::from_options(options);
     let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
-    Some(Floor { after: silence + Duration::from_secs(10), every: Duration::from_secs(1) })
+    Some(Floor {
+        after: silence + Duration::from_secs(10),
+        every: Duration::from_secs(1),
+        burst: 1,
+    })
 }
 
 /// Scheduled acknowledgements, one for each loss that is repaired, and what time alone brings: timers,

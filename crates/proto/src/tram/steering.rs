@@ -46,7 +46,11 @@ pub(super) fn words_bytes(scheme: &SchemeEntry) -> u32 {
 pub fn steered_floor(own: Option<Floor>, options: &Options) -> Option<Floor> {
     let tree = super::floor(options)?;
     let own = own.unwrap_or(tree);
-    Some(Floor { after: own.after.max(tree.after), every: own.every.max(tree.every) })
+    Some(Floor {
+        after: own.after.max(tree.after),
+        every: own.every.max(tree.every),
+        burst: own.burst,
+    })
 }
 
 /// The most packets of receivers in a session that a scheme steers: those of the tree, the representative's for each

@@ -43,7 +43,7 @@ impl Scheme for AimdScheme {
     const OPTIONS: &'static [OptionSpec] = AimdConfig::OPTIONS;
     const GUARANTEES: Guarantees = Guarantees {
         // 40 halvings bring any rate to the floor.
-        floor: |_| Some(Floor { after: ROUND * 40, every: Duration::from_secs(1) }),
+        floor: |_| Some(Floor { after: ROUND * 40, every: Duration::from_secs(1), burst: 1 }),
         // What false losses have taken off comes back at 100 kbit/s each second.
         recovery: Duration::from_secs(20),
         // Each receiver speaks once a round, where none is louder; the rest is the transport's.

@@ -82,7 +82,7 @@ impl Scheme for Ormcc {
 fn floor(options: &Options) -> Option<Floor> {
     let config = OrmccConfig::from_options(options);
     let every = config.floor_interval;
-    config.guard.then_some(Floor { after: Duration::from_secs(90), every })
+    config.guard.then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
 }
 
 /// Each loss is reported when it is found, and asked for by NAKs as by any PGM receiver; the

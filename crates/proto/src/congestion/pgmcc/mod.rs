@@ -83,7 +83,7 @@ fn floor(options: &Options) -> Option<Floor> {
     let config = PgmccConfig::from_options(options);
     let every = config.timeout_max.max(config.timeout);
     // The doublings take twice the greatest timeout; giving up the acker begins some anew.
-    Some(Floor { after: every * 4, every })
+    Some(Floor { after: every * 4, every, burst: 1 })
 }
 
 /// The acker acknowledges each packet once, and every receiver may answer the first call for an

@@ -84,7 +84,7 @@ const CLOCK_TOLERANCE_US: i32 = 2000;
 /// the packets' distance that counts as a round trip: 40 s, 20 s, 10 s ... to the last halving but
 /// one, and then 80 s. Before that 20 halvings of ten round trips of at most half a second.
 fn floor(_: &Options) -> Option<Floor> {
-    Some(Floor { after: Duration::from_secs(300), every: Duration::from_secs(8) })
+    Some(Floor { after: Duration::from_secs(300), every: Duration::from_secs(8), burst: 1 })
 }
 
 /// The CLR reports on some packets, each of the others once in a feedback round at most; a round has

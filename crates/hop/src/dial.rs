@@ -1,0 +1,104 @@
+//! Keeping a connection to one of several nodes.
+
+use faircast_base::{Duration, NodeId, Time};
+
+use crate::endpoint::{ConnectionHandle, Endpoint};
+
+/// Longest silence on a connection before another one is tried beside it: two answers to keep-alive
+/// packets are missing. QUIC alone waits ever longer for a peer that was stopped, and does not find
+/// one that has another address.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Time of an attempt before the next address is tried.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Keeps one connection to the first node of a list that answers.
+#[derive(Debug)]
+pub struct Dialer {
+    to: Vec<NodeId>,
+    next: usize,
+    /// The connection in use.
+    connection: Option<ConnectionHandle>,
+    /// The connection that is tried, and when it is given up.
+    attempt: Option<(ConnectionHandle, Time)>,
+    /// When the next attempt may begin.
+    next_at: Time,
+}
+
+impl Dialer {
+    /// A dialer of these nodes, one at least, that begins at `start`.
+    pub const fn new(to: Vec<NodeId>, start: Time) -> Self {
+        Self { to, next: 0, connection: None, attempt: None, next_at: start }
+    }
+
+    /// The connection in use.
+    pub const fn connection(&self) -> Option<ConnectionHandle> {
+        self.connection
+    }
+
+    /// A connection is established. Returns true if it is the one to use from now on; the one
+    /// before is closed. Else the caller closes the new one.
+    pub fn on_up(&mut self, now: Time, endpoint: &mut Endpoint, up: ConnectionHandle) -> bool {
+        let Some((_, until)) = self.attempt.take_if(|(attempt, _)| *attempt == up) else {
+            return false;
+        };
+        // The connection in use has come back meanwhile, and still has what is on its way.
+        let heard_at = self.connection.and_then(|before| endpoint.heard_at(before));
+        if heard_at.is_some_and(|at| at + ATTEMPT > until) {
+            return false;
+        }
+        if let Some(before) = self.connection.replace(up) {
+            endpoint.close(now, before, "replaced");
+        }
+        true
+    }
+
+    /// A connection has ended. Returns true if it was the one in use.
+    pub fn on_down(&mut self, now: Time, down: ConnectionHandle) -> bool {
+        if self.attempt.take_if(|(attempt, _)| *attempt == down).is_some() {
+            self.next += 1;
+            // The last of the list has refused: a pause, and all again.
+            let is_last = self.next.is_multiple_of(self.to.len());
+            self.next_at = if is_last { now + ATTEMPT } else { now };
+        }
+        let was_used = self.connection.take_if(|connection| *connection == down).is_some();
+        if was_used && self.attempt.is_none() {
+            self.next_at = now;
+        }
+        was_used
+    }
+
+    /// The node of the connection in use does not serve this one: the next of the list is tried.
+    pub fn on_refused(&mut self, now: Time, connection: ConnectionHandle) {
+        if self.connection.take_if(|it| *it == connection).is_some() {
+            self.next += 1;
+            self.next_at = now + ATTEMPT;
+        }
+    }
+
+    /// Takes the passing of time: begins attempts, and gives them up.
+    pub fn handle_timeout(&mut self, now: Time, endpoint: &mut Endpoint) {
+        if let Some((attempt, _)) = self.attempt.take_if(|(_, until)| *until <= now) {
+            endpoint.close(now, attempt, "");
+            self.next += 1;
+            self.next_at = now;
+        }
+        if self.attempt.is_none() && self.wants_at(endpoint).is_some_and(|at| at <= now) {
+            let to = self.to[self.next % self.to.len()];
+            self.attempt = Some((endpoint.connect(now, to), now + ATTEMPT));
+        }
+    }
+
+    /// When an attempt begins, unless something is heard before.
+    fn wants_at(&self, endpoint: &Endpoint) -> Option<Time> {
+        let silent_at = match self.connection.and_then(|connection| endpoint.heard_at(connection)) {
+            Some(heard_at) => heard_at + SILENCE_MAX,
+            None => self.next_at,
+        };
+        Some(silent_at.max(self.next_at))
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    pub fn next_timeout(&self, endpoint: &Endpoint) -> Option<Time> {
+        self.attempt.map(|(_, until)| until).or_else(|| self.wants_at(endpoint))
+    }
+}

@@ -1,0 +1,608 @@
+//! The QUIC endpoint of a node: connections to other nodes, and ordered frames over their streams.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use faircast_base::{Duration, NodeId, Time};
+pub use quinn_proto::StreamId;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionEvent, ConnectionHandle as QuinnHandle, DatagramEvent, Dir,
+    EcnCodepoint, EndpointConfig, Event, Incoming, ReadError, ServerConfig, StreamEvent,
+    ValidationTokenConfig, VarInt,
+};
+
+use crate::cid::Identifiers;
+use crate::clock::{TokenClock, instant, time};
+use crate::down::{Down, down};
+use crate::frames::Incomplete;
+use crate::keys::RelayKey;
+use crate::transport::{CongestionControl, transport};
+
+/// Least bytes that a connection accepts beyond what is acknowledged.
+const SEND_BYTES_MIN: u64 = 64 << 10;
+/// Unfinished handshakes from which on addresses are validated before any state is kept (RFC 9000
+/// s8.1.2).
+const HANDSHAKES_FREE: usize = 16;
+/// Most unfinished handshakes.
+const HANDSHAKES_MAX: usize = 1024;
+/// Application error code of an orderly close.
+const CLOSED: u32 = 0;
+
+/// A connection of a node. Identifiers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionHandle(u64);
+
+/// Event of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointEvent {
+    /// A connection is established: both nodes have the key.
+    Up {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// Address of the peer.
+        peer: NodeId,
+        /// True if this node has opened it.
+        is_own: bool,
+    },
+    /// A connection has ended.
+    Down {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// Reason.
+        reason: Down,
+    },
+    /// A frame has come.
+    Frame {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// Its stream.
+        stream: StreamId,
+        /// Content of the frame.
+        bytes: Bytes,
+    },
+    /// The peer has ended a stream, whose frames have all come.
+    StreamEnd {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A stream has room again that had none.
+    Room {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer has acknowledged all of a finished stream.
+    Finished {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// The stream.
+        stream: StreamId,
+    },
+}
+
+/// State of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionStats {
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// Congestion window in bytes.
+    pub window_bytes: u64,
+    /// Packets that were sent.
+    pub sent_packets: u64,
+    /// Packets that were declared lost.
+    pub lost_packets: u64,
+    /// Frames with stream data that were sent.
+    pub stream_frames: u64,
+    /// Greatest length of a packet without IP and UDP headers, in bytes.
+    pub mtu_bytes: u16,
+}
+
+/// One connection.
+struct Link {
+    handle: QuinnHandle,
+    connection: Connection,
+    is_own: bool,
+    /// True until the handshake has ended or failed.
+    is_new: bool,
+    is_up: bool,
+    heard_at: Time,
+    /// Whether it stands in the queue of connections that may have something to send.
+    is_ready: bool,
+    /// The timer in the table of timers.
+    timer: Option<Time>,
+    /// Rest of the last frame of streams without room.
+    blocked: BTreeMap<StreamId, Vec<Bytes>>,
+    incoming: BTreeMap<StreamId, Incomplete>,
+}
+
+/// The address by which `quinn-proto` knows a node.
+fn address(node: NodeId) -> SocketAddr {
+    let [high, low] = [(node.0 >> 16) as u16, node.0 as u16];
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low)), 1)
+}
+
+fn node(address: SocketAddr) -> NodeId {
+    match address {
+        SocketAddr::V6(v6) => NodeId(v6.ip().to_bits() as u32),
+        SocketAddr::V4(v4) => NodeId(v4.ip().to_bits()),
+    }
+}
+
+/// The endpoint of a node. Nodes are named by the addresses from which packets come: an address of
+/// its own for each socket address, which the driver maps.
+pub struct Endpoint {
+    quic: quinn_proto::Endpoint,
+    client: ClientConfig,
+    identifiers: Identifiers,
+    run: u64,
+    clock: TokenClock,
+    links: BTreeMap<ConnectionHandle, Link>,
+    by_handle: BTreeMap<usize, ConnectionHandle>,
+    last_link: u64,
+    handshakes: usize,
+    timers: BTreeSet<(Time, ConnectionHandle)>,
+    /// Connections that may have something to send, each once.
+    ready: VecDeque<ConnectionHandle>,
+    readable: BTreeSet<(ConnectionHandle, StreamId)>,
+    events: VecDeque<EndpointEvent>,
+    /// Packets that belong to no connection.
+    responses: VecDeque<(NodeId, Vec<u8>)>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("links", &self.links.len()).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// The endpoint of a node with this name, which a restart does not change. It accepts
+    /// connections if `accepts`. `seed` is unpredictable on real networks.
+    pub fn new(
+        key: &RelayKey,
+        name: &[u8],
+        seed: u64,
+        accepts: bool,
+        control: CongestionControl,
+    ) -> Self {
+        let (reset, token) = key.tokens(name);
+        let cid_key = *blake3::keyed_hash(&key.derive("identifiers"), name).as_bytes();
+        let identifiers = Identifiers::new(cid_key, seed);
+        let transport = Arc::new(transport(control));
+        let clock = TokenClock::default();
+        let mut config = EndpointConfig::new(Arc::new(reset));
+        let issued = identifiers.clone();
+        config.cid_generator(move || Box::new(issued.clone()));
+        let digest = blake3::keyed_hash(&key.derive("run"), &[name, &seed.to_be_bytes()].concat());
+        let run = *digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
+        let mut own_seed = [0; 32];
+        own_seed[..8].copy_from_slice(&seed.to_be_bytes());
+        let server = accepts.then(|| {
+            let mut server = ServerConfig::new(Arc::new(key.server()), Arc::new(token));
+            let mut tokens = ValidationTokenConfig::default();
+            tokens.sent(0);
+            server
+                .transport_config(transport.clone())
+                .validation_token_config(tokens)
+                .time_source(Arc::new(clock.clone()));
+            Arc::new(server)
+        });
+        let mut client = ClientConfig::new(Arc::new(key.client()));
+        client.transport_config(transport);
+        Self {
+            quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
+            client,
+            identifiers: Identifiers::new(cid_key, seed ^ 1),
+            run: u64::from_be_bytes(run),
+            clock,
+            links: BTreeMap::new(),
+            by_handle: BTreeMap::new(),
+            last_link: 0,
+            handshakes: 0,
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            readable: BTreeSet::new(),
+            events: VecDeque::new(),
+            responses: VecDeque::new(),
+        }
+    }
+
+    /// Secret random number of this run of the program.
+    pub(crate) const fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// Opens a connection to a node. [`EndpointEvent::Up`] or [`EndpointEvent::Down`] follows.
+    pub fn connect(&mut self, now: Time, to: NodeId) -> ConnectionHandle {
+        use quinn_proto::ConnectionIdGenerator as _;
+        let first = self.identifiers.generate_cid();
+        let mut client = self.client.clone();
+        client.initial_dst_cid_provider(Arc::new(move || first));
+        let (handle, connection) = self
+            .quic
+            .connect(instant(now), client, address(to), "faircast")
+            .expect("addresses of nodes are specified, and identifiers do not run out");
+        self.add(now, handle, connection, true)
+    }
+
+    fn add(
+        &mut self,
+        now: Time,
+        handle: QuinnHandle,
+        connection: Connection,
+        is_own: bool,
+    ) -> ConnectionHandle {
+        self.last_link += 1;
+        let id = ConnectionHandle(self.last_link);
+        let link = Link {
+            handle,
+            connection,
+            is_own,
+            is_new: true,
+            is_up: false,
+            heard_at: now,
+            is_ready: false,
+            timer: None,
+            blocked: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+        };
+        self.by_handle.insert(handle.0, id);
+        self.links.insert(id, link);
+        self.handshakes += 1;
+        self.touch(id);
+        id
+    }
+
+    /// Takes a packet that came from `from`, marked by a router if `marked`. Returns false if the
+    /// packet belongs to no connection and begins none.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        marked: bool,
+        packet: &[u8],
+    ) -> bool {
+        self.clock.set(now);
+        let ecn = marked.then_some(EcnCodepoint::Ce);
+        let mut buf = Vec::new();
+        let (at, remote) = (instant(now), address(from));
+        match self.quic.handle(at, remote, None, ecn, BytesMut::from(packet), &mut buf) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                self.pass(now, remote, handle, event);
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept(now, incoming),
+            Some(DatagramEvent::Response(transmit)) => {
+                self.respond(&transmit, buf);
+                return false;
+            }
+            None => return false,
+        }
+        true
+    }
+
+    fn respond(&mut self, transmit: &quinn_proto::Transmit, mut buf: Vec<u8>) {
+        buf.truncate(transmit.size);
+        self.responses.push_back((node(transmit.destination), buf));
+    }
+
+    fn accept(&mut self, now: Time, incoming: Incoming) {
+        let mut buf = Vec::new();
+        if self.handshakes >= HANDSHAKES_MAX {
+            return self.quic.ignore(incoming);
+        }
+        if self.handshakes >= HANDSHAKES_FREE && !incoming.remote_address_validated() {
+            match self.quic.retry(incoming, &mut buf) {
+                Ok(transmit) => self.respond(&transmit, buf),
+                Err(error) => self.quic.ignore(error.into_incoming()),
+            }
+            return;
+        }
+        match self.quic.accept(incoming, instant(now), &mut buf, None) {
+            Ok((handle, connection)) => _ = self.add(now, handle, connection, false),
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit, buf);
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, now: Time, remote: SocketAddr, handle: QuinnHandle, event: ConnectionEvent) {
+        let Some(id) = self.by_handle.get(&handle.0).copied() else { return };
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.handle_event(event);
+            // A peer that has moved without having opened the connection is discarded by it.
+            if link.connection.remote_address() == remote {
+                link.heard_at = now;
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.clock.set(now);
+        while let Some(&(at, id)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(link) = self.links.get_mut(&id) {
+                link.timer = None;
+                link.connection.handle_timeout(instant(now));
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Handles events of a connection after anything has happened to it, and has it asked for
+    /// packets.
+    fn touch(&mut self, id: ConnectionHandle) {
+        let Self { quic, links, events, readable, ready, by_handle, handshakes, .. } = self;
+        let Some(link) = links.get_mut(&id) else { return };
+        let mut is_drained = false;
+        while let Some(event) = link.connection.poll_endpoint_events() {
+            is_drained |= event.is_drained();
+            if let Some(event) = quic.handle_event(link.handle, event) {
+                link.connection.handle_event(event);
+            }
+        }
+        while let Some(event) = link.connection.poll() {
+            match event {
+                Event::Connected => {
+                    link.is_up = true;
+                    *handshakes -= usize::from(std::mem::take(&mut link.is_new));
+                    let peer = node(link.connection.remote_address());
+                    events.push_back(EndpointEvent::Up {
+                        connection: id,
+                        peer,
+                        is_own: link.is_own,
+                    });
+                }
+                Event::ConnectionLost { reason } => {
+                    link.is_up = false;
+                    *handshakes -= usize::from(std::mem::take(&mut link.is_new));
+                    if let Some(reason) = down(reason) {
+                        events.push_back(EndpointEvent::Down { connection: id, reason });
+                    }
+                }
+                Event::Stream(StreamEvent::Opened { .. }) => {
+                    while let Some(stream) = link.connection.streams().accept(Dir::Uni) {
+                        link.incoming.insert(stream, Incomplete::default());
+                        readable.insert((id, stream));
+                    }
+                }
+                Event::Stream(StreamEvent::Readable { id: stream }) => {
+                    readable.insert((id, stream));
+                }
+                Event::Stream(StreamEvent::Writable { id: stream }) => {
+                    if link.write_blocked(stream) {
+                        events.push_back(EndpointEvent::Room { connection: id, stream });
+                    }
+                }
+                Event::Stream(StreamEvent::Finished { id: stream }) => {
+                    events.push_back(EndpointEvent::Finished { connection: id, stream });
+                }
+                Event::Stream(StreamEvent::Stopped { .. } | StreamEvent::Available { .. })
+                | Event::HandshakeDataReady
+                | Event::DatagramReceived
+                | Event::DatagramsUnblocked => {}
+            }
+        }
+        if is_drained {
+            *handshakes -= usize::from(link.is_new);
+            readable.retain(|(of, _)| *of != id);
+            by_handle.remove(&link.handle.0);
+            if let Some(at) = link.timer {
+                self.timers.remove(&(at, id));
+            }
+            links.remove(&id);
+            return;
+        }
+        // Twice the congestion window: a round trip's worth waits here, and the rest where it can
+        // be shared.
+        let window = link.connection.congestion_state().window();
+        link.connection.set_send_window(SEND_BYTES_MIN.max(2 * window));
+        if !std::mem::replace(&mut link.is_ready, true) {
+            ready.push_back(id);
+        }
+    }
+
+    /// Writes the next packet into `buf`. Returns its destination.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<NodeId> {
+        if let Some((to, packet)) = self.responses.pop_front() {
+            buf.extend_from_slice(&packet);
+            return Some(to);
+        }
+        while let Some(id) = self.ready.front().copied() {
+            if let Some(link) = self.links.get_mut(&id) {
+                if let Some(transmit) = link.connection.poll_transmit(instant(now), 1, buf) {
+                    buf.truncate(transmit.size);
+                    return Some(node(transmit.destination));
+                }
+                link.is_ready = false;
+                let timer = link.connection.poll_timeout().map(time);
+                if timer != link.timer {
+                    if let Some(at) = link.timer {
+                        self.timers.remove(&(at, id));
+                    }
+                    self.timers.extend(timer.map(|at| (at, id)));
+                    link.timer = timer;
+                }
+            }
+            self.ready.pop_front();
+        }
+        None
+    }
+
+    /// Returns the next event. Frames are read one by one: those that are not asked for wait, and
+    /// their sender with them.
+    pub fn poll_event(&mut self) -> Option<EndpointEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(&(id, stream)) = self.readable.first() {
+            if let Some(event) = self.read(id, stream) {
+                return Some(event);
+            }
+            self.readable.pop_first();
+        }
+        None
+    }
+
+    /// Reads the next frame of a stream.
+    fn read(&mut self, id: ConnectionHandle, stream: StreamId) -> Option<EndpointEvent> {
+        let link = self.links.get_mut(&id)?;
+        let incomplete = link.incoming.get_mut(&stream)?;
+        loop {
+            if let Some(bytes) = incomplete.next() {
+                return Some(EndpointEvent::Frame { connection: id, stream, bytes });
+            }
+            let mut reading = link.connection.recv_stream(stream);
+            let mut chunks = reading.read(true).ok()?;
+            let next = chunks.next(usize::MAX);
+            let sends = chunks.finalize().should_transmit();
+            if sends && !std::mem::replace(&mut link.is_ready, true) {
+                self.ready.push_back(id);
+            }
+            match next {
+                Ok(Some(chunk)) => incomplete.chunk = chunk.bytes,
+                Err(ReadError::Blocked) => return None,
+                Ok(None) | Err(ReadError::Reset(_)) => {
+                    link.incoming.remove(&stream);
+                    return Some(EndpointEvent::StreamEnd { connection: id, stream });
+                }
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
+    /// Packets have to be polled before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Opens a stream of frames to the peer; `None` if the connection is not up, or has too many.
+    pub fn open(&mut self, link: ConnectionHandle) -> Option<StreamId> {
+        self.links.get_mut(&link)?.connection.streams().open(Dir::Uni)
+    }
+
+    /// Has a stream's frames sent before those of streams of lower priority. The priority is 0
+    /// unless it is set.
+    pub fn set_priority(&mut self, link: ConnectionHandle, stream: StreamId, priority: i32) {
+        if let Some(link) = self.links.get_mut(&link) {
+            // A stream that has ended has none.
+            _ = link.connection.send_stream(stream).set_priority(priority);
+        }
+    }
+
+    /// True if a stream takes a frame now.
+    pub fn has_room(&self, link: ConnectionHandle, stream: StreamId) -> bool {
+        self.links.get(&link).is_some_and(|it| it.is_up && !it.blocked.contains_key(&stream))
+    }
+
+    /// True if all streams of a connection take a frame now.
+    pub fn has_room_for_all(&self, link: ConnectionHandle) -> bool {
+        self.links.get(&link).is_some_and(|it| it.is_up && it.blocked.is_empty())
+    }
+
+    /// Sends a frame of `head` and `body`. Returns false, and sends nothing, if the stream has no
+    /// room, has ended or the frame is longer than 65 535 bytes.
+    pub fn send(
+        &mut self,
+        id: ConnectionHandle,
+        stream: StreamId,
+        head: &[u8],
+        body: Bytes,
+    ) -> bool {
+        if !self.has_room(id, stream) {
+            return false;
+        }
+        let Ok(length) = u16::try_from(head.len() + body.len()) else { return false };
+        let Some(link) = self.links.get_mut(&id) else { return false };
+        let head = Bytes::from([&length.to_be_bytes(), head].concat());
+        link.blocked.insert(stream, vec![head, body]);
+        link.write_blocked(stream);
+        self.touch(id);
+        true
+    }
+
+    /// Ends a stream after the frames that were sent. A frame that had no room is given up.
+    pub fn finish(&mut self, id: ConnectionHandle, stream: StreamId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            if link.blocked.remove(&stream).is_some() {
+                self.events.push_back(EndpointEvent::Room { connection: id, stream });
+            }
+            // A stream that the peer has stopped has ended.
+            _ = link.connection.send_stream(stream).finish();
+            self.touch(id);
+        }
+    }
+
+    /// Closes a connection, for this reason. No event follows.
+    pub fn close(&mut self, now: Time, id: ConnectionHandle, reason: &str) {
+        if let Some(link) = self.links.get_mut(&id) {
+            let reason = Bytes::copy_from_slice(reason.as_bytes());
+            link.connection.close(instant(now), VarInt::from_u32(CLOSED), reason);
+            self.touch(id);
+        }
+    }
+
+    /// Number of connections, unfinished handshakes and closing connections among them.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Address of a peer now: it may move.
+    pub fn peer(&self, link: ConnectionHandle) -> Option<NodeId> {
+        self.links.get(&link).map(|link| node(link.connection.remote_address()))
+    }
+
+    /// Moment of the last packet of a connection, or of its beginning.
+    pub fn heard_at(&self, link: ConnectionHandle) -> Option<Time> {
+        self.links.get(&link).map(|link| link.heard_at)
+    }
+
+    /// State of a connection.
+    pub fn stats(&self, link: ConnectionHandle) -> Option<ConnectionStats> {
+        let link = self.links.get(&link)?;
+        let stats = link.connection.stats();
+        Some(ConnectionStats {
+            rtt: Duration::from_nanos(stats.path.rtt.as_nanos() as u64),
+            window_bytes: stats.path.cwnd,
+            sent_packets: stats.path.sent_packets,
+            lost_packets: stats.path.lost_packets,
+            stream_frames: stats.frame_tx.stream,
+            mtu_bytes: stats.path.current_mtu,
+        })
+    }
+}
+
+impl Link {
+    /// Writes the rest of a frame. Returns true if the stream has room afterwards.
+    fn write_blocked(&mut self, stream: StreamId) -> bool {
+        let Some(rest) = self.blocked.get_mut(&stream) else { return true };
+        // Until a write is refused: only then the connection says when there is room.
+        let is_all = loop {
+            match self.connection.send_stream(stream).write_chunks(rest) {
+                Ok(written) => _ = rest.drain(..written.chunks),
+                Err(quinn_proto::WriteError::Blocked) => break false,
+                // What the peer does not want, nobody sends.
+                Err(_) => break true,
+            }
+            if rest.iter().all(Bytes::is_empty) {
+                break true;
+            }
+        };
+        if is_all {
+            self.blocked.remove(&stream);
+        }
+        is_all
+    }
+}

@@ -1,0 +1,223 @@
+//! A host behind relays: packets of its sessions go to the relay above, and come from there.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use faircast_base::{Cx, NodeId, Time};
+use faircast_proto::{Datagram, Destination, Machine, Transmit};
+
+use crate::endpoint::{ConnectionStats, Endpoint};
+use crate::message::{Hello, JoinRefusal, ParcelHead};
+use crate::node::HOPS_MAX;
+use crate::peers::{PeerEvent, Peers};
+use crate::uplink::{Uplink, UplinkState};
+
+/// A packet of a session.
+#[derive(Clone, Debug)]
+pub struct SessionPacket {
+    /// The node that has sent it.
+    pub origin: NodeId,
+    /// Its destination.
+    pub to: Destination,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// The way of a host to its group through relays.
+#[derive(Debug)]
+pub struct Host {
+    peers: Peers,
+    uplink: Uplink,
+    group: u64,
+    packets: VecDeque<SessionPacket>,
+}
+
+impl Host {
+    /// The host `node` with this name, below the first of `relays` that answers, one at least: a
+    /// member of `group` with this number of receivers, 0 if the host only sends.
+    pub fn new(
+        now: Time,
+        endpoint: Endpoint,
+        (node, name): (NodeId, &str),
+        relays: Vec<NodeId>,
+        (group, receivers): (u64, u32),
+    ) -> Self {
+        let run = endpoint.run();
+        let hello = Hello { node, run, is_relay: false, name: name.to_string() };
+        let mut peers = Peers::new(endpoint, hello);
+        let mut uplink = Uplink::new(relays, now);
+        uplink.set(now, &mut peers, group, Some(receivers));
+        Self { peers, uplink, group, packets: VecDeque::new() }
+    }
+
+    /// State of the way, and the reason if the relay takes the group not.
+    pub fn state(&self) -> (&UplinkState, Option<JoinRefusal>) {
+        (self.uplink.state(), self.uplink.refusal(self.group))
+    }
+
+    /// State of the connection to the relay.
+    pub fn stats(&self) -> Option<ConnectionStats> {
+        self.peers.endpoint.stats(self.uplink.connection()?)
+    }
+
+    fn settle(&mut self, now: Time) {
+        // A packet at a time: those that nobody takes wait at the relay.
+        while self.packets.is_empty() {
+            let Some(event) = self.peers.poll_event(now) else { break };
+            let Self { peers, uplink, .. } = self;
+            match event {
+                PeerEvent::Up { connection, is_own: true, .. } => {
+                    uplink.on_up(now, peers, connection);
+                }
+                PeerEvent::Hello { connection, hello } if uplink.is(connection) => {
+                    uplink.on_hello(now, peers, connection, hello);
+                }
+                PeerEvent::Message { connection, message } if uplink.is(connection) => {
+                    uplink.on_message(now, peers, connection, message);
+                }
+                PeerEvent::Parcel { connection, group, head, body } => {
+                    if uplink.is(connection) && group == self.group && head.origin != peers.node() {
+                        let ParcelHead { origin, to, .. } = head;
+                        self.packets.push_back(SessionPacket { origin, to, bytes: body });
+                    }
+                }
+                PeerEvent::Down { connection, reason } => {
+                    uplink.on_down(now, connection, reason);
+                }
+                PeerEvent::Bad { connection, .. } => {
+                    uplink.on_down(now, connection, crate::Down::Restarted);
+                }
+                PeerEvent::Up { .. }
+                | PeerEvent::Hello { .. }
+                | PeerEvent::Message { .. }
+                | PeerEvent::Room { .. } => {}
+            }
+        }
+    }
+
+    /// Takes a datagram from the network; [`take`](Self::take) gives packets of sessions. Returns
+    /// false if the datagram belongs to no connection.
+    pub fn handle_datagram(&mut self, now: Time, from: NodeId, marked: bool, bytes: &[u8]) -> bool {
+        let is_used = self.peers.endpoint.handle_datagram(now, from, marked, bytes);
+        self.settle(now);
+        is_used
+    }
+
+    /// Returns the next packet of a session.
+    pub fn take(&mut self, now: Time) -> Option<SessionPacket> {
+        let packet = self.packets.pop_front();
+        self.settle(now);
+        packet.or_else(|| self.packets.pop_front())
+    }
+
+    /// True if a packet may be sent now. Without a relay nothing is waited for: packets are lost,
+    /// and time passes for machines.
+    pub fn has_room(&self) -> bool {
+        self.uplink.connection().is_none_or(|connection| self.peers.has_room(connection))
+    }
+
+    /// Sends a packet of a session through at most `hops` relays. Returns false if the packet is
+    /// lost.
+    pub fn send(&mut self, to: Destination, hops: u8, bytes: Bytes) -> bool {
+        let Some(connection) = self.uplink.connection() else { return false };
+        let head = ParcelHead { hops: hops.min(HOPS_MAX), origin: self.peers.node(), to };
+        self.peers.send_parcel(connection, self.group, head, &[], bytes)
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.peers.endpoint.handle_timeout(now);
+        self.uplink.handle_timeout(now, &mut self.peers);
+        self.settle(now);
+    }
+
+    /// Writes the next datagram to the network into `buf`. Returns its destination.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<NodeId> {
+        self.peers.endpoint.poll_transmit(now, buf)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let way = self.uplink.next_timeout(&self.peers);
+        way.into_iter().chain(self.peers.endpoint.next_timeout()).min()
+    }
+
+    /// Leaves the relay.
+    pub fn leave(&mut self, now: Time) {
+        if let Some(connection) = self.uplink.connection() {
+            self.peers.close(now, connection, "the host leaves");
+        }
+    }
+}
+
+/// A machine behind relays, with the host's way to them.
+#[derive(Debug)]
+pub struct Behind<M> {
+    inner: M,
+    host: Host,
+}
+
+impl<M: Machine> Behind<M> {
+    /// `inner` at this host.
+    pub const fn new(inner: M, host: Host) -> Self {
+        Self { inner, host }
+    }
+
+    /// The host.
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        while let Some(SessionPacket { origin, to, bytes }) = self.host.take(cx.now) {
+            self.inner.handle_datagram(cx, Datagram::new(origin, to, &bytes));
+        }
+        // All groups of a session come through the relay.
+        while self.inner.poll_membership().is_some() {}
+    }
+}
+
+impl<M: Machine> Machine for Behind<M> {
+    type Event = M::Event;
+
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let Datagram { from, congestion_experienced, bytes, .. } = datagram;
+        self.host.handle_datagram(cx.now, from, congestion_experienced, bytes);
+        self.settle(cx);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.host.handle_timeout(cx.now);
+        if self.inner.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.inner.handle_timeout(cx);
+        }
+        self.settle(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_close(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        loop {
+            if let Some(to) = self.host.poll_transmit(cx.now, buf) {
+                return Some(Transmit::control(Destination::Node(to)));
+            }
+            if !self.host.has_room() {
+                return None;
+            }
+            let transmit = self.inner.poll_transmit(cx, buf)?;
+            let mut bytes = std::mem::take(buf);
+            bytes.resize(bytes.len() + transmit.zeros as usize, 0);
+            self.host.send(transmit.to, transmit.time_to_live, Bytes::from(bytes));
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<M::Event> {
+        self.inner.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.inner.next_timeout().into_iter().chain(self.host.next_timeout()).min()
+    }
+}

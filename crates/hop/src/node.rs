@@ -1,0 +1,606 @@
+//! A relay node: connections to neighbours, positions of nodes, and the program that holds and
+//! shares what it forwards, as in a router of the simulator (src: credits s3.1).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
+use faircast_proto::relay::{Egress, Handling, PortId, Relay, RelayPacket};
+use faircast_proto::{Datagram, Destination, Machine, Transmit};
+
+use crate::down::Down;
+use crate::endpoint::{ConnectionHandle, Endpoint};
+use crate::held::{Packets, Parcel};
+use crate::message::{Hello, JoinRefusal, Message, PATH_MAX, ParcelHead};
+use crate::peers::{PeerEvent, Peers};
+use crate::routes::{Claim, Routes};
+use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
+use crate::uplink::{FULL, LOOP, Uplink};
+
+/// The port to the relay above.
+const PARENT: PortId = PortId(0);
+/// Relays that a packet may pass.
+pub(crate) const HOPS_MAX: u8 = 64;
+/// Interval between looks for positions that are forgotten.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Longest time from an established connection to the peer's presentation.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+
+/// A neighbour below.
+#[derive(Debug)]
+struct Neighbour {
+    connection: ConnectionHandle,
+    hello: Hello,
+    groups: BTreeSet<u64>,
+    /// Groups from before its present connection that it has not said again.
+    before: BTreeSet<u64>,
+}
+
+/// A group that has members.
+#[derive(Debug)]
+struct Group {
+    flow: FlowId,
+    /// Receivers at each neighbour.
+    members: BTreeMap<PortId, u32>,
+    receivers: u32,
+    /// Neighbours with receivers.
+    active: usize,
+}
+
+impl Group {
+    /// Receivers that a member reaches by this relay, with those that the relay above has.
+    fn elsewhere(&self, port: PortId, above: u32) -> u32 {
+        let own = self.members.get(&port).copied().unwrap_or(0);
+        (self.receivers - own).saturating_add(above)
+    }
+}
+
+/// A relay.
+pub struct RelayNode {
+    peers: Peers,
+    limits: NodeLimits,
+    uplink: Option<Uplink>,
+    /// Connections whose peers have not presented themselves, with the time limit of each.
+    unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
+    neighbours: BTreeMap<PortId, Neighbour>,
+    ports: BTreeMap<ConnectionHandle, PortId>,
+    /// Number of the last port and of the last flow.
+    last: (u32, u32),
+    groups: BTreeMap<u64, Group>,
+    routes: Routes,
+    held: Packets,
+    program: Box<dyn Relay + Send>,
+    /// Ports of which the program wants to know when they have room, and ports that have.
+    awaiting: BTreeSet<PortId>,
+    ready: VecDeque<PortId>,
+    sweep_at: Time,
+    counts: Counts,
+    events: VecDeque<NodeEvent>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    received: u64,
+    sent: u64,
+    refused: NodeRefused,
+}
+
+impl std::fmt::Debug for RelayNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RelayNode").field("node", &self.peers.node()).finish_non_exhaustive()
+    }
+}
+
+impl RelayNode {
+    /// The relay `node` with this name and program, below the first of `parents` that answers, if
+    /// there are any.
+    pub fn new(
+        endpoint: Endpoint,
+        (node, name): (NodeId, &str),
+        parents: Vec<NodeId>,
+        limits: NodeLimits,
+        program: Box<dyn Relay + Send>,
+    ) -> Self {
+        let (run, name) = (endpoint.run(), name.to_string());
+        let hello = Hello { node, run, is_relay: true, name };
+        Self {
+            peers: Peers::new(endpoint, hello),
+            limits,
+            uplink: (!parents.is_empty()).then(|| Uplink::new(parents, Time::ZERO)),
+            unnamed: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            last: (PARENT.0, 0),
+            groups: BTreeMap::new(),
+            routes: Routes::default(),
+            held: Packets::default(),
+            program,
+            awaiting: BTreeSet::new(),
+            ready: VecDeque::new(),
+            sweep_at: Time::ZERO,
+            counts: Counts::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// State for people.
+    pub fn status(&self) -> NodeStatus {
+        let of = |connection| self.peers.endpoint.stats(connection);
+        let neighbours = self.neighbours.values().filter_map(|it| {
+            Some(PeerStatus {
+                at: self.peers.endpoint.peer(it.connection)?,
+                name: it.hello.name.clone(),
+                is_relay: it.hello.is_relay,
+                groups: it.groups.len(),
+                connection: of(it.connection)?,
+            })
+        });
+        NodeStatus {
+            above: self.uplink.as_ref().map(|uplink| uplink.state().clone()),
+            above_connection: self.uplink.as_ref().and_then(Uplink::connection).and_then(of),
+            neighbours: neighbours.collect(),
+            received: self.counts.received,
+            sent: self.counts.sent,
+            held: self.held.len(),
+            served: self.program.served(),
+            refused: self.counts.refused,
+        }
+    }
+
+    /// Handles everything that connections have to say, and what the program asks for.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        while let Some(event) = self.peers.poll_event(cx.now) {
+            self.on_event(cx, event);
+            self.run_program(cx);
+        }
+        self.run_program(cx);
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_>, event: PeerEvent) {
+        let now = cx.now;
+        match event {
+            PeerEvent::Up { connection, is_own: true, .. } => {
+                let Some(uplink) = &mut self.uplink else { return };
+                if uplink.on_up(now, &mut self.peers, connection) {
+                    self.change_above(cx);
+                }
+            }
+            PeerEvent::Up { connection, at, is_own: false } => {
+                if self.unnamed.len() + self.neighbours.len() >= self.limits.neighbours {
+                    self.counts.refused.full += 1;
+                    return self.peers.close(now, connection, FULL);
+                }
+                self.unnamed.insert(connection, (at, now + HELLO_MAX));
+            }
+            PeerEvent::Hello { connection, hello } => self.on_hello(cx, connection, hello),
+            PeerEvent::Message { connection, message } => {
+                if self.is_above(connection) {
+                    self.on_message_above(cx, connection, message);
+                } else if let Some(port) = self.ports.get(&connection).copied() {
+                    self.on_message_below(cx, port, message);
+                }
+            }
+            PeerEvent::Parcel { connection, group, head, body } => {
+                let above = self.is_above(connection).then_some(PARENT);
+                if let Some(port) = above.or_else(|| self.ports.get(&connection).copied()) {
+                    self.on_parcel(cx, port, group, head, body);
+                }
+            }
+            PeerEvent::Room { connection } => {
+                let above = self.is_above(connection).then_some(PARENT);
+                let port = above.or_else(|| self.ports.get(&connection).copied());
+                self.ready.extend(port.filter(|port| self.awaiting.remove(port)));
+            }
+            PeerEvent::Down { connection, reason } => self.on_down(cx, connection, reason),
+            PeerEvent::Bad { connection, reason } => {
+                self.counts.refused.malformed += 1;
+                self.on_down(
+                    cx,
+                    connection,
+                    Down::Failed(format!("its messages are wrong: {reason:?}")),
+                );
+            }
+        }
+    }
+
+    fn is_above(&self, connection: ConnectionHandle) -> bool {
+        self.uplink.as_ref().is_some_and(|uplink| uplink.is(connection))
+    }
+
+    fn on_hello(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, hello: Hello) {
+        let now = cx.now;
+        if let Some(uplink) = self.uplink.as_mut().filter(|uplink| uplink.is(connection)) {
+            uplink.on_hello(now, &mut self.peers, connection, hello);
+            return self.change_above(cx);
+        }
+        let Some((at, _)) = self.unnamed.remove(&connection) else { return };
+        if hello.node == self.peers.node() || self.path_above().contains(&hello.node) {
+            self.counts.refused.loops += 1;
+            return self.peers.close(now, connection, LOOP);
+        }
+        let Hello { is_relay, ref name, .. } = hello;
+        self.events.push_back(NodeEvent::Attached { at, name: name.clone(), is_relay });
+        let mut known = self.neighbours.iter();
+        let known = known.find(|(_, of)| (of.hello.node, of.hello.run) == (hello.node, hello.run));
+        let port = match known.map(|(port, of)| (*port, of.connection)) {
+            // Another connection of the same neighbour: sessions go on where they were.
+            Some((port, before)) => {
+                self.ports.remove(&before);
+                self.peers.close(now, before, "replaced");
+                self.ready.extend(self.awaiting.take(&port));
+                port
+            }
+            None => {
+                self.last.0 += 1;
+                PortId(self.last.0)
+            }
+        };
+        self.ports.insert(connection, port);
+        let new = Neighbour { connection, hello, groups: BTreeSet::new(), before: BTreeSet::new() };
+        let of = self.neighbours.entry(port).or_insert(new);
+        (of.connection, of.before) = (connection, of.groups.clone());
+        if is_relay {
+            let path = Message::Path(self.path());
+            self.peers.send_message(now, connection, &path);
+        }
+    }
+
+    fn path_above(&self) -> &[NodeId] {
+        self.uplink.as_ref().map_or(&[], |uplink| uplink.path())
+    }
+
+    /// This relay, and those above.
+    fn path(&self) -> Vec<NodeId> {
+        let own = self.peers.node();
+        [own].iter().chain(self.path_above()).copied().take(PATH_MAX).collect()
+    }
+
+    /// The relay above is another one, or has none of what was there before.
+    fn change_above(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.routes.forget_port(PARENT);
+        self.ready.extend(self.awaiting.take(&PARENT));
+        let path = Message::Path(self.path());
+        let relays = self.neighbours.values().filter(|it| it.hello.is_relay);
+        let relays: Vec<_> = relays.map(|it| it.connection).collect();
+        for connection in relays {
+            self.peers.send_message(now, connection, &path);
+        }
+        let state = self.uplink.as_ref().map(|uplink| uplink.state().clone());
+        self.events.extend(state.map(NodeEvent::Above));
+        let groups: Vec<u64> = self.groups.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.tell_members(now, group));
+    }
+
+    fn on_message_above(
+        &mut self,
+        cx: &mut Cx<'_>,
+        connection: ConnectionHandle,
+        message: Message,
+    ) {
+        let Some(uplink) = &mut self.uplink else { return };
+        let before = (uplink.state().clone(), uplink.path().to_vec());
+        let changed = uplink.on_message(cx.now, &mut self.peers, connection, message);
+        if (uplink.state(), uplink.path()) != (&before.0, &before.1[..]) {
+            self.change_above(cx);
+        }
+        if let Some(group) = changed {
+            self.tell_members(cx.now, group);
+        }
+    }
+
+    fn on_message_below(&mut self, cx: &mut Cx<'_>, port: PortId, message: Message) {
+        let Some(of) = self.neighbours.get_mut(&port) else { return };
+        match message {
+            Message::Join { group, receivers } => {
+                if !of.groups.contains(&group) && of.groups.len() >= self.limits.groups {
+                    self.counts.refused.full += 1;
+                    let refusal = Message::Refuse { group, reason: JoinRefusal::Full };
+                    return self.peers.send_message(cx.now, of.connection, &refusal);
+                }
+                of.groups.insert(group);
+                of.before.remove(&group);
+                self.set_member(cx, port, group, Some(receivers));
+            }
+            Message::EndOfJoins => {
+                for group in std::mem::take(&mut of.before) {
+                    self.on_message_below(cx, port, Message::Leave { group });
+                }
+            }
+            Message::Leave { group } => {
+                if of.groups.remove(&group) {
+                    self.set_member(cx, port, group, None);
+                }
+            }
+            // Nothing that is said to a relay above.
+            Message::Member { .. } | Message::Refuse { .. } | Message::Path(_) => {}
+        }
+    }
+
+    /// Sets the receivers that a neighbour has of a group; `None` ends the membership.
+    fn set_member(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64, receivers: Option<u32>) {
+        let now = cx.now;
+        let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+        let flow = FlowId(self.last.1);
+        let of = self.groups.entry(group).or_insert_with(|| {
+            self.last.1 = self.last.1.wrapping_add(1);
+            let members = BTreeMap::new();
+            Group { flow, members, receivers: 0, active: 0 }
+        });
+        let kind = |of: &Group| (of.active + usize::from(above > 0)).min(2);
+        let (before, flow) = (kind(of), of.flow);
+        let was = match receivers {
+            Some(receivers) => of.members.insert(port, receivers),
+            None => of.members.remove(&port),
+        };
+        let (was, is) = (was.unwrap_or(0), receivers.unwrap_or(0));
+        of.receivers = of.receivers.saturating_sub(was).saturating_add(is);
+        of.active = of.active + usize::from(is > 0) - usize::from(was > 0);
+        let (after, total) = (kind(of), of.receivers);
+        let is_empty = of.members.is_empty();
+        if is_empty {
+            self.groups.remove(&group);
+        }
+        if let Some(uplink) = &mut self.uplink {
+            uplink.set(now, &mut self.peers, group, (!is_empty).then_some(total));
+        }
+        if receivers.is_none() {
+            let neighbour = self.neighbours.get(&port).map(|it| (it.connection, it.hello.node));
+            if let Some((connection, node)) = neighbour {
+                self.peers.end_group(connection, group);
+                self.program.handle_gone(cx, flow, port, node);
+            }
+        }
+        if before != after {
+            self.tell_members(now, group);
+        } else if receivers.is_some() {
+            self.tell_member(now, port, group);
+        }
+    }
+
+    /// All members of a group hear whether there are receivers elsewhere.
+    fn tell_members(&mut self, now: Time, group: u64) {
+        let members = self.groups.get(&group).map(|of| of.members.keys().copied());
+        let members: Vec<PortId> = members.into_iter().flatten().collect();
+        members.into_iter().for_each(|port| self.tell_member(now, port, group));
+    }
+
+    fn tell_member(&mut self, now: Time, port: PortId, group: u64) {
+        let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+        let (Some(of), Some(neighbour)) = (self.groups.get(&group), self.neighbours.get(&port))
+        else {
+            return;
+        };
+        let member = Message::Member { group, elsewhere: of.elsewhere(port, above) };
+        self.peers.send_message(now, neighbour.connection, &member);
+    }
+
+    fn on_down(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, reason: Down) {
+        let now = cx.now;
+        self.counts.refused.unauthenticated += u64::from(reason == Down::Unauthenticated);
+        self.unnamed.remove(&connection);
+        if let Some(port) = self.ports.remove(&connection) {
+            let Some(of) = self.neighbours.remove(&port) else { return };
+            for group in of.groups {
+                if let Some(flow) = self.groups.get(&group).map(|of| of.flow) {
+                    self.program.handle_gone(cx, flow, port, of.hello.node);
+                }
+                self.set_member(cx, port, group, None);
+            }
+            self.routes.forget_port(port);
+            self.ready.extend(self.awaiting.take(&port));
+            self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
+            return;
+        }
+        if let Some(uplink) = &mut self.uplink {
+            let before = uplink.state().clone();
+            if uplink.on_down(now, connection, reason) || *uplink.state() != before {
+                self.change_above(cx);
+            }
+        }
+    }
+
+    /// A packet of a session has come.
+    fn on_parcel(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: PortId,
+        group: u64,
+        head: ParcelHead,
+        body: Bytes,
+    ) {
+        let Some(of) = self.groups.get(&group) else {
+            return self.counts.refused.unknown += 1;
+        };
+        let flow = of.flow;
+        if port != PARENT {
+            let Some(neighbour) = self.neighbours.get(&port) else { return };
+            if !neighbour.groups.contains(&group) {
+                return self.counts.refused.unknown += 1;
+            }
+            // A host speaks for itself alone.
+            if !neighbour.hello.is_relay && neighbour.hello.node != head.origin {
+                return self.counts.refused.misplaced += 1;
+            }
+        }
+        if head.origin == self.peers.node() {
+            return self.counts.refused.misplaced += 1;
+        }
+        match self.routes.claim(cx.now, group, head.origin, port) {
+            Claim::Right => {}
+            Claim::Elsewhere => return self.counts.refused.misplaced += 1,
+            Claim::Full => return self.counts.refused.full += 1,
+        }
+        self.counts.received += 1;
+        let ports_out = self.ports_out(port, group, head.to);
+        let is_own = head.to == Destination::Node(self.peers.node());
+        if head.hops == 0 || ports_out.is_empty() && !is_own {
+            self.counts.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
+            return;
+        }
+        let packet = RelayPacket {
+            key: self.held.next_key(),
+            flow,
+            port,
+            ports_out: &ports_out,
+            datagram: Datagram::new(head.origin, head.to, &body),
+            time_to_live: head.hops,
+        };
+        let mut buf = Vec::new();
+        let handling = self.program.handle_packet(cx, &packet, &mut buf);
+        let head = ParcelHead { hops: head.hops - 1, ..head };
+        match handling {
+            Handling::Hold => self.held.hold(Parcel { group, head, body }),
+            Handling::Forward | Handling::Alter => {
+                let body = if handling == Handling::Alter { Bytes::from(buf) } else { body };
+                for port in ports_out {
+                    self.forward(port, Parcel { group, head, body: body.clone() }, &[]);
+                }
+            }
+            Handling::Drop => {}
+        }
+    }
+
+    /// Ports by which a packet leaves.
+    fn ports_out(&self, port: PortId, group: u64, to: Destination) -> Vec<PortId> {
+        match to {
+            Destination::Group(_) => {
+                let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+                let up = (above > 0).then_some(PARENT);
+                let members = self.groups.get(&group).into_iter().flat_map(|of| &of.members);
+                let below = members.filter(|(_, receivers)| **receivers > 0).map(|(port, _)| *port);
+                up.into_iter().chain(below).filter(|other| *other != port).collect()
+            }
+            Destination::Node(node) if node == self.peers.node() => Vec::new(),
+            Destination::Node(node) => {
+                let up = self.uplink.as_ref().map(|_| PARENT);
+                let port_of = self.routes.port(group, node).or(up);
+                port_of.into_iter().filter(|other| *other != port).collect()
+            }
+        }
+    }
+
+    /// The connection of a port.
+    fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
+        match port {
+            PARENT => self.uplink.as_ref()?.connection(),
+            port => self.neighbours.get(&port).map(|it| it.connection),
+        }
+    }
+
+    /// A packet leaves by a port, with `begun` in the place of as many bytes at its beginning.
+    fn forward(&mut self, port: PortId, parcel: Parcel, begun: &[u8]) {
+        let Parcel { group, head, body } = parcel;
+        let rest = body.slice(begun.len().min(body.len())..);
+        let sent = self
+            .connection(port)
+            .is_some_and(|to| self.peers.send_parcel(to, group, head, begun, rest));
+        if sent {
+            self.counts.sent += 1;
+        } else {
+            self.counts.refused.lost += 1;
+        }
+    }
+
+    /// Does what the program asks for.
+    fn run_program(&mut self, cx: &mut Cx<'_>) {
+        let mut buf = Vec::new();
+        loop {
+            buf.clear();
+            let Some(egress) = self.program.poll_transmit(cx, &mut buf) else {
+                let Some(port) = self.ready.pop_front() else { break };
+                self.program.handle_writable(cx, port);
+                continue;
+            };
+            match egress {
+                Egress::Copy(key, port) => {
+                    if let Some(held) = self.held.get(key).cloned() {
+                        self.forward(port, held, &buf);
+                    }
+                }
+                Egress::Release(key) => self.held.release(key),
+                Egress::Await(port) => match self.connection(port) {
+                    Some(connection) if !self.peers.has_room(connection) => {
+                        self.peers.await_room(connection);
+                        self.awaiting.insert(port);
+                    }
+                    // Where nobody is any more there is always room.
+                    _ => self.ready.push_back(port),
+                },
+                Egress::Send(transmit) => {
+                    let mut groups = self.groups.iter();
+                    let group = groups.find(|(_, of)| of.flow == transmit.flow);
+                    if let (Some((group, _)), Some(port)) = (group, transmit.port) {
+                        let head =
+                            ParcelHead { hops: HOPS_MAX, origin: transmit.from, to: transmit.to };
+                        let body = Bytes::copy_from_slice(&buf);
+                        let parcel = Parcel { group: *group, head, body };
+                        self.forward(port, parcel, &[]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Machine for RelayNode {
+    type Event = NodeEvent;
+
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let Datagram { from, congestion_experienced, bytes, .. } = datagram;
+        let endpoint = &mut self.peers.endpoint;
+        if !endpoint.handle_datagram(cx.now, from, congestion_experienced, bytes) {
+            self.counts.refused.foreign += 1;
+        }
+        self.settle(cx);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.peers.endpoint.handle_timeout(now);
+        if let Some(uplink) = &mut self.uplink {
+            uplink.handle_timeout(now, &mut self.peers);
+        }
+        if self.sweep_at <= now {
+            self.sweep_at = now + SWEEP;
+            self.routes.expire(now);
+            let Self { unnamed, peers, .. } = self;
+            unnamed.retain(|connection, (_, until)| {
+                let stays = now < *until;
+                if !stays {
+                    peers.close(now, *connection, "no presentation");
+                }
+                stays
+            });
+        }
+        if self.program.next_timeout().is_some_and(|at| at <= now) {
+            self.program.handle_timeout(cx);
+        }
+        self.settle(cx);
+    }
+
+    /// The relay ends: neighbours look for another one at once.
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        let below = self.neighbours.values().map(|it| it.connection);
+        let above = self.uplink.as_ref().and_then(Uplink::connection);
+        let all: Vec<_> = below.chain(above).collect();
+        for connection in all {
+            self.peers.close(cx.now, connection, "the relay ends");
+        }
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let to = self.peers.endpoint.poll_transmit(cx.now, buf)?;
+        Some(Transmit::control(Destination::Node(to)))
+    }
+
+    fn poll_event(&mut self) -> Option<NodeEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let above = self.uplink.as_ref().and_then(|uplink| uplink.next_timeout(&self.peers));
+        let own = [self.peers.endpoint.next_timeout(), above, self.program.next_timeout()];
+        own.into_iter().flatten().chain([self.sweep_at]).min()
+    }
+}

@@ -1,0 +1,261 @@
+//! Neighbours of a node over QUIC: presentations, control messages and packets of sessions, each on
+//! a stream of its kind.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use faircast_base::{BadInput, NodeId, Time};
+
+use crate::down::Down;
+use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
+use crate::message::{First, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
+
+/// Most bytes of control messages that wait for a peer. A peer that reads less is cut off.
+const CONTROL_WAITS_MAX: usize = 1 << 16;
+
+/// Event of a neighbour.
+#[derive(Debug)]
+pub(crate) enum PeerEvent {
+    /// A connection is established; a presentation follows.
+    Up {
+        connection: ConnectionHandle,
+        at: NodeId,
+        is_own: bool,
+    },
+    /// The peer has presented itself.
+    Hello {
+        connection: ConnectionHandle,
+        hello: Hello,
+    },
+    Message {
+        connection: ConnectionHandle,
+        message: Message,
+    },
+    /// A packet of a session has come.
+    Parcel {
+        connection: ConnectionHandle,
+        group: u64,
+        head: ParcelHead,
+        body: Bytes,
+    },
+    /// A connection has room again that had none.
+    Room {
+        connection: ConnectionHandle,
+    },
+    /// A connection has ended.
+    Down {
+        connection: ConnectionHandle,
+        reason: Down,
+    },
+    /// A connection was closed, since the peer broke the protocol.
+    Bad {
+        connection: ConnectionHandle,
+        reason: BadInput,
+    },
+}
+
+/// Streams of a connection.
+#[derive(Debug)]
+struct Streams {
+    control: StreamId,
+    /// Control messages that have no room yet.
+    waiting: VecDeque<Vec<u8>>,
+    waiting_bytes: usize,
+    /// Own streams, by their groups.
+    groups: BTreeMap<u64, StreamId>,
+    /// Streams of the peer that have begun; `None` for control.
+    incoming: BTreeMap<StreamId, Option<u64>>,
+    has_hello: bool,
+    /// True if somebody waits for room.
+    awaits_room: bool,
+}
+
+/// Neighbours by their connections.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) endpoint: Endpoint,
+    hello: Hello,
+    streams: BTreeMap<ConnectionHandle, Streams>,
+}
+
+impl Peers {
+    pub(crate) const fn new(endpoint: Endpoint, hello: Hello) -> Self {
+        Self { endpoint, hello, streams: BTreeMap::new() }
+    }
+
+    pub(crate) const fn node(&self) -> NodeId {
+        self.hello.node
+    }
+
+    /// Returns the next event.
+    pub(crate) fn poll_event(&mut self, now: Time) -> Option<PeerEvent> {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                EndpointEvent::Up { connection, peer, is_own } => {
+                    // A peer that allows no streams is none of ours.
+                    let Some(control) = self.endpoint.open(connection) else {
+                        self.close(now, connection, "no streams");
+                        continue;
+                    };
+                    self.endpoint.set_priority(connection, control, 1);
+                    let hello = First::Control(self.hello.clone()).encode();
+                    self.endpoint.send(connection, control, &hello, Bytes::new());
+                    let streams = Streams {
+                        control,
+                        waiting: VecDeque::new(),
+                        waiting_bytes: 0,
+                        groups: BTreeMap::new(),
+                        incoming: BTreeMap::new(),
+                        has_hello: false,
+                        awaits_room: false,
+                    };
+                    self.streams.insert(connection, streams);
+                    return Some(PeerEvent::Up { connection, at: peer, is_own });
+                }
+                EndpointEvent::Down { connection, reason } => {
+                    self.streams.remove(&connection);
+                    return Some(PeerEvent::Down { connection, reason });
+                }
+                EndpointEvent::Frame { connection, stream, bytes } => {
+                    match self.on_frame(connection, stream, bytes) {
+                        Ok(event) if event.is_some() => return event,
+                        Ok(_) => {}
+                        Err(reason) => {
+                            self.close(now, connection, "this node cannot read that");
+                            return Some(PeerEvent::Bad { connection, reason });
+                        }
+                    }
+                }
+                EndpointEvent::StreamEnd { connection, stream } => {
+                    if let Some(streams) = self.streams.get_mut(&connection) {
+                        streams.incoming.remove(&stream);
+                    }
+                }
+                EndpointEvent::Room { connection, .. } => {
+                    self.flush(connection);
+                    let has_room = self.has_room(connection);
+                    let streams = self.streams.get_mut(&connection);
+                    if streams.is_some_and(|of| has_room && std::mem::take(&mut of.awaits_room)) {
+                        return Some(PeerEvent::Room { connection });
+                    }
+                }
+                EndpointEvent::Finished { .. } => {}
+            }
+        }
+        None
+    }
+
+    fn on_frame(
+        &mut self,
+        connection: ConnectionHandle,
+        stream: StreamId,
+        bytes: Bytes,
+    ) -> Result<Option<PeerEvent>, BadInput> {
+        // Frames of a connection that was closed here.
+        let Some(streams) = self.streams.get_mut(&connection) else { return Ok(None) };
+        match streams.incoming.get(&stream) {
+            None => match First::decode(&bytes)? {
+                First::Control(hello) => {
+                    if std::mem::replace(&mut streams.has_hello, true) {
+                        return Err(BadInput::Duplicate);
+                    }
+                    streams.incoming.insert(stream, None);
+                    Ok(Some(PeerEvent::Hello { connection, hello }))
+                }
+                First::Group(group) => {
+                    streams.incoming.insert(stream, Some(group));
+                    Ok(None)
+                }
+            },
+            Some(None) => {
+                let message = Message::decode(&bytes)?;
+                Ok(Some(PeerEvent::Message { connection, message }))
+            }
+            Some(Some(group)) => {
+                let (head, group) = (ParcelHead::decode(&bytes)?, *group);
+                let body = bytes.slice(PARCEL_HEAD_BYTES..);
+                Ok(Some(PeerEvent::Parcel { connection, group, head, body }))
+            }
+        }
+    }
+
+    /// Sends a control message. A peer that does not read them is cut off.
+    pub(crate) fn send_message(
+        &mut self,
+        now: Time,
+        connection: ConnectionHandle,
+        message: &Message,
+    ) {
+        let Some(streams) = self.streams.get_mut(&connection) else { return };
+        let bytes = message.encode();
+        streams.waiting_bytes += bytes.len();
+        streams.waiting.push_back(bytes);
+        if streams.waiting_bytes > CONTROL_WAITS_MAX {
+            return self.close(now, connection, "control messages are not read");
+        }
+        self.flush(connection);
+    }
+
+    fn flush(&mut self, connection: ConnectionHandle) {
+        let Self { endpoint, streams, .. } = self;
+        let Some(of) = streams.get_mut(&connection) else { return };
+        while let Some(message) = of.waiting.front() {
+            if !endpoint.send(connection, of.control, message, Bytes::new()) {
+                break;
+            }
+            of.waiting_bytes -= message.len();
+            of.waiting.pop_front();
+        }
+    }
+
+    /// True if a connection takes a packet of a session now.
+    pub(crate) fn has_room(&self, connection: ConnectionHandle) -> bool {
+        self.endpoint.has_room_for_all(connection)
+    }
+
+    /// Asks for an event when a connection has room.
+    pub(crate) fn await_room(&mut self, connection: ConnectionHandle) {
+        if let Some(streams) = self.streams.get_mut(&connection) {
+            streams.awaits_room = true;
+        }
+    }
+
+    /// Sends a packet of a session: `begun` and then `rest`. Returns false if there is no room or
+    /// no connection.
+    pub(crate) fn send_parcel(
+        &mut self,
+        connection: ConnectionHandle,
+        group: u64,
+        head: ParcelHead,
+        begun: &[u8],
+        rest: Bytes,
+    ) -> bool {
+        let Self { endpoint, streams, .. } = self;
+        let Some(of) = streams.get_mut(&connection) else { return false };
+        let stream = match of.groups.get(&group) {
+            Some(stream) => *stream,
+            None => {
+                let Some(stream) = endpoint.open(connection) else { return false };
+                endpoint.send(connection, stream, &First::Group(group).encode(), Bytes::new());
+                of.groups.insert(group, stream);
+                stream
+            }
+        };
+        let head = [&head.encode()[..], begun].concat();
+        endpoint.send(connection, stream, &head, rest)
+    }
+
+    /// Ends the stream of a group to a peer.
+    pub(crate) fn end_group(&mut self, connection: ConnectionHandle, group: u64) {
+        let stream = self.streams.get_mut(&connection).and_then(|of| of.groups.remove(&group));
+        if let Some(stream) = stream {
+            self.endpoint.finish(connection, stream);
+        }
+    }
+
+    /// Closes a connection. No event follows.
+    pub(crate) fn close(&mut self, now: Time, connection: ConnectionHandle, reason: &str) {
+        self.streams.remove(&connection);
+        self.endpoint.close(now, connection, reason);
+    }
+}

@@ -1,0 +1,103 @@
+//! Limits of a relay, its events and its status.
+
+use faircast_base::NodeId;
+use faircast_proto::relay::Served;
+
+use crate::down::Down;
+use crate::endpoint::ConnectionStats;
+use crate::uplink::UplinkState;
+
+/// Limits of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLimits {
+    /// Most neighbours. Default 4096.
+    pub neighbours: usize,
+    /// Most groups of a neighbour. Default 256.
+    pub groups: usize,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self { neighbours: 4096, groups: 256 }
+    }
+}
+
+/// Packets and messages that were not taken, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeRefused {
+    /// Packets that belong to no connection.
+    pub foreign: u64,
+    /// Connections that were closed, since the peer broke the protocol.
+    pub malformed: u64,
+    /// Peers without the key.
+    pub unauthenticated: u64,
+    /// Packets for a group of which their neighbour is no member.
+    pub unknown: u64,
+    /// Neighbours, groups and nodes for which there was no room.
+    pub full: u64,
+    /// Nodes above this relay that asked to be below.
+    pub loops: u64,
+    /// Packets in the name of a node that is elsewhere.
+    pub misplaced: u64,
+    /// Packets without a way, or that have passed too many relays.
+    pub lost: u64,
+}
+
+/// Event of a relay, for its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// A neighbour is attached, at this address.
+    Attached {
+        /// Address.
+        at: NodeId,
+        /// Name that it has given itself.
+        name: String,
+        /// True if it is a relay.
+        is_relay: bool,
+    },
+    /// A neighbour is attached no longer.
+    Detached {
+        /// Name that it has given itself.
+        name: String,
+        /// Reason.
+        reason: Down,
+    },
+    /// The way to the relay above has changed.
+    Above(UplinkState),
+}
+
+/// State of a neighbour, for people.
+#[derive(Clone, Debug)]
+pub struct PeerStatus {
+    /// Address.
+    pub at: NodeId,
+    /// Name that it has given itself.
+    pub name: String,
+    /// True if it is a relay.
+    pub is_relay: bool,
+    /// Number of its groups.
+    pub groups: usize,
+    /// State of its connection.
+    pub connection: ConnectionStats,
+}
+
+/// State of a relay, for people.
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    /// The way to the relay above; `None` if the relay has none.
+    pub above: Option<UplinkState>,
+    /// State of the connection there.
+    pub above_connection: Option<ConnectionStats>,
+    /// Neighbours below.
+    pub neighbours: Vec<PeerStatus>,
+    /// Packets of sessions that came, and that left.
+    pub received: u64,
+    /// Packets of sessions that left.
+    pub sent: u64,
+    /// Packets that wait here.
+    pub held: usize,
+    /// Sessions that the program serves.
+    pub served: Served,
+    /// Packets and messages that were refused.
+    pub refused: NodeRefused,
+}

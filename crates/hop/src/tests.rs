@@ -1,0 +1,347 @@
+//! Two or more endpoints and a network between them that delays, moves, records and repeats
+//! packets.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use faircast_base::{Duration, NodeId, Time};
+
+use crate::{
+    CongestionControl, ConnectionHandle, Dialer, Down, Endpoint, EndpointEvent, RelayKey, StreamId,
+};
+
+const DELAY: Duration = Duration::from_millis(10);
+const CLIENT: NodeId = NodeId(1);
+const SERVER: NodeId = NodeId(2);
+/// Another address of the same host.
+const MOVED: NodeId = NodeId(3);
+
+fn key(byte: u8) -> RelayKey {
+    RelayKey::shared([byte; 32])
+}
+
+fn endpoint(key: &RelayKey, node: NodeId, seed: u64) -> Endpoint {
+    let accepts = node != CLIENT;
+    Endpoint::new(key, &node.0.to_be_bytes(), seed, accepts, CongestionControl::NewReno)
+}
+
+/// A packet on its way: when it arrives, its source and destination, and its bytes.
+type OnTheWay = (Time, NodeId, NodeId, Vec<u8>);
+
+struct World {
+    now: Time,
+    client: Endpoint,
+    server: Endpoint,
+    /// Addresses of the two.
+    client_at: NodeId,
+    server_at: NodeId,
+    wire: VecDeque<OnTheWay>,
+    recorded: Vec<OnTheWay>,
+    /// Events of the client and of the server.
+    said: [Vec<EndpointEvent>; 2],
+    reads: bool,
+}
+
+impl World {
+    fn new(client: &RelayKey, server: &RelayKey) -> Self {
+        Self {
+            now: Time::ZERO,
+            client: endpoint(client, CLIENT, 1),
+            server: endpoint(server, SERVER, 2),
+            client_at: CLIENT,
+            server_at: SERVER,
+            wire: VecDeque::new(),
+            recorded: Vec::new(),
+            said: Default::default(),
+            reads: true,
+        }
+    }
+
+    /// A world with a connection, and the connection's names at both ends.
+    fn connected() -> (Self, [ConnectionHandle; 2]) {
+        let mut world = Self::new(&key(1), &key(1));
+        let link = world.client.connect(world.now, SERVER);
+        world.run(1);
+        let [client, server] = &world.said;
+        let [EndpointEvent::Up { connection: theirs, peer: CLIENT, is_own: false }] = server[..]
+        else {
+            panic!("{server:?}")
+        };
+        assert_eq!(
+            client[..],
+            [EndpointEvent::Up { connection: link, peer: SERVER, is_own: true }]
+        );
+        world.said = Default::default();
+        (world, [link, theirs])
+    }
+
+    fn collect(&mut self) {
+        let mut packet = Vec::new();
+        while let Some(to) = self.client.poll_transmit(self.now, &mut packet) {
+            self.post(self.client_at, to, std::mem::take(&mut packet));
+        }
+        while let Some(to) = self.server.poll_transmit(self.now, &mut packet) {
+            self.post(self.server_at, to, std::mem::take(&mut packet));
+        }
+        if self.reads {
+            self.said[0].extend(std::iter::from_fn(|| self.client.poll_event()));
+            self.said[1].extend(std::iter::from_fn(|| self.server.poll_event()));
+        }
+    }
+
+    fn post(&mut self, from: NodeId, to: NodeId, packet: Vec<u8>) {
+        let sent = (self.now + DELAY, from, to, packet);
+        self.recorded.push(sent.clone());
+        self.wire.push_back(sent);
+    }
+
+    /// Lets some seconds pass.
+    fn run(&mut self, seconds: u64) {
+        self.run_until(self.now + Duration::from_secs(seconds));
+    }
+
+    fn run_until(&mut self, end: Time) {
+        loop {
+            // Twice: what is read lets the other side send.
+            self.collect();
+            self.collect();
+            let arrives = self.wire.front().map(|(at, ..)| *at);
+            let timers = [self.client.next_timeout(), self.server.next_timeout()];
+            let next = arrives.into_iter().chain(timers.into_iter().flatten()).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            self.client.handle_timeout(self.now);
+            self.server.handle_timeout(self.now);
+            while let Some((_, from, to, packet)) = self.wire.pop_front_if(|it| it.0 <= self.now) {
+                match to {
+                    to if to == self.client_at => {
+                        self.client.handle_datagram(self.now, from, false, &packet);
+                    }
+                    to if to == self.server_at => {
+                        self.server.handle_datagram(self.now, from, false, &packet);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn send(&mut self, link: ConnectionHandle, stream: StreamId, byte: u8) {
+        assert!(self.client.send(link, stream, &[byte], Bytes::from(vec![byte; 1000])));
+    }
+
+    /// First bytes of the frames that the server has got, in their order.
+    fn got(&self) -> Vec<u8> {
+        let frame = |event: &EndpointEvent| match event {
+            EndpointEvent::Frame { bytes, .. } => Some(bytes[0]),
+            _ => None,
+        };
+        self.said[1].iter().filter_map(frame).collect()
+    }
+
+    fn down(&self, side: usize) -> Vec<Down> {
+        let reason = |event: &EndpointEvent| match event {
+            EndpointEvent::Down { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        self.said[side].iter().filter_map(reason).collect()
+    }
+}
+
+#[test]
+fn frames_of_all_lengths_come_in_order_on_each_stream() {
+    let (mut world, [link, theirs]) = World::connected();
+    let streams: Vec<StreamId> = (0..3).map(|_| world.client.open(link).unwrap()).collect();
+    let lengths = [0, 1, 2, 999, 1200, 1452, 5000, 65_535, 3, 40_000];
+    let frame = |length: usize| -> Vec<u8> { (0..length).map(|at| (at % 251) as u8).collect() };
+    let mut sent = 0;
+    while sent < lengths.len() {
+        let bytes = frame(lengths[sent]);
+        let (head, body) = bytes.split_at(bytes.len().min(7));
+        let mut takes =
+            |stream| world.client.send(link, stream, head, Bytes::copy_from_slice(body));
+        if streams.iter().all(|stream| takes(*stream)) {
+            sent += 1;
+        } else {
+            world.run(1);
+            assert!(streams.iter().all(|stream| world.client.has_room(link, *stream)));
+        }
+        world.run(1);
+    }
+    streams.iter().for_each(|stream| world.client.finish(link, *stream));
+    world.run(1);
+    for stream in streams {
+        let of_stream = |event: &EndpointEvent| match event {
+            EndpointEvent::Frame { connection: link, stream: of, bytes } if *of == stream => {
+                assert_eq!(*link, theirs);
+                Some(bytes.to_vec())
+            }
+            _ => None,
+        };
+        let got: Vec<Vec<u8>> = world.said[1].iter().filter_map(of_stream).collect();
+        assert!(got == lengths.map(frame), "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
+        assert!(world.said[1].contains(&EndpointEvent::StreamEnd { connection: theirs, stream }));
+        assert!(world.said[0].contains(&EndpointEvent::Finished { connection: link, stream }));
+    }
+}
+
+#[test]
+fn a_frame_above_the_greatest_length_is_refused() {
+    let (mut world, [link, _]) = World::connected();
+    let stream = world.client.open(link).unwrap();
+    assert!(!world.client.send(link, stream, &[0], Bytes::from(vec![0; 65_535])));
+    world.send(link, stream, 7);
+    world.run(1);
+    assert_eq!(world.got(), [7]);
+}
+
+#[test]
+fn nodes_without_the_same_key_do_not_connect() {
+    let open = RelayKey::none();
+    for (ours, theirs) in [(key(1), key(2)), (open.clone(), key(1)), (key(1), open)] {
+        let mut world = World::new(&ours, &theirs);
+        world.client.connect(world.now, SERVER);
+        world.run(5);
+        assert_eq!(world.down(0), [Down::Unauthenticated]);
+        assert_eq!(world.down(1), [Down::Unauthenticated]);
+        assert_eq!((world.said[0].len(), world.said[1].len()), (1, 1));
+    }
+}
+
+#[test]
+fn a_node_that_starts_again_is_noticed_with_the_next_packet() {
+    let (mut world, [link, _]) = World::connected();
+    let stream = world.client.open(link).unwrap();
+    world.server = endpoint(&key(1), SERVER, 9);
+    world.send(link, stream, 1);
+    world.run(1);
+    assert_eq!(world.down(0), [Down::Restarted]);
+}
+
+#[test]
+fn packets_of_an_earlier_run_change_nothing() {
+    let (mut world, [link, _]) = World::connected();
+    let stream = world.client.open(link).unwrap();
+    (0..20).for_each(|byte| world.send(link, stream, byte));
+    world.run(1);
+    assert_eq!(world.got().len(), 20);
+    let recorded = std::mem::take(&mut world.recorded);
+    // To the same server, and to one that has started again: in the client's name and from
+    // elsewhere.
+    for restarts in [false, true] {
+        if restarts {
+            world.server = endpoint(&key(1), SERVER, 9);
+        }
+        for from in [CLIENT, MOVED] {
+            world.said = Default::default();
+            for (_, _, to, packet) in &recorded {
+                if *to == SERVER {
+                    world.server.handle_datagram(world.now, from, false, packet);
+                    world.collect();
+                }
+            }
+            assert_eq!(world.got(), []);
+            let up = |event: &&EndpointEvent| matches!(event, EndpointEvent::Up { .. });
+            assert_eq!(world.said[1].iter().find(up), None);
+        }
+    }
+}
+
+#[test]
+fn a_connection_follows_the_node_that_opened_it_to_another_address() {
+    let (mut world, [link, theirs]) = World::connected();
+    let stream = world.client.open(link).unwrap();
+    world.send(link, stream, 1);
+    world.run(1);
+    world.client_at = MOVED;
+    world.send(link, stream, 2);
+    world.run(1);
+    assert_eq!(world.got(), [1, 2]);
+    assert_eq!(world.server.peer(theirs), Some(MOVED));
+    assert_eq!((world.down(0), world.down(1)), (vec![], vec![]));
+}
+
+#[test]
+fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
+    let mut world = World::new(&key(1), &key(1));
+    let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
+    // Returns the events of the client in the next tenths of a second.
+    let mut run = |world: &mut World, tenths: u64| {
+        for _ in 0..tenths {
+            let end = world.now + Duration::from_millis(100);
+            dialer.handle_timeout(world.now, &mut world.client);
+            world.run_until(end);
+            for event in std::mem::take(&mut world.said[0]) {
+                match event {
+                    EndpointEvent::Up { connection: link, .. } => {
+                        dialer.on_up(world.now, &mut world.client, link);
+                    }
+                    EndpointEvent::Down { connection: link, .. } => {
+                        _ = dialer.on_down(world.now, link)
+                    }
+                    _ => {}
+                }
+            }
+        }
+        dialer.connection().and_then(|link| world.client.peer(link))
+    };
+    assert_eq!(run(&mut world, 5), Some(SERVER));
+    // The server moves: 2 s of silence, 2 s for its old address.
+    world.server_at = MOVED;
+    assert_eq!(run(&mut world, 50), Some(MOVED));
+    // The server is gone for a while, and back with nothing known.
+    world.server_at = NodeId(99);
+    run(&mut world, 70);
+    world.server = endpoint(&key(1), SERVER, 9);
+    world.server_at = MOVED;
+    assert_eq!(run(&mut world, 45), Some(MOVED));
+}
+
+#[test]
+fn a_flood_of_first_packets_keeps_no_state_and_is_answered_with_fewer_bytes() {
+    let mut world = World::new(&key(1), &key(1));
+    let mut taken = 0;
+    let mut answered = 0;
+    for seed in 0..3000 {
+        let mut attacker = endpoint(&RelayKey::none(), CLIENT, seed);
+        attacker.connect(world.now, SERVER);
+        let mut packet = Vec::new();
+        attacker.poll_transmit(world.now, &mut packet).unwrap();
+        taken += packet.len();
+        world.server.handle_datagram(world.now, NodeId(1000 + seed as u32), false, &packet);
+        let mut answer = Vec::new();
+        while world.server.poll_transmit(world.now, &mut answer).is_some() {
+            answered += std::mem::take(&mut answer).len();
+        }
+    }
+    assert!(answered < taken, "{answered} bytes for {taken}");
+    assert!(world.server.links() <= 16, "{} connections", world.server.links());
+    // A host with the key connects nevertheless.
+    let link = world.client.connect(world.now, SERVER);
+    world.run(2);
+    assert!(world.said[0].contains(&EndpointEvent::Up {
+        connection: link,
+        peer: SERVER,
+        is_own: true
+    }));
+}
+
+#[test]
+fn frames_that_nobody_reads_stop_their_sender() {
+    let (mut world, [link, _]) = World::connected();
+    let stream = world.client.open(link).unwrap();
+    world.reads = false;
+    let mut sent = 0;
+    for _ in 0..200 {
+        while world.client.send(link, stream, &[], Bytes::from(vec![0; 50_000])) {
+            sent += 50_000;
+        }
+        world.run(1);
+    }
+    // What the stream may hold, and what the sender keeps.
+    assert!((1_000_000..2_000_000).contains(&sent), "{sent} bytes");
+    world.reads = true;
+    world.run(1);
+    assert!(world.client.has_room(link, stream));
+}

@@ -1,0 +1,225 @@
+//! The way of a host or of a relay to the relay above it.
+
+use std::collections::BTreeMap;
+
+use faircast_base::{NodeId, Time};
+
+use crate::dial::Dialer;
+use crate::down::Down;
+use crate::endpoint::ConnectionHandle;
+use crate::message::{Hello, JoinRefusal, Message};
+use crate::peers::Peers;
+
+/// State of the way to the relay above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UplinkState {
+    /// No relay has answered yet; the reason of the last failure, if there was any.
+    Asking(Option<Down>),
+    /// A relay is above, with this name.
+    Attached(String),
+    /// The relay stands below this node: the two name each other as parents, or a longer circle of
+    /// relays does.
+    Loop,
+    /// The relay has too many neighbours.
+    Full,
+}
+
+/// Membership of a group.
+#[derive(Clone, Copy, Debug)]
+struct Membership {
+    receivers: u32,
+    elsewhere: u32,
+    refused: Option<JoinRefusal>,
+}
+
+/// Connection to the relay above, and the groups that this node has there.
+#[derive(Debug)]
+pub(crate) struct Uplink {
+    dialer: Dialer,
+    state: UplinkState,
+    /// The relay above, and those above it.
+    path: Vec<NodeId>,
+    groups: BTreeMap<u64, Membership>,
+}
+
+impl Uplink {
+    /// The way to the first of these relays that answers.
+    pub(crate) fn new(relays: Vec<NodeId>, start: Time) -> Self {
+        Self {
+            dialer: Dialer::new(relays, start),
+            state: UplinkState::Asking(None),
+            path: Vec::new(),
+            groups: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) const fn state(&self) -> &UplinkState {
+        &self.state
+    }
+
+    pub(crate) fn path(&self) -> &[NodeId] {
+        &self.path
+    }
+
+    /// The connection, once the relay has presented itself.
+    pub(crate) fn connection(&self) -> Option<ConnectionHandle> {
+        self.dialer.connection().filter(|_| matches!(self.state, UplinkState::Attached(_)))
+    }
+
+    pub(crate) fn is(&self, connection: ConnectionHandle) -> bool {
+        self.dialer.connection() == Some(connection)
+    }
+
+    /// Receivers of a group that are reached by the relay above.
+    pub(crate) fn elsewhere(&self, group: u64) -> u32 {
+        self.groups.get(&group).map_or(0, |of| of.elsewhere)
+    }
+
+    /// Reason why the relay above takes a group not.
+    pub(crate) fn refusal(&self, group: u64) -> Option<JoinRefusal> {
+        self.groups.get(&group).and_then(|of| of.refused)
+    }
+
+    /// Sets the receivers of a group at this node and below; `None` ends the membership.
+    pub(crate) fn set(&mut self, now: Time, peers: &mut Peers, group: u64, receivers: Option<u32>) {
+        let message = match receivers {
+            Some(receivers) => {
+                let of = self.groups.get_mut(&group);
+                if of.as_ref().is_some_and(|of| of.receivers == receivers) {
+                    return;
+                }
+                match of {
+                    Some(of) => of.receivers = receivers,
+                    None => {
+                        let new = Membership { receivers, elsewhere: 0, refused: None };
+                        self.groups.insert(group, new);
+                    }
+                }
+                Message::Join { group, receivers }
+            }
+            None => {
+                if self.groups.remove(&group).is_none() {
+                    return;
+                }
+                if let Some(connection) = self.connection() {
+                    peers.end_group(connection, group);
+                }
+                Message::Leave { group }
+            }
+        };
+        if let Some(connection) = self.connection() {
+            peers.send_message(now, connection, &message);
+        }
+    }
+
+    /// A connection that this node has opened is established. Returns true if it replaces the one
+    /// before.
+    pub(crate) fn on_up(
+        &mut self,
+        now: Time,
+        peers: &mut Peers,
+        connection: ConnectionHandle,
+    ) -> bool {
+        let before = self.dialer.connection();
+        if !self.dialer.on_up(now, &mut peers.endpoint, connection) {
+            peers.close(now, connection, "another connection is used");
+            return false;
+        }
+        self.forget(UplinkState::Asking(None));
+        before.is_some()
+    }
+
+    /// The relay has presented itself: it hears of all groups.
+    pub(crate) fn on_hello(
+        &mut self,
+        now: Time,
+        peers: &mut Peers,
+        connection: ConnectionHandle,
+        hello: Hello,
+    ) {
+        if !hello.is_relay {
+            return peers.close(now, connection, "not a relay");
+        }
+        self.state = UplinkState::Attached(hello.name);
+        for (group, Membership { receivers, .. }) in &self.groups {
+            let join = Message::Join { group: *group, receivers: *receivers };
+            peers.send_message(now, connection, &join);
+        }
+        peers.send_message(now, connection, &Message::EndOfJoins);
+    }
+
+    /// Takes a message of the relay. Returns the group whose receivers elsewhere have changed.
+    pub(crate) fn on_message(
+        &mut self,
+        now: Time,
+        peers: &mut Peers,
+        connection: ConnectionHandle,
+        message: Message,
+    ) -> Option<u64> {
+        match message {
+            Message::Member { group, elsewhere } => {
+                let of = self.groups.get_mut(&group)?;
+                of.refused = None;
+                return (std::mem::replace(&mut of.elsewhere, elsewhere) != elsewhere)
+                    .then_some(group);
+            }
+            Message::Refuse { group, reason } => {
+                let of = self.groups.get_mut(&group)?;
+                (of.refused, of.elsewhere) = (Some(reason), 0);
+                return Some(group);
+            }
+            Message::Path(path) => {
+                if path.contains(&peers.node()) {
+                    peers.close(now, connection, "a circle of relays");
+                    self.dialer.on_refused(now, connection);
+                    self.forget(UplinkState::Loop);
+                } else {
+                    self.path = path;
+                }
+            }
+            // Nothing that a relay says to those below it.
+            Message::Join { .. } | Message::Leave { .. } | Message::EndOfJoins => {}
+        }
+        None
+    }
+
+    /// A connection has ended. Returns true if it was the one in use.
+    pub(crate) fn on_down(
+        &mut self,
+        now: Time,
+        connection: ConnectionHandle,
+        reason: Down,
+    ) -> bool {
+        let was_used = self.dialer.on_down(now, connection);
+        if was_used || self.dialer.connection().is_none() {
+            let state = match &reason {
+                Down::Closed(why) if why == LOOP => UplinkState::Loop,
+                Down::Closed(why) if why == FULL => UplinkState::Full,
+                _ => UplinkState::Asking(Some(reason)),
+            };
+            self.forget(state);
+        }
+        was_used
+    }
+
+    /// Forgets everything that the relay before has said.
+    fn forget(&mut self, state: UplinkState) {
+        self.state = state;
+        self.path.clear();
+        for of in self.groups.values_mut() {
+            (of.elsewhere, of.refused) = (0, None);
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time, peers: &mut Peers) {
+        self.dialer.handle_timeout(now, &mut peers.endpoint);
+    }
+
+    pub(crate) fn next_timeout(&self, peers: &Peers) -> Option<Time> {
+        self.dialer.next_timeout(&peers.endpoint)
+    }
+}
+
+/// Reasons with which a relay closes connections of those whom it does not take.
+pub(crate) const LOOP: &str = "a circle of relays";
+pub(crate) const FULL: &str = "too many neighbours";
