@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("programs", &["proto", "relay-sdk"]),
     ("trace", &["base"]),
     ("scenario", &["base", "link", "proto"]),
-    ("sim", &["base", "link", "programs", "proto", "trace", "scenario"]),
+    ("sim", &["base", "hop", "link", "programs", "proto", "trace", "scenario"]),
     ("report", &["base", "trace"]),
     ("seal", &["base"]),
     ("files", &["base", "proto"]),

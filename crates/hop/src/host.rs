@@ -81,11 +81,8 @@ impl Host {
                         self.packets.push_back(SessionPacket { origin, to, bytes: body });
                     }
                 }
-                PeerEvent::Down { connection, reason } => {
+                PeerEvent::Down { connection, reason } | PeerEvent::Bad { connection, reason } => {
                     uplink.on_down(now, connection, reason);
-                }
-                PeerEvent::Bad { connection, .. } => {
-                    uplink.on_down(now, connection, crate::Down::Restarted);
                 }
                 PeerEvent::Up { .. }
                 | PeerEvent::Hello { .. }

@@ -194,11 +194,7 @@ impl RelayNode {
             PeerEvent::Down { connection, reason } => self.on_down(cx, connection, reason),
             PeerEvent::Bad { connection, reason } => {
                 self.counts.refused.malformed += 1;
-                self.on_down(
-                    cx,
-                    connection,
-                    Down::Failed(format!("its messages are wrong: {reason:?}")),
-                );
+                self.on_down(cx, connection, reason);
             }
         }
     }
@@ -312,7 +308,7 @@ impl RelayNode {
                     self.set_member(cx, port, group, None);
                 }
             }
-            // Nothing that is said to a relay above.
+            // Messages from a relay to those below it.
             Message::Member { .. } | Message::Refuse { .. } | Message::Path(_) => {}
         }
     }

@@ -50,7 +50,7 @@ pub(crate) enum PeerEvent {
     /// A connection was closed, since the peer broke the protocol.
     Bad {
         connection: ConnectionHandle,
-        reason: BadInput,
+        reason: Down,
     },
 }
 
@@ -122,6 +122,7 @@ impl Peers {
                         Ok(_) => {}
                         Err(reason) => {
                             self.close(now, connection, "this node cannot read that");
+                            let reason = Down::Failed(format!("wrong messages: {reason:?}"));
                             return Some(PeerEvent::Bad { connection, reason });
                         }
                     }

@@ -177,7 +177,7 @@ impl Uplink {
                     self.path = path;
                 }
             }
-            // Nothing that a relay says to those below it.
+            // Messages to a relay from those below it.
             Message::Join { .. } | Message::Leave { .. } | Message::EndOfJoins => {}
         }
         None
@@ -220,6 +220,6 @@ impl Uplink {
     }
 }
 
-/// Reasons with which a relay closes connections of those whom it does not take.
+/// Reasons that a relay gives when it closes the connection of a refused neighbour.
 pub(crate) const LOOP: &str = "a circle of relays";
 pub(crate) const FULL: &str = "too many neighbours";

@@ -8,6 +8,7 @@ use faircast_proto::credit::ProgramHost;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
+use faircast_proto::stack::Stack;
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Destination, FlowMachine};
 use faircast_scenario::{Catalog, Flow, Program, ProgramEntry};
@@ -22,10 +23,21 @@ pub fn catalog() -> Catalog {
         options: entry.options,
     };
     Catalog {
-        protocols: catalog::stacks().collect(),
+        protocols: catalog::stacks().chain(quic()).collect(),
         programs: RELAYS.iter().map(relay).collect(),
         runs_sessions_programs: cfg!(feature = "programs"),
     }
+}
+
+/// The connections of relays as a flow.
+#[cfg(feature = "quic")]
+fn quic() -> Option<Stack> {
+    Some(faircast_hop::flow::STACK)
+}
+
+#[cfg(not(feature = "quic"))]
+fn quic() -> Option<Stack> {
+    None
 }
 
 /// What runs the programs of sessions, the same for all relays.

@@ -48,7 +48,7 @@ reasons! {
     enum Timer {
         Advertise,
         Hello,
-        /// It stands for its LAN.
+        /// Election of a head of the LAN: the candidate announces itself.
         Lan,
         /// Members that have said goodbye are asked.
         Parted,

@@ -2,6 +2,7 @@
 //! Clauses 1 to 4 are checked at each call of every run of these tests: see `watch`.
 
 use faircast_base::{Duration, Time};
+use faircast_proto::congestion::Floor;
 use faircast_proto::stack::Stack;
 
 use crate::world::{World, plain, protocols, run};
@@ -18,14 +19,14 @@ fn silence_drives_the_rate_to_its_floor_and_reports_restore_it() {
             continue;
         };
         for receivers in [1, 3] {
-            silence(protocol, receivers, floor.after, floor.every);
+            silence(protocol, receivers, floor);
             tried += 1;
         }
     }
     assert!(tried >= 8, "pgmcc and three kinds of TCP at least");
 }
 
-fn silence(protocol: Stack, receivers: u32, after: Duration, every: Duration) {
+fn silence(protocol: Stack, receivers: u32, Floor { after, every, burst }: Floor) {
     let name = protocol.name();
     let (silent, slow) = (Time::ZERO + WELL, Time::ZERO + WELL + after);
     let restored = slow + every * 4;
@@ -48,10 +49,13 @@ fn silence(protocol: Stack, receivers: u32, after: Duration, every: Duration) {
     assert!(before > 20 * 40, "{name}: {before} deliveries while all was well");
     // Safety: at the floor, with signs of life.
     let lone = between(&heard.sent, slow, restored);
-    assert!((1..=5).contains(&lone.len()), "{name}: {lone:?}");
-    for pair in lone.windows(2) {
-        let gap = pair[1].since(pair[0]);
-        assert!(gap >= every.mul_f64(0.999), "{name}: two packets within {gap}, floor {every}");
+    assert!((1..=5 * burst).contains(&lone.len()), "{name}: {lone:?}");
+    for span in lone.windows(burst + 1) {
+        let gap = span[burst].since(span[0]);
+        assert!(
+            gap >= every.mul_f64(0.999),
+            "{name}: {burst} packets and one more within {gap}, floor {every}"
+        );
     }
     // Liveness: as fast again as before.
     let again = between(&heard.delivered, well, well + Duration::from_secs(20)).len();

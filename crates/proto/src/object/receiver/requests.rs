@@ -62,7 +62,7 @@ reasons! {
     enum Timer {
         /// Whole blocks are asked for, for the first time or again.
         Runs,
-        /// What too few later packets have passed by counts as missing.
+        /// Gaps that too few later packets have shown count as missing.
         Gaps,
     }
 }
