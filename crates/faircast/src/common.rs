@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use faircast_base::{Bytes, Duration, Time};
+use faircast_base::{Bytes, Duration, NodeId, Time};
+use faircast_hop::{MULTICAST_BYTES, NAME_BYTES_MAX, RelayKey};
 use faircast_net::{
     Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target, ViaSettings,
 };
@@ -14,7 +15,6 @@ use faircast_proto::catalog::{
     stack,
 };
 use faircast_proto::credit;
-use faircast_proto::hop::{FRAME_BYTES, TAG_BYTES, node_of};
 use faircast_proto::object::{HostLoad, SYMBOL_HEADER};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
@@ -45,7 +45,11 @@ pub(crate) struct Common {
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
     /// Relays through which the group is reached, instead of multicast.
-    pub(crate) via: Vec<SocketAddr>,
+    pub(crate) via: Vec<String>,
+    /// Name of the meeting at the relays; `None` for the group's address.
+    pub(crate) meeting: Option<String>,
+    /// Name of this host, for people at the relays.
+    pub(crate) name: String,
 }
 
 impl Default for Common {
@@ -58,27 +62,32 @@ impl Default for Common {
             sockets: SocketSettings::default(),
             trace: None,
             via: Vec::new(),
+            meeting: None,
+            name: String::new(),
         }
     }
 }
 
 impl Common {
-    /// How a group is reached through relays, where that was asked for, with so many receivers here.
+    /// The way through relays to a meeting with this number of receivers here; `None` without
+    /// relays.
     fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>, Error> {
         if self.via.is_empty() {
             return Ok(None);
         }
-        let group = group.ok_or(Error::ViaWithoutGroup)?;
+        let address = group.map(|group| group.group.to_string());
+        let meeting = self.meeting.clone().or(address).ok_or(Error::ViaWithoutMeeting)?;
         Ok(Some(ViaSettings {
             node: node_of(random()),
+            name: name_of(&self.name),
             relays: self.via.clone(),
-            group: group.group.to_string(),
+            group: meeting_number(&meeting),
             receivers,
-            key: self.key.as_ref().map(GroupKey::hop),
+            key: relay_key(self.key.as_ref()),
         }))
     }
 
-    /// The sockets of a source, and the way through relays where it has one; `with_heads` where receivers look for repair
+    /// The sockets of a source, and the way through relays if there are any; `with_heads` if receivers look for repair
     /// heads.
     pub(crate) fn source_sockets(
         &self,
@@ -86,7 +95,7 @@ impl Common {
         with_heads: bool,
     ) -> Result<(Sockets, Option<ViaSettings>), Error> {
         if let Some(via) = self.via(multicast_to(target), 0)? {
-            return Ok((Sockets::via(via.relays[0], true, self.sockets.clone())?, Some(via)));
+            return Ok((Sockets::via(true, self.sockets.clone())?, Some(via)));
         }
         let mut sockets = Sockets::source(target.clone(), self.sockets.clone())?;
         if with_heads {
@@ -95,13 +104,13 @@ impl Common {
         Ok((sockets, None))
     }
 
-    /// The same of a receiver.
+    /// The sockets of a receiver, and the way through relays.
     pub(crate) fn receiver_sockets(
         &self,
         listen: &Listen,
     ) -> Result<(Sockets, Option<ViaSettings>), Error> {
         if let Some(via) = self.via(multicast_of(listen), 1)? {
-            return Ok((Sockets::via(via.relays[0], false, self.sockets.clone())?, Some(via)));
+            return Ok((Sockets::via(false, self.sockets.clone())?, Some(via)));
         }
         let mut sockets = Sockets::receiver(listen.clone(), self.sockets.clone())?;
         add_heads(&mut sockets, multicast_of(listen))?;
@@ -229,18 +238,18 @@ impl Common {
         Ok((bytes - others) as u32)
     }
 
-    /// Bytes that a packet has on its way beside what a machine writes.
+    /// Bytes that a packet has on its way beside what a machine writes. Through relays these are
+    /// the bytes of multicast within a site of either family: QUIC between neighbours takes packets
+    /// of any length.
     pub(crate) fn headers(&self, family: SocketAddr) -> u32 {
-        let ip = if family.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
-        ip + UDP_BYTES + overhead(self.key.is_some()) as u32 + self.via_bytes()
-    }
-
-    fn via_bytes(&self) -> u32 {
-        if self.via.is_empty() {
-            return 0;
+        let sealed = UDP_BYTES + overhead(self.key.is_some()) as u32;
+        match family.is_ipv4() {
+            _ if !self.via.is_empty() => {
+                IPV6_BYTES + sealed + (MULTICAST_BYTES + credit::CAPSULE_BYTES) as u32
+            }
+            true => IPV4_BYTES + sealed,
+            false => IPV6_BYTES + sealed,
         }
-        let tag = if self.key.is_some() { TAG_BYTES } else { 0 };
-        (FRAME_BYTES + tag + credit::CAPSULE_BYTES) as u32
     }
 
     /// Bytes of payload, after PGM's headers and what `scheme` adds to them, that fit into a packet.
@@ -248,6 +257,35 @@ impl Common {
         let announcement = OPTION_BYTES + scheme.announce_bytes_max as u32;
         self.fitting(u64::from(self.headers(family) + PGM_BYTES + announcement), PAYLOAD_MIN)
     }
+}
+
+/// The key of connections to relays: all that have the group's key have it too, and not the other
+/// way round.
+pub(crate) fn relay_key(key: Option<&GroupKey>) -> RelayKey {
+    key.map_or(RelayKey::none(), |key| RelayKey::shared(key.hop()))
+}
+
+/// The number by which relays know a meeting: hosts that name the same one find each other.
+fn meeting_number(name: &str) -> u64 {
+    let digest = blake3::hash(name.as_bytes());
+    u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes"))
+}
+
+/// A node of random bits: an address without special meaning, 1.0.0.0 to 223.255.255.255.
+pub(crate) const fn node_of(random: u64) -> NodeId {
+    NodeId(0x0100_0000 + (random % 0xdf00_0000) as u32)
+}
+
+/// A name as nodes present it: its first 64 bytes, without control characters.
+pub(crate) fn name_of(name: &str) -> String {
+    let letters = name.chars().filter(|letter| !letter.is_control());
+    let mut bytes = 0;
+    letters
+        .take_while(|letter| {
+            bytes += letter.len_utf8();
+            bytes <= NAME_BYTES_MAX
+        })
+        .collect()
 }
 
 /// A setting must be one of the scheme that was named, or else of any, since it is not known which
@@ -444,10 +482,17 @@ macro_rules! common_settings {
             self
         }
 
-        /// Reaches the group through the first of these relays that answers, instead of by multicast: what receivers and
-        /// senders of the same group meet at. Default: none.
-        pub fn via(mut self, relays: Vec<std::net::SocketAddr>) -> Self {
+        /// Reaches the session through the first of these relays (`HOST:PORT`) that answers,
+        /// instead of by multicast. Names are looked up again while none answers. Default: none.
+        pub fn via(mut self, relays: Vec<String>) -> Self {
             self.common.via = relays;
+            self
+        }
+
+        /// The name at which senders and receivers meet at relays, such as `images`. Default: the
+        /// address and port of the group.
+        pub fn meeting(mut self, name: impl Into<String>) -> Self {
+            self.common.meeting = Some(name.into());
             self
         }
 

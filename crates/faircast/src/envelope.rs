@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use faircast_base::Time;
 use faircast_net::Envelope;
 use faircast_proto::pgm::wire::{Tsi, peek};
-use faircast_proto::tram;
+use faircast_proto::{credit, tram};
 use faircast_seal::{
     KeyHint, NoRandomness, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, key_hint,
 };
@@ -50,6 +50,8 @@ pub(crate) struct Wrapper {
     opened: LruCache<IpAddr, Time>,
     /// Whose could not, and how many.
     suspects: LruCache<IpAddr, u32>,
+    /// True if credits stand open before what is sealed.
+    relayed: bool,
 }
 
 enum Side {
@@ -81,11 +83,13 @@ impl Wrapper {
     fn of(seal: Option<Seal>, side: Side, watched: Watched) -> Self {
         let incidents = Incidents::default();
         let (opened, suspects) = (LruCache::new(PEERS_MAX), LruCache::new(PEERS_MAX));
-        Self { seal, side, incidents, watched, opened, suspects }
+        Self { seal, side, incidents, watched, opened, suspects, relayed: false }
     }
 
-    /// Whoever cannot be opened is told nothing.
-    pub(crate) fn keep_quiet(&mut self) {
+    /// Leaves open what relays have to read of packets. Nobody whose packets cannot be opened is
+    /// told, since nobody behind a relay has an address.
+    pub(crate) fn pass_relays(&mut self) {
+        self.relayed = true;
         if let Side::Receiver { notices, .. } = &mut self.side {
             notices.quiet = true;
         }
@@ -156,7 +160,13 @@ impl Envelope for Wrapper {
         overhead(self.seal.is_some())
     }
 
-    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+    fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) {
+        let clear = if self.relayed { credit::clear_bytes(packet) } else { 0 };
+        let (clear, plain) = packet.split_at(clear);
+        out.extend_from_slice(clear);
+        if plain.is_empty() && self.relayed {
+            return;
+        }
         let Some(seal) = &mut self.seal else { return out.extend_from_slice(plain) };
         let salt = match &self.side {
             Side::Source { salt } => *salt,
@@ -170,6 +180,29 @@ impl Envelope for Wrapper {
     }
 
     fn open<'a>(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        let clear = if self.relayed { credit::clear_bytes(datagram) } else { 0 };
+        if clear == 0 {
+            return self.open_sealed(now, from, datagram);
+        }
+        if clear == datagram.len() {
+            return Some(datagram);
+        }
+        let base = datagram.as_ptr() as usize;
+        let opened = self.open_sealed(now, from, &mut datagram[clear..])?;
+        let (start, len) = (opened.as_ptr() as usize - base, opened.len());
+        // Credits move to what was opened.
+        datagram.copy_within(..clear, start - clear);
+        datagram.get(start - clear..start + len)
+    }
+}
+
+impl Wrapper {
+    fn open_sealed<'a>(
         &mut self,
         now: Time,
         from: SocketAddr,

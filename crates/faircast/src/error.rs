@@ -56,9 +56,9 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
-    /// Relays are told of a group, and there is none.
-    #[error("through relays a group is reached: name one, which senders and receivers meet at")]
-    ViaWithoutGroup,
+    /// A session goes through relays and has no name there.
+    #[error("a session through relays needs a name at which senders and receivers meet")]
+    ViaWithoutMeeting,
     /// Of a stream nobody keeps what was sent long ago.
     #[error(
         "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \

@@ -64,13 +64,16 @@ pub use faircast_files::{
     CommandOptions, DeviceOptions, FileHash, FilesError, Links, PIPE_NAME, PipeSupply, Scan,
     ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning, clean, shown, shown_path,
 };
+pub use faircast_hop::{
+    ConnectionStats, Down, JoinRefusal, NodeLimits, NodeStatus, PeerStatus, UplinkState,
+};
 pub use faircast_net::{
-    Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
+    Counters, Interface, Listen, Multicast, NetError, RelayAbove, RelayReport, SocketSettings,
+    Target, Upstream,
 };
 pub use faircast_proto::BlackHole;
 pub use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 pub use faircast_proto::credit::{PROGRAM_BYTES_MAX, ProgramHost};
-pub use faircast_proto::hop::{Attachment, HopRefused, HopSettings, HopStatus, NeighbourStatus};
 pub use faircast_proto::object::{
     Cause, Fec, Limit, MemberState, ObjectStatus, PathLimit, SlowPolicy, Stage,
 };

@@ -2,15 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use faircast_net::{Counters, Multicast, RelayDriver, RelaySettings, SocketSettings};
+use faircast_hop::NodeLimits;
+use faircast_net::{
+    Multicast, RelayDriver, RelayReport, RelaySettings, RelayStopper, SocketSettings,
+};
 use faircast_proto::credit::{self, ProgramHost};
-use faircast_proto::hop::{HopSettings, HopStatus};
 use faircast_proto::options::{OptionValue, Options};
 use tokio::sync::watch;
 
+use crate::common::{name_of, node_of, relay_key};
+use crate::ids::random;
 use crate::{Error, GroupKey};
 
 /// Makes a [`RelayServer`].
@@ -18,65 +21,65 @@ use crate::{Error, GroupKey};
 #[must_use]
 pub struct RelayBuilder {
     listen: SocketAddr,
-    parents: Vec<SocketAddr>,
+    name: String,
+    parents: Vec<String>,
     multicast: Option<Multicast>,
     key: Option<GroupKey>,
-    hop: HopSettings,
+    limits: NodeLimits,
     sockets: SocketSettings,
     options: Vec<(String, OptionValue)>,
     programs: Option<Arc<dyn ProgramHost>>,
 }
 
-/// How a relay stands.
+/// State of a relay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RelayStatus {
-    /// Who is attached to it, and to whom it is.
-    pub hop: HopStatus,
-    /// What its socket has done.
-    pub counters: Counters,
-    /// Why it has ended, where that was no wish.
+    /// Neighbours, traffic and counters; `None` at first.
+    pub report: Option<RelayReport>,
+    /// Error that has ended the relay.
     pub failed: Option<String>,
-    /// Whether it has ended.
+    /// True once the relay has ended.
     pub ended: bool,
 }
 
 /// A relay in a thread of its own. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
 pub struct RelayServer {
-    stop: Arc<AtomicBool>,
+    stopper: RelayStopper,
     status: watch::Receiver<RelayStatus>,
     local: SocketAddr,
 }
 
 impl RelayServer {
-    /// Begins to say how it is to be made: it hears at `listen`.
+    /// A builder of a relay that listens at this address.
     pub fn builder(listen: SocketAddr) -> RelayBuilder {
         RelayBuilder {
             listen,
+            name: String::new(),
             parents: Vec::new(),
             multicast: None,
             key: None,
-            hop: HopSettings::default(),
+            limits: NodeLimits::default(),
             sockets: SocketSettings::default(),
             options: Vec::new(),
             programs: None,
         }
     }
 
-    /// How it stands, a few times a second.
+    /// State of the relay, some times a second.
     pub fn status(&self) -> watch::Receiver<RelayStatus> {
         self.status.clone()
     }
 
-    /// The address that it hears at, with its port.
+    /// The address at which the relay listens, with its port.
     pub const fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Ends it; it tells the relay above.
+    /// Ends the relay; its neighbours hear that.
     pub fn close(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stopper.close();
     }
 }
 
@@ -97,8 +100,15 @@ impl std::fmt::Debug for RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// The relays above, of which the first that answers is taken. Default: none, it is the uppermost.
-    pub fn parents(mut self, parents: Vec<SocketAddr>) -> Self {
+    /// Name of the relay, for people: of longer ones the first 64 bytes. Default: none.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name_of(name);
+        self
+    }
+
+    /// The relays above (`HOST:PORT`), of which the first that answers is taken. Names are looked
+    /// up again while none answers. Default: none, for the uppermost relay.
+    pub fn parents(mut self, parents: Vec<String>) -> Self {
         self.parents = parents;
         self
     }
@@ -116,9 +126,9 @@ impl RelayBuilder {
         self
     }
 
-    /// How many hosts and relays it takes. Default: [`HopSettings::default`].
-    pub const fn limits(mut self, limits: HopSettings) -> Self {
-        self.hop = limits;
+    /// Most hosts and relays. Default: [`NodeLimits::default`].
+    pub const fn limits(mut self, limits: NodeLimits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -148,28 +158,23 @@ impl RelayBuilder {
     pub fn start(self) -> Result<RelayServer, Error> {
         let options = Options::checked(self.options, credit::RELAY_OPTIONS)?;
         let settings = RelaySettings {
+            name: self.name,
             listen: self.listen,
             parents: self.parents,
             multicast: self.multicast,
-            key: self.key.as_ref().map(GroupKey::hop),
-            hop: self.hop,
+            key: relay_key(self.key.as_ref()),
+            limits: self.limits,
             sockets: self.sockets,
         };
-        let mut driver =
-            RelayDriver::new(&settings, |node| credit::relay(node, &options, self.programs))?;
-        let (stop, local) = (driver.stopper(), driver.local_address());
-        let first = RelayStatus {
-            hop: driver.status(),
-            counters: Counters::default(),
-            failed: None,
-            ended: false,
-        };
+        let node = node_of(random());
+        let program = credit::relay(node, &options, self.programs);
+        let mut driver = RelayDriver::new(&settings, node, program)?;
+        let (stopper, local) = (driver.stopper(), driver.local_address());
+        let first = RelayStatus { report: driver.report(), failed: None, ended: false };
         let (tell, status) = watch::channel(first);
         let work = move || {
-            let ended = driver.run(|hop, counters| {
-                tell.send_modify(|status| {
-                    (status.hop, status.counters) = (hop.clone(), *counters);
-                });
+            let ended = driver.run(|report| {
+                tell.send_modify(|status| status.report = Some(report));
             });
             tell.send_modify(|status| {
                 status.ended = true;
@@ -178,6 +183,6 @@ impl RelayBuilder {
         };
         let named = thread::Builder::new().name("faircast-relay".to_string());
         named.spawn(work).map_err(Error::Thread)?;
-        Ok(RelayServer { stop, status, local })
+        Ok(RelayServer { stopper, status, local })
     }
 }

@@ -60,8 +60,8 @@ impl SessionSetup {
     pub(crate) fn set_via(&mut self, via: Option<ViaSettings>) {
         if let Some(via) = &via {
             self.settings.node = Some(via.node);
-            // Who is behind a relay has no address to which anything could be said beside.
-            self.wrapper.keep_quiet();
+            self.pgm.relayed = true;
+            self.wrapper.pass_relays();
         }
         self.via = via;
     }

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use faircast_base::{Bitrate, Duration, NodeId, Time};
-use faircast_net::{Counters, Live};
+use faircast_net::{Counters, Live, RelayAbove};
 use faircast_proto::Machine;
-use faircast_proto::hop::Attachment;
 use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, PathLimit, TreePlace};
 use faircast_seal::Refusals;
 
@@ -108,8 +107,8 @@ pub struct SendStatus {
     /// Pairs of receivers, by their [ids](Member::id), of which one has a copy of the other's folder and state. Both
     /// claim one identity and both speak.
     pub clones: Vec<(u64, u64)>,
-    /// The relay through which it goes, and whether it is attached there; `None` where it has none.
-    pub relay: Option<(SocketAddr, Attachment)>,
+    /// The relay above; `None` without relays.
+    pub relay: Option<RelayAbove>,
     /// Whether it has ended.
     pub ended: bool,
 }
@@ -253,8 +252,8 @@ pub struct ReceiveStatus {
     pub refusals: Refusals,
     /// A sender with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
-    /// The relay through which it goes, and whether it is attached there; `None` where it has none.
-    pub relay: Option<(SocketAddr, Attachment)>,
+    /// The relay above; `None` without relays.
+    pub relay: Option<RelayAbove>,
     /// Whether it has ended.
     pub ended: bool,
 }

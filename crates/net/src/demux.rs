@@ -47,6 +47,12 @@ pub trait Demux {
         book.address(to)
     }
 
+    /// The place of the way by which a packet leaves for an address: by default the way on which the
+    /// address was heard last, since it knows this host by that one's address.
+    fn way(&self, to: SocketAddr, sockets: &Sockets, book: &AddressBook) -> usize {
+        if sockets.ways.len() > 1 { book.way(to) } else { 0 }
+    }
+
     /// Whether a session may be forgotten where another wants its place: anybody can invent sessions. By
     /// default none.
     fn may_go(&self, _now: Time, _id: SessionId) -> bool {
@@ -78,6 +84,8 @@ pub struct Arrival<'a> {
 pub enum Found<H> {
     /// The machine that takes part in the session of this number, from this node.
     Session(SessionId, NodeId),
+    /// Every machine, from this node: the packet is that of one of them.
+    Any(NodeId),
     /// A session that the application is asked about.
     New(H),
 }

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
-use faircast_base::{Duration, GroupId, Time};
-use faircast_proto::{Datagram, Destination, Machine, credit};
+use faircast_base::{Duration, GroupId, NodeId, Time};
+use faircast_hop::SessionPacket;
+use faircast_proto::{Datagram, Destination, Machine};
 use faircast_trace::Sink;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -17,7 +17,7 @@ use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::socket::Gone;
 use crate::transmit::Flushed;
-use crate::via::{Via, address_of, open_behind};
+use crate::via::address_of;
 use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
@@ -105,7 +105,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.live.envelope = Some(envelope);
     }
 
-    /// Has everything go through a relay. Its sockets are [`Sockets::via`].
+    /// Sends everything through a relay. Its sockets are [`Sockets::via`].
     pub fn set_via(&mut self, settings: &ViaSettings) {
         self.live.set_via(settings);
     }
@@ -389,7 +389,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
         if let Some(via) = &mut live.via {
             let from = (!matches!(at, At::Group(_))).then_some(from);
-            live.counters.refused.foreign += u64::from(!via.open(now, from, datagram));
+            live.counters.refused.foreign += u64::from(!via.open(now, from, marked, datagram));
             return self.take_via(app, now, marked);
         }
         if let At::Group(group) = at
@@ -405,9 +405,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     }
 
     fn take_via(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
-        while let Some(mut parcel) = self.live.via.as_mut().and_then(Via::take) {
-            let (from, at) = (address_of(parcel.origin), At::Via(parcel.to));
-            self.open(app, now, at, from, marked, Arc::make_mut(&mut parcel.body));
+        while let Some(packet) = self.live.via.as_mut().and_then(|via| via.take(now)) {
+            let SessionPacket { origin, to, bytes } = packet;
+            self.open(app, now, At::Via(to), address_of(origin), marked, &mut Vec::from(bytes));
         }
     }
 
@@ -426,9 +426,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let mut envelope = live.envelope.take();
         let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());
         let plain = match &mut envelope {
-            Some(envelope) if live.via.is_some() => {
-                open_behind(&mut **envelope, now, from, datagram)
-            }
             Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),
         };
@@ -437,14 +434,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.sealed += 1;
             return;
         };
-        // Behind what relays read: the packet by which sessions are told apart.
-        let clear = if live.via.is_some() { credit::clear_bytes(plain) } else { 0 };
-        if clear > 0 && clear == plain.len() {
-            return self.take_credits(app, now, from, plain);
-        }
-        let packet = &plain[clear..];
-        let (id, node) = match self.live.find(now, from, authenticated, packet) {
+        let (id, node) = match self.live.find(now, from, authenticated, plain) {
             Some(Found::Session(id, node)) => (id, node),
+            Some(Found::Any(node)) => return self.give_all(app, now, node, plain),
             // Sessions begin in their own groups.
             Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
                 self.live.counters.refused.foreign += 1;
@@ -455,7 +447,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                     return;
                 }
                 let Some(Found::Session(id, node)) =
-                    self.live.find(now, from, authenticated, packet)
+                    self.live.find(now, from, authenticated, plain)
                 else {
                     return;
                 };
@@ -491,9 +483,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.settle(app, id, now);
     }
 
-    /// A packet of credits alone, which says itself for which session it is: few machines are here.
-    fn take_credits(&mut self, app: &mut dyn App<M, D>, now: Time, from: SocketAddr, plain: &[u8]) {
-        let Some(node) = self.live.book.node(from) else { return };
+    /// Gives a packet to all machines, which are few: the packet itself says for which it is.
+    fn give_all(&mut self, app: &mut dyn App<M, D>, now: Time, node: NodeId, plain: &[u8]) {
         let to = Destination::Node(self.live.node);
         let all: Vec<SessionId> = self.live.sessions().collect();
         for id in all {

@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
-use faircast_proto::hop::Attachment;
 use faircast_proto::{Destination, Interactive, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 
@@ -15,7 +14,7 @@ use crate::demux::{Arrival, Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::timeouts::Timeouts;
 use crate::transmit::{Flushed, Outbox, Route};
-use crate::via::{Via, ViaSettings, seal_behind};
+use crate::via::{RelayAbove, Via, ViaSettings};
 use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
 /// What a driver holds, as its application sees it.
@@ -121,9 +120,15 @@ impl<M: Machine, D: Demux> Live<M, D> {
         &self.counters
     }
 
-    /// The address of a node that was heard, such as a receiver in a status.
+    /// The address of a node that was heard, such as a receiver in a status; `None` behind relays,
+    /// where nodes have no address.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        self.book.address(node)
+        self.book.address(node).filter(|_| self.via.is_none())
+    }
+
+    /// The node that stands for an address.
+    pub(crate) fn node_at(&mut self, address: SocketAddr) -> Option<NodeId> {
+        self.book.node(address)
     }
 
     /// All sessions, oldest first.
@@ -336,7 +341,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
                 }
                 break;
             };
-            self.post(now, id, &transmit, &mut packet);
+            self.post(id, &transmit, &mut packet);
             if self.outbox.is_full() {
                 self.flush();
                 now = self.clock.now();
@@ -345,18 +350,18 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    fn post(&mut self, now: Time, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
+    fn post(&mut self, id: SessionId, transmit: &Transmit, packet: &mut Vec<u8>) {
         self.counters.sent.packets += 1;
         if self.via.is_some() {
-            return self.post_via(now, transmit, packet);
+            return self.post_via(transmit, packet);
         }
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
+        let Self { demux, sockets, book, .. } = self;
         let route = match transmit.to {
-            Destination::Group(group) => self.sockets.group(group).map(Route::Group),
+            Destination::Group(group) => sockets.group(group).map(Route::Group),
             Destination::Node(node) => {
-                let to = self.demux.route(id, node, &self.sockets, &self.book);
-                let several = self.sockets.ways.len() > 1;
-                to.map(|to| Route::Address(if several { self.book.way(to) } else { 0 }, to))
+                let to = demux.route(id, node, sockets, book);
+                to.map(|to| Route::Address(demux.way(to, sockets, book), to))
             }
         };
         let Some(route) = route else {
@@ -376,68 +381,92 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Puts it into the batch in a frame for the relay.
-    fn post_via(&mut self, now: Time, transmit: &Transmit, packet: &mut Vec<u8>) {
-        let Self { via: Some(via), envelope, outbox, sockets, counters, .. } = self else { return };
+    /// Gives a packet to the connection to the relay.
+    fn post_via(&mut self, transmit: &Transmit, packet: &mut Vec<u8>) {
+        let Self { via: Some(via), envelope, counters, .. } = self else { return };
         packet.resize(packet.len() + transmit.zeros as usize, 0);
         let mut body = Vec::new();
         match envelope {
-            Some(envelope) => seal_behind(&mut **envelope, packet, &mut body),
+            Some(envelope) => envelope.seal(packet, &mut body),
             None => body.extend_from_slice(packet),
         }
-        let hops = transmit.time_to_live.min(HOPS_MAX);
-        let mut frame = Vec::new();
-        if via.write(now, (transmit.to, hops, body), &mut frame) {
-            let hops = sockets.ways[0].hops;
-            outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(&frame));
-        } else {
+        if !via.send(transmit.to, transmit.time_to_live, body) {
             counters.sent.unaddressed += 1;
         }
     }
 
-    /// Whether machines may send now, as far as the relay is concerned.
-    pub(crate) fn has_room_above(&mut self) -> bool {
-        self.via.as_mut().is_none_or(Via::has_room)
+    /// True if machines may send now, as far as the relay is concerned.
+    pub(crate) fn has_room_above(&self) -> bool {
+        self.via.as_ref().is_none_or(Via::has_room)
     }
 
-    /// Whether it is attached to a relay, and to which; `None` where it has none.
-    pub fn relay(&self) -> Option<(SocketAddr, Attachment)> {
-        self.via.as_ref().map(|via| (via.relay(), via.state()))
+    /// The relay above; `None` for a host that needs none.
+    pub fn relay(&self) -> Option<RelayAbove> {
+        self.via.as_ref().map(Via::above)
+    }
+
+    /// True if the group is reached through relays.
+    pub const fn is_behind_relay(&self) -> bool {
+        self.via.is_some()
     }
 
     pub(crate) fn set_via(&mut self, settings: &ViaSettings) {
         self.via = Some(Via::new(self.clock.now(), settings));
     }
 
-    /// Holds on to the relay.
+    /// Gives the way to the relay its time.
     pub(crate) fn attach(&mut self) {
-        let Self { via: Some(via), outbox, clock, sockets, .. } = self else { return };
+        let Self { via: Some(via), clock, sockets, .. } = self else { return };
         let now = clock.now();
-        if via.next_timeout().is_some_and(|at| at <= now) {
-            let hops = sockets.ways[0].hops;
-            via.handle_timeout(now, |relay, frame| {
-                outbox.aim(relay);
-                outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(frame));
-            });
-            outbox.aim(via.relay());
-        }
-        if let Some((relay, at)) = via.poll_multicast(now)
-            && let Err(error) = sockets.hear_relay(relay, at)
+        via.handle_timeout(now);
+        if let Some(heard) = via.poll_multicast(now)
+            && let Err(error) = sockets.hear_relay(heard)
         {
-            tracing::warn!("what relay {relay} sends by multicast is not heard: {error}");
+            tracing::warn!("multicast of the relay is not heard: {error}");
         }
     }
 
-    /// Says goodbye to the relay.
+    /// Leaves the relay.
     pub(crate) fn detach(&mut self) {
-        let Self { via: Some(via), outbox, sockets, .. } = self else { return };
-        let hops = sockets.ways[0].hops;
-        via.leave(|frame| outbox.push(Route::Group(0), hops, |out| out.extend_from_slice(frame)));
-        self.flush();
+        let now = self.clock.now();
+        if let Some(via) = &mut self.via {
+            via.leave(now);
+            self.flush();
+        }
     }
 
-    /// Sends the batch, as far as the system takes it.
+    /// Puts datagrams for the relay into the batch, as far as the system takes it.
+    fn collect_via(&mut self) {
+        let now = self.clock.now();
+        let mut packet = std::mem::take(&mut self.packet);
+        packet.clear();
+        while self.blocked == Flushed::All
+            && let Some(to) = self.via.as_mut().and_then(|via| via.poll_transmit(now, &mut packet))
+        {
+            let Self { outbox, sockets, counters, .. } = self;
+            match sockets.way_to(to) {
+                Some(way) => outbox
+                    .push(Route::Address(way, to), 0, |out| out.extend_from_slice(&packet)),
+                None => counters.sent.unaddressed += 1,
+            }
+            packet.clear();
+            if self.outbox.is_full() {
+                self.flush_batch();
+            }
+        }
+        self.packet = packet;
+    }
+
+    /// Sends everything that waits, as far as the system takes it.
     pub(crate) fn flush(&mut self) {
+        self.flush_batch();
+        if self.via.is_some() {
+            self.collect_via();
+            self.flush_batch();
+        }
+    }
+
+    fn flush_batch(&mut self) {
         if self.outbox.is_empty() {
             self.blocked = Flushed::All;
             return;
@@ -457,9 +486,6 @@ impl<M, D: Demux> std::fmt::Debug for Live<M, D> {
             .finish_non_exhaustive()
     }
 }
-
-/// Relays that a packet may pass.
-const HOPS_MAX: u8 = 64;
 
 /// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
 pub(crate) fn system_seed() -> u64 {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use faircast_base::{Duration, NodeId, Seq, Time};
-use faircast_proto::Machine;
+use faircast_proto::{Machine, credit};
 use faircast_proto::pgm::SpmOrder;
 use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
 use faircast_proto::tram;
@@ -28,11 +28,14 @@ pub struct PgmSettings {
     /// confirmed follows the newest SPM at once: whoever was heard first may only have repeated
     /// what it had heard, and the source itself is always ahead of that. Default false.
     pub confirms: bool,
+    /// True behind relays: packets carry credits in front, or credits alone. Default false.
+    pub relayed: bool,
 }
 
 impl Default for PgmSettings {
     fn default() -> Self {
-        Self { elements: false, moves_after: Duration::from_secs(60), confirms: false }
+        let moves_after = Duration::from_secs(60);
+        Self { elements: false, moves_after, confirms: false, relayed: false }
     }
 }
 
@@ -315,6 +318,11 @@ impl Demux for PgmDemux {
     }
 
     fn find<'a>(&mut self, arrival: Arrival<'_>, packet: &'a [u8]) -> Option<Found<Heard<'a>>> {
+        let credits = if self.settings.relayed { credit::clear_bytes(packet) } else { 0 };
+        if credits > 0 && credits == packet.len() {
+            return arrival.book.node(arrival.from).map(Found::Any);
+        }
+        let packet = &packet[credits..];
         if let Some((session, begins)) = tram::peek(packet) {
             return self.find_tram(arrival, (tram::tsi_of(session), begins), packet);
         }

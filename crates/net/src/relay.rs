@@ -1,296 +1,218 @@
-//! Drives a relay over a UDP socket.
+//! Drives a relay over UDP.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
-use faircast_proto::hop::{Attach, Guard, HopNode, HopSettings, HopStatus, Sends, node_of};
+use faircast_base::{NodeId, Time};
+use faircast_hop::{
+    CongestionControl, Endpoint, NodeEvent, NodeLimits, NodeStatus, RelayKey, RelayNode,
+    UplinkState,
+};
 use faircast_proto::relay::Relay;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use faircast_trace::{Sink, Subject};
 
-use crate::clock::Clock;
+use crate::demux::{Arrival, Demux, Found};
 use crate::live::system_seed;
-use crate::receive::Inbox;
-use crate::transmit::{Flushed, Outbox, Route};
-use crate::{Counters, Multicast, NetError, SocketSettings, Sockets};
+use crate::names::Names;
+use crate::{
+    AddressBook, App, Counters, Driver, DriverSettings, Live, Multicast, NetError, RelayAbove,
+    SessionId, SessionOptions, SocketSettings, Sockets, Waker,
+};
 
-/// How a relay is set up.
-#[derive(Clone)]
+/// Settings of a relay.
+#[derive(Clone, Debug)]
 pub struct RelaySettings {
-    /// Where it hears.
+    /// Name of the relay, for people: at most 64 bytes, without control characters.
+    pub name: String,
+    /// Where the relay listens.
     pub listen: SocketAddr,
-    /// The relays above, of which the first that answers is taken; none for the uppermost.
-    pub parents: Vec<SocketAddr>,
-    /// Where it sends by multicast, for hosts that hear it there, once on each interface; nowhere for `None`.
+    /// The relays above, each `HOST:PORT`; the first that answers is taken. Empty for the uppermost.
+    pub parents: Vec<String>,
+    /// The multicast of the relay to hosts that hear it, on each interface once.
     pub multicast: Option<Multicast>,
-    /// The key of all hosts and relays, where they have one.
-    pub key: Option<[u8; 32]>,
-    /// How many of everything it takes.
-    pub hop: HopSettings,
-    /// Its socket.
+    /// The key of hosts and relays.
+    pub key: RelayKey,
+    /// Limits.
+    pub limits: NodeLimits,
+    /// Settings of the sockets.
     pub sockets: SocketSettings,
 }
 
-impl std::fmt::Debug for RelaySettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { listen, parents, hop, .. } = self;
-        f.debug_struct("RelaySettings")
-            .field("listen", listen)
-            .field("parents", parents)
-            .field("hop", hop)
-            .finish_non_exhaustive()
+/// Gives every datagram to the only machine.
+#[derive(Debug, Default)]
+pub struct RelayDemux(SessionId);
+
+impl Demux for RelayDemux {
+    type Key = ();
+    type Heard<'a> = ();
+
+    fn add(&mut self, _now: Time, id: SessionId, _key: ()) {
+        self.0 = id;
+    }
+
+    fn remove(&mut self, _id: SessionId) {}
+
+    fn find<'a>(&mut self, arrival: Arrival<'_>, _datagram: &'a [u8]) -> Option<Found<()>> {
+        arrival.book.node(arrival.from).map(|node| Found::Session(self.0, node))
+    }
+
+    fn key(&self, _heard: &()) {}
+
+    fn way(&self, to: SocketAddr, sockets: &Sockets, _book: &AddressBook) -> usize {
+        sockets.way_to(to).unwrap_or_default()
     }
 }
 
-/// A relay with its socket.
+/// A relay with its sockets.
 #[derive(Debug)]
 pub struct RelayDriver {
-    node: HopNode,
-    sockets: Sockets,
-    inbox: Inbox,
-    outbox: Outbox,
-    blocked: Flushed,
-    clock: Clock,
-    rng: Rng,
-    counters: Counters,
-    stop: Arc<AtomicBool>,
-    /// The place of the socket by which it hears; those before it are the networks to which it sends by multicast.
-    way: usize,
-    group: Option<SocketAddr>,
-    maintain_at: Time,
+    driver: Driver<RelayNode, RelayDemux>,
+    work: Work,
 }
 
-/// Where its frames go.
-struct Out<'a> {
-    outbox: &'a mut Outbox,
-    sockets: &'a mut Sockets,
-    counters: &'a mut Counters,
-    blocked: &'a mut Flushed,
-    now: Time,
-    way: usize,
-    group: Option<SocketAddr>,
+/// State of a relay, with the addresses of its neighbours.
+#[derive(Clone, Debug)]
+pub struct RelayReport {
+    /// State of the relay.
+    pub node: NodeStatus,
+    /// The relay above; `None` for the uppermost.
+    pub above: Option<RelayAbove>,
+    /// Addresses of neighbours, by the nodes that [`node`](Self::node) has for them.
+    pub addresses: BTreeMap<NodeId, SocketAddr>,
+    /// Counters of the sockets.
+    pub counters: Counters,
 }
 
-impl Out<'_> {
-    fn push(&mut self, route: Route, write: impl FnOnce(&mut Vec<u8>)) {
-        // While nothing can leave, what comes beside data is for a few neighbours, and they ask again.
-        if self.outbox.is_full() && *self.blocked != Flushed::All {
-            self.counters.sent.unsent += 1;
-            return;
+#[derive(Debug)]
+struct Work {
+    session: SessionId,
+    names: Names,
+    first: Option<String>,
+}
+
+impl Work {
+    fn report(&self, live: &Live<RelayNode, RelayDemux>) -> Option<RelayReport> {
+        let node = live.machine(self.session)?.status();
+        let at = node.above_at.and_then(|above| live.address(above));
+        let above = node.above.as_ref().zip(self.first.as_ref()).map(|(state, first)| RelayAbove {
+            at: at.map_or_else(|| first.clone(), |at| at.to_string()),
+            state: state.clone(),
+            refused: None,
+            multicast: false,
+            name_error: self.names.error().map(str::to_string),
+            connection: node.above_connection,
+        });
+        let address = |it: NodeId| Some((it, live.address(it)?));
+        let addresses = node.neighbours.iter().filter_map(|it| address(it.at)).collect();
+        Some(RelayReport { node, above, addresses, counters: *live.counters() })
+    }
+}
+
+/// The application of a relay's driver.
+struct Tell<'a, F> {
+    work: &'a mut Work,
+    tell: F,
+}
+
+impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
+    fn event(&mut self, live: &mut Live<RelayNode, RelayDemux>, _: SessionId, event: NodeEvent) {
+        match event {
+            NodeEvent::Attached { at, name, is_relay } => {
+                let address = live.address(at);
+                tracing::info!(?address, name, is_relay, "a neighbour is attached");
+            }
+            NodeEvent::Detached { name, reason } => {
+                tracing::info!(name, %reason, "a neighbour is gone");
+            }
+            NodeEvent::Above(state) => tracing::info!(?state, "the way to the relay above"),
         }
-        self.counters.sent.packets += 1;
-        self.outbox.push(route, 0, write);
-        if self.outbox.is_full() {
-            self.flush();
+    }
+
+    fn tick(&mut self, live: &mut Live<RelayNode, RelayDemux>) {
+        let Work { session, names, .. } = self.work;
+        let now = live.now();
+        let above = live.machine(*session).and_then(RelayNode::above);
+        let is_attached = above.is_some_and(|it| matches!(it, UplinkState::Attached(_)));
+        if let Some(found) = names.poll(now, !is_attached) {
+            let parents = found.into_iter().filter_map(|at| live.node_at(at)).collect();
+            live.with(*session, |node, _| node.set_parents(parents));
         }
-    }
-
-    fn flush(&mut self) {
-        *self.blocked = if self.outbox.is_empty() {
-            Flushed::All
-        } else {
-            self.outbox.flush(self.now, self.sockets, &mut self.counters.sent)
-        };
-    }
-}
-
-impl Sends for Out<'_> {
-    fn has_room(&self) -> bool {
-        *self.blocked == Flushed::All
-    }
-
-    fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
-        self.push(Route::Address(self.way, to), write);
-    }
-
-    fn send_to_network(&mut self, network: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(group) = self.group {
-            self.push(Route::Address(network, group), write);
+        if let Some(report) = self.work.report(live) {
+            (self.tell)(report);
         }
     }
 }
 
 impl RelayDriver {
-    /// Opens the socket of a relay with the program that `program` makes for its node.
+    /// Opens the sockets of the relay `node` with this program.
     ///
     /// # Errors
-    /// The address cannot be bound.
+    /// The address cannot be bound, or an interface is not there.
     pub fn new(
         settings: &RelaySettings,
-        program: impl FnOnce(NodeId) -> Box<dyn Relay + Send>,
+        node: NodeId,
+        program: Box<dyn Relay + Send>,
     ) -> Result<Self, NetError> {
-        let other = settings.parents.iter().find(|it| it.is_ipv4() != settings.listen.is_ipv4());
-        if let Some(other) = other {
-            return Err(NetError::Family(settings.listen.ip(), other.ip()));
+        let RelaySettings { name, listen, parents, multicast, key, limits, sockets } = settings;
+        let sockets = Sockets::relay(*listen, multicast.clone(), sockets.clone())?;
+        let networks = sockets.networks() as u16;
+        let driver = DriverSettings { ends_when_idle: false, ..DriverSettings::default() };
+        let (book, demux) = (AddressBook::native(), RelayDemux::default());
+        let mut driver = Driver::with_demux(sockets, book, demux, driver)?;
+        let own = node.0.to_be_bytes();
+        let endpoint = Endpoint::new(key, &own, system_seed(), true, CongestionControl::default());
+        let mut relay = RelayNode::new(endpoint, (node, name), Vec::new(), *limits, program);
+        if let Some(multicast) = multicast {
+            relay.set_multicast(multicast.group.to_string().as_bytes(), networks);
         }
-        let RelaySettings { listen, multicast, .. } = settings;
-        let sockets = Sockets::relay(*listen, multicast.clone(), settings.sockets.clone())?;
-        let way = sockets.ways.len() - 1;
-        let seed = system_seed();
-        let mut secret = [0; 32];
-        secret.chunks_mut(8).for_each(|part| part.copy_from_slice(&system_seed().to_be_bytes()));
-        // Another one each time that it is started: who is attached finds that it has forgotten all.
-        let node = node_of(system_seed());
-        let parent =
-            (!settings.parents.is_empty()).then(|| Attach::new(settings.parents.clone(), true));
-        let guard = Guard::new(node, settings.key);
-        let group = multicast.as_ref().map(|multicast| multicast.group);
-        let mut hop = HopNode::new(guard, secret, parent, settings.hop, program(node));
-        if let Some(group) = group {
-            hop.set_multicast(group, way);
-        }
-        Ok(Self {
-            node: hop,
-            outbox: Outbox::new(&sockets),
-            sockets,
-            inbox: Inbox::new(),
-            blocked: Flushed::All,
-            clock: Clock::new(),
-            rng: Rng::new(seed, node, Purpose::Relay),
-            counters: Counters::default(),
-            stop: Arc::default(),
-            way,
-            group,
-            maintain_at: Time::ZERO + MAINTENANCE,
-        })
+        let live = driver.live();
+        let subject = Some(Subject::Node(node));
+        let session = live.add(relay, SessionOptions { key: (), subject });
+        let (names, first) = (Names::new(parents.clone()), parents.first().cloned());
+        Ok(Self { driver, work: Work { session, names, first } })
     }
 
-    /// The address that it has, with its port.
-    pub fn local_address(&self) -> SocketAddr {
-        self.sockets.last_address()
+    /// The address at which the relay listens, with its port.
+    pub fn local_address(&mut self) -> SocketAddr {
+        self.driver.live().sockets().last_address()
     }
 
-    /// How it stands.
-    pub fn status(&self) -> HopStatus {
-        self.node.status()
+    /// State of the relay.
+    pub fn report(&mut self) -> Option<RelayReport> {
+        self.work.report(self.driver.live())
     }
 
-    /// Set to true, it ends soon.
-    pub fn stopper(&self) -> Arc<AtomicBool> {
-        self.stop.clone()
+    /// Records a trace of the relay.
+    pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
+        self.driver.set_trace(sink);
     }
 
-    /// Works until it is stopped, and tells a few times a second how it stands.
+    /// Ends the relay from other threads: `close` of what is returned.
+    pub fn stopper(&self) -> RelayStopper {
+        RelayStopper(self.driver.waker(), self.work.session)
+    }
+
+    /// Works until the relay is stopped. `tell` has its state some times a second.
     ///
     /// # Errors
     /// The system refuses to wait for packets.
-    pub fn run(&mut self, mut tell: impl FnMut(&HopStatus, &Counters)) -> Result<(), NetError> {
-        let mut tell_at = Time::ZERO;
-        while !self.stop.load(Ordering::Relaxed) {
-            let now = self.clock.now();
-            if tell_at <= now {
-                tell_at = now + TELL;
-                tell(&self.node.status(), &self.counters);
-            }
-            if self.maintain_at <= now {
-                self.maintain_at = now + MAINTENANCE;
-                let gone = self.sockets.changes().gone;
-                self.sockets.maintain(now, &gone);
-                self.outbox.allow_large();
-            }
-            if self.node.next_timeout() <= now {
-                self.with(now, |node, cx, out| node.handle_timeout(cx, out));
-            }
-            self.flush(now);
-            if self.node.waits_for_room() && self.blocked == Flushed::All {
-                self.with(now, |node, cx, out| node.handle_writable(cx, out));
-                self.flush(now);
-            }
-            self.wait(tell_at)?;
-            self.receive()?;
-        }
-        let now = self.clock.now();
-        self.with(now, |node, _, out| node.leave(out));
-        self.flush(now);
-        Ok(())
-    }
-
-    fn with(&mut self, now: Time, f: impl FnOnce(&mut HopNode, &mut Cx<'_>, &mut Out<'_>)) {
-        let Self { node, sockets, outbox, blocked, counters, rng, way, group, .. } = self;
-        let mut cx = Cx::untraced(now, rng);
-        let (way, group) = (*way, *group);
-        f(node, &mut cx, &mut Out { outbox, sockets, counters, blocked, now, way, group });
-    }
-
-    fn flush(&mut self, now: Time) {
-        self.with(now, |_, _, out| out.flush());
-    }
-
-    fn wait(&mut self, until: Time) -> Result<(), NetError> {
-        let real = self.clock.real();
-        let until = match self.blocked {
-            Flushed::At(at) => until.min(at),
-            Flushed::All if self.node.waits_for_room() => real,
-            _ => until.min(self.node.next_timeout()),
-        };
-        let full = match self.blocked {
-            Flushed::WhenWritable(way) => Some(way),
-            _ => None,
-        };
-        let ways = self.sockets.ways.iter().enumerate();
-        let mut fds: Vec<PollFd<'_>> = ways
-            .filter(|(way, _)| *way == self.way || full == Some(*way))
-            .map(|(way, of)| {
-                let mut flags = PollFlags::empty();
-                flags.set(PollFlags::POLLIN, way == self.way);
-                flags.set(PollFlags::POLLOUT, full == Some(way));
-                PollFd::new(of.socket.as_fd(), flags)
-            })
-            .collect();
-        let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
-        match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(NetError::socket("wait for packets", error)),
-        }
-    }
-
-    fn receive(&mut self) -> Result<(), NetError> {
-        for _ in 0..RECEIVE_CALLS_MAX {
-            let Some((socket, overflowed, _)) = self.sockets.hearer(self.way) else {
-                return Ok(());
-            };
-            let Counters { received, refused, .. } = &mut self.counters;
-            match self.inbox.receive(socket, overflowed, received, refused) {
-                Ok((count, more)) => {
-                    let now = self.clock.now();
-                    let mut inbox = std::mem::replace(&mut self.inbox, Inbox::none());
-                    for index in 0..count {
-                        let entry = inbox.entry(index);
-                        for datagram in inbox.datagrams(entry) {
-                            self.counters.received.packets += 1;
-                            self.counters.received.bytes += datagram.len() as u64;
-                            self.with(now, |node, cx, out| {
-                                node.handle_datagram(cx, entry.from, datagram, out);
-                            });
-                        }
-                    }
-                    self.inbox = inbox;
-                    if !more {
-                        return Ok(());
-                    }
-                }
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                // What an earlier packet met on its way, or memory that is short for now.
-                Err(_) => {
-                    self.counters.sent.failures += 1;
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+    pub fn run(&mut self, tell: impl FnMut(RelayReport)) -> Result<(), NetError> {
+        let Self { driver, work } = self;
+        driver.run(&mut Tell { work, tell }).map(|_| ())
     }
 }
 
-/// How often it tells how it stands.
-const TELL: Duration = Duration::from_millis(100);
+/// Ends a relay from other threads.
+#[derive(Clone, Debug)]
+pub struct RelayStopper(Waker<RelayNode, RelayDemux>, SessionId);
 
-/// How often it looks whether its interfaces are still there.
-const MAINTENANCE: Duration = Duration::from_secs(1);
-
-/// Most system calls for receiving before timers are looked at.
-const RECEIVE_CALLS_MAX: u32 = 16;
+impl RelayStopper {
+    /// Ends the relay: its neighbours hear that, and look for another relay at once.
+    pub fn close(&self) {
+        let session = self.1;
+        self.0.run(move |live| {
+            live.close_session(session);
+            live.stop();
+        });
+    }
+}

@@ -90,14 +90,6 @@ impl Outbox {
         }
     }
 
-    /// What is for the session's group goes to this address alone from now on.
-    pub(crate) fn aim(&mut self, to: SocketAddr) {
-        if let Some(first) = self.groups.first_mut() {
-            first.clear();
-            first.push((0, to.into()));
-        }
-    }
-
     /// Sends packets for the session's group to `new` instead of `old`.
     pub(crate) fn retarget(&mut self, old: SocketAddr, new: SocketAddr) {
         let all = self.groups.first_mut().into_iter().flatten();
@@ -170,9 +162,7 @@ impl Outbox {
             match outcome {
                 Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN)
-                    if waits || sockets.ways[way].answers.is_none() && sockets.ways[way].waits =>
-                {
+                Err(Errno::EAGAIN) if waits || sockets.ways[way].answers.is_none() => {
                     sent.waits += 1;
                     return Flushed::WhenWritable(way);
                 }

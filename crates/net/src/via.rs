@@ -1,185 +1,183 @@
-//! The way of a host through a relay, where there is no multicast: all that it sends goes there in frames, and all that it
-//! hears comes from there.
+//! The way of a host through a relay, where there is no multicast: packets of its sessions go there
+//! over QUIC, and come from there.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use bytes::Bytes;
 use faircast_base::{Duration, NodeId, Time};
+use faircast_hop::{
+    CongestionControl, ConnectionStats, Endpoint, Host, JoinRefusal, RelayKey, SessionPacket,
+    UplinkState,
+};
 use faircast_proto::Destination;
-use faircast_proto::credit;
-use faircast_proto::hop::{Attach, Attachment, FrameKind, Guard, HopPacket, group_number};
 
-use crate::Envelope;
+use crate::AddressBook;
+use crate::live::system_seed;
+use crate::names::Names;
 
-/// How a host reaches its group through relays.
-#[derive(Clone)]
+/// Way of a host to its group through relays.
+#[derive(Clone, Debug)]
 pub struct ViaSettings {
-    /// The node that the host is; see [`faircast_proto::hop::node_of`].
+    /// The node of the host.
     pub node: NodeId,
-    /// The relays, of which the first that answers is taken; one at least, of one family.
-    pub relays: Vec<SocketAddr>,
-    /// The name of the group.
-    pub group: String,
+    /// Name of the host, for people at the relay: at most 64 bytes, without control characters.
+    pub name: String,
+    /// The relays, each `HOST:PORT`; the first that answers is taken.
+    pub relays: Vec<String>,
+    /// Number of the group.
+    pub group: u64,
     /// Receivers here: 0 for a source.
     pub receivers: u32,
-    /// The key of the relays, where they have one.
-    pub key: Option<[u8; 32]>,
+    /// The key of the relays.
+    pub key: RelayKey,
 }
 
-impl std::fmt::Debug for ViaSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { node, relays, group, .. } = self;
-        f.debug_struct("ViaSettings")
-            .field("node", node)
-            .field("relays", relays)
-            .field("group", group)
-            .finish_non_exhaustive()
-    }
+/// The relay above a host or a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAbove {
+    /// Its address, or the first name that is asked.
+    pub at: String,
+    /// State of the way there.
+    pub state: UplinkState,
+    /// Reason for which the relay does not take the group of the host.
+    pub refused: Option<JoinRefusal>,
+    /// True if the relay's multicast is heard.
+    pub multicast: bool,
+    /// The error of the first name that was not found.
+    pub name_error: Option<String>,
+    /// State of the connection.
+    pub connection: Option<ConnectionStats>,
 }
 
-/// A host's end of the way.
+/// A host, with the addresses of its relays.
 #[derive(Debug)]
 pub(crate) struct Via {
-    guard: Guard,
-    attach: Attach,
-    group: u64,
-    /// The relay whose multicast is listened to, and where.
+    host: Host,
+    names: Names,
+    first: String,
+    /// Addresses of relays, by the nodes that stand for them.
+    book: AddressBook,
+    /// The relay whose multicast is listened to, and the group.
     heard: Option<(SocketAddr, SocketAddr)>,
-    /// When it is tried again where it is not heard.
+    /// Time of the next attempt to hear it.
     hear_at: Time,
 }
 
 impl Via {
     pub(crate) fn new(now: Time, settings: &ViaSettings) -> Self {
-        let group = group_number(&settings.group);
-        let mut attach = Attach::new(settings.relays.clone(), false);
-        attach.set(now, group, Some(settings.receivers));
+        let ViaSettings { node, name, relays, group, receivers, key } = settings;
+        let (seed, control) = (system_seed(), CongestionControl::default());
+        let endpoint = Endpoint::new(key, &node.0.to_be_bytes(), seed, false, control);
+        let host = Host::new(now, endpoint, (*node, name), Vec::new(), (*group, *receivers));
         Self {
-            guard: Guard::new(settings.node, settings.key),
-            attach,
-            group,
+            host,
+            names: Names::new(relays.clone()),
+            first: relays.first().cloned().unwrap_or_default(),
+            book: AddressBook::native(),
             heard: None,
             hear_at: now,
         }
     }
 
-    pub(crate) fn relay(&self) -> SocketAddr {
-        self.attach.relay()
+    /// Address of the relay above.
+    fn relay(&self) -> Option<SocketAddr> {
+        self.book.address(self.host.relay()?)
     }
 
-    pub(crate) fn state(&self) -> Attachment {
-        self.attach.state()
+    pub(crate) fn above(&self) -> RelayAbove {
+        let (state, refused) = self.host.state();
+        RelayAbove {
+            at: self.relay().map_or_else(|| self.first.clone(), |at| at.to_string()),
+            state: state.clone(),
+            refused,
+            multicast: self.host.hears_multicast(),
+            name_error: self.names.error().map(str::to_string),
+            connection: self.host.stats(),
+        }
     }
 
-    /// Where the relay is to be heard by multicast, where that has changed, or it is not heard: this host may have another
-    /// address by now.
-    pub(crate) fn poll_multicast(&mut self, now: Time) -> Option<(SocketAddr, Option<SocketAddr>)> {
-        let wanted = self.attach.multicast().map(|at| (self.attach.relay(), at));
-        let again = wanted.is_some() && !self.attach.hears() && self.hear_at <= now;
+    /// Returns the relay and the group of its multicast if either has changed, or if the group is
+    /// not heard: this host may have another address by now.
+    pub(crate) fn poll_multicast(
+        &mut self,
+        now: Time,
+    ) -> Option<Option<(SocketAddr, SocketAddr)>> {
+        let at = self.host.multicast_at().and_then(|at| str::from_utf8(at).ok()?.parse().ok());
+        let wanted = self.relay().zip(at);
+        let again = wanted.is_some() && !self.host.hears_multicast() && self.hear_at <= now;
         if self.heard == wanted && !again {
             return None;
         }
         (self.heard, self.hear_at) = (wanted, now + HEAR_AGAIN);
-        Some((self.attach.relay(), wanted.map(|(_, at)| at)))
+        Some(wanted)
     }
 
-    /// Something has come from an address, or by multicast. Returns whether it is right; [`take`](Self::take) gives what is
-    /// for machines.
-    pub(crate) fn open(&mut self, now: Time, from: Option<SocketAddr>, datagram: &[u8]) -> bool {
-        if from.is_some_and(|from| from != self.attach.relay()) {
-            return false;
-        }
-        let Ok(frame) = self.guard.read(datagram) else { return false };
-        match (from, frame.kind) {
-            (None, _) => self.attach.handle_multicast(now, &frame),
-            (Some(_), FrameKind::Data) => self.attach.handle_data(now, &frame),
-            (Some(_), _) => {
-                self.attach.handle(now, &frame);
-                true
+    /// Takes a datagram that has come from an address, or by multicast. Returns false if it belongs
+    /// to no connection; [`take`](Self::take) gives packets of sessions.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        from: Option<SocketAddr>,
+        marked: bool,
+        datagram: &[u8],
+    ) -> bool {
+        match from {
+            None => self.host.handle_multicast(now, datagram),
+            Some(from) => {
+                let node = self.book.node(from);
+                node.is_some_and(|node| self.host.handle_datagram(now, node, marked, datagram))
             }
         }
     }
 
-    /// The next packet for machines. What this host has sent itself comes back by multicast.
-    pub(crate) fn take(&mut self) -> Option<HopPacket> {
-        let (group, own) = (self.group, self.guard.node());
-        let all = std::iter::from_fn(|| self.attach.take());
-        { all }.find(|parcel| parcel.group == group && parcel.origin != own)
+    pub(crate) fn take(&mut self, now: Time) -> Option<SessionPacket> {
+        self.host.take(now)
     }
 
-    /// Whether more may be sent now. Where there is no relay nothing is waited for: what is sent is lost, and time passes for
-    /// machines.
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.attach.link().is_none_or(|link| link.has_room())
+    pub(crate) fn has_room(&self) -> bool {
+        self.host.has_room()
     }
 
-    /// Writes a frame with this packet. Returns whether there was a place for it.
-    pub(crate) fn write(
-        &mut self,
-        now: Time,
-        (to, hops, body): (Destination, u8, Vec<u8>),
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let (group, origin) = (self.group, self.guard.node());
-        let Some(link) = self.attach.link() else { return false };
-        let Some(seq) = link.send(now, HopPacket { hops, group, origin, to, body: body.into() })
-        else {
-            return false;
-        };
-        link.write(seq, &mut self.guard, out);
-        true
+    pub(crate) fn send(&mut self, to: Destination, hops: u8, packet: Vec<u8>) -> bool {
+        self.host.send(to, hops, Bytes::from(packet))
     }
 
-    /// Takes the passing of time, and gives what is to be sent to the relay.
-    pub(crate) fn handle_timeout(&mut self, now: Time, mut send: impl FnMut(SocketAddr, &[u8])) {
-        self.attach.handle_timeout(now);
-        let mut frame = Vec::new();
-        while self.attach.poll(now, &mut self.guard, &mut frame) {
-            send(self.attach.relay(), &frame);
-            frame.clear();
+    /// Takes the passing of time.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let is_attached = matches!(self.host.state().0, UplinkState::Attached(_));
+        if let Some(found) = self.names.poll(now, !is_attached) {
+            let Self { host, book, .. } = self;
+            host.set_relays(found.into_iter().filter_map(|at| book.node(at)).collect());
+        }
+        if self.host.next_timeout().is_some_and(|at| at <= now) {
+            self.host.handle_timeout(now);
+        }
+    }
+
+    /// Writes the next datagram. Returns its destination.
+    pub(crate) fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<SocketAddr> {
+        loop {
+            let to = self.host.poll_transmit(now, buf)?;
+            if let Some(at) = self.book.address(to) {
+                return Some(at);
+            }
+            buf.clear();
         }
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.attach.next_timeout()
+        self.host.next_timeout()
     }
 
-    /// Says goodbye.
-    pub(crate) fn leave(&mut self, mut send: impl FnMut(&[u8])) {
-        self.attach.leave(&mut self.guard, |frame| send(&frame));
+    pub(crate) fn leave(&mut self, now: Time) {
+        self.host.leave(now);
     }
 }
 
-/// After how long multicast that is not heard is tried again.
+/// Interval between attempts to hear a relay's multicast.
 const HEAR_AGAIN: Duration = Duration::from_secs(30);
 
 /// The address that stands for a node behind relays: nobody sends there.
 pub(crate) fn address_of(node: NodeId) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::from(node.0)), 0)
-}
-
-/// Seals a packet behind what relays have to read of it.
-pub(crate) fn seal_behind(envelope: &mut dyn Envelope, packet: &[u8], out: &mut Vec<u8>) {
-    let (clear, sealed) = packet.split_at(credit::clear_bytes(packet));
-    out.extend_from_slice(clear);
-    if !sealed.is_empty() {
-        envelope.seal(sealed, out);
-    }
-}
-
-/// Opens it. The beginning is where it was, or moved to what was opened.
-pub(crate) fn open_behind<'a>(
-    envelope: &mut dyn Envelope,
-    now: Time,
-    from: SocketAddr,
-    datagram: &'a mut [u8],
-) -> Option<&'a [u8]> {
-    let clear = credit::clear_bytes(datagram);
-    if clear == datagram.len() {
-        return Some(datagram);
-    }
-    let base = datagram.as_ptr() as usize;
-    let opened = envelope.open(now, from, &mut datagram[clear..])?;
-    let (start, len) = (opened.as_ptr() as usize - base, opened.len());
-    datagram.copy_within(..clear, start - clear);
-    datagram.get(start - clear..start + len)
 }

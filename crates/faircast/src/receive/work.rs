@@ -362,7 +362,7 @@ impl App<Receiving> for Work {
         self.past.pop(&heard.tsi);
         self.count += 1;
         // Behind a relay all senders have its address.
-        let source = Some(heard.from.ip()).filter(|_| live.relay().is_none());
+        let source = Some(heard.from.ip()).filter(|_| !live.is_behind_relay());
         let store = self.setup.builder.destination.store(source);
         let disk = store.1.clone();
         let (holders, wanted) = (self.holders.clone(), self.setup.builder.object.clone());
@@ -399,7 +399,7 @@ impl App<Receiving> for Work {
             options: &options,
         };
         // Where packets are not answered one by one there is time to read several at once.
-        let through_relays = live.relay().is_some();
+        let through_relays = live.is_behind_relay();
         if through_relays || matches!(carrier, Carrier::Tram(_)) {
             live.set_gather(GATHER);
         }

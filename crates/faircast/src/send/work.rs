@@ -336,7 +336,7 @@ impl App<Sending> for Work {
         let gone = [MemberState::Left, MemberState::Lost, MemberState::Failed];
         let mut members = status.members.iter().peekable();
         let all_gone = members.peek().is_some() && members.all(|it| gone.contains(&it.state));
-        if live.relay().is_some() && self.begun.is_some() && all_gone {
+        if live.is_behind_relay() && self.begun.is_some() && all_gone {
             live.close();
         }
         self.report(live, status, false, None);

@@ -159,7 +159,7 @@ impl App<StreamReceiving> for Work {
         self.over_tree = matches!(carrier, Carrier::Tram(_));
         self.headers = self.common.headers(heard.from);
         let none = Options::default();
-        let hops = live.relay().map(|_| Hops::new(live, heard.tsi, &none));
+        let hops = live.is_behind_relay().then(|| Hops::new(live, heard.tsi, &none));
         Some(match carrier {
             Carrier::Pgm(scheme) => {
                 let config = ReceiverConfig {

@@ -17,7 +17,7 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use faircast_base::{Bytes, GroupId, Time};
 use nix::errno::Errno;
@@ -68,8 +68,6 @@ pub(crate) struct Way {
     local: SocketAddr,
     /// Whether other sockets of this host may have its address and port too.
     shared: bool,
-    /// Whether what it does not take now is kept until it does.
-    pub(crate) waits: bool,
     /// Drops that the kernel has counted at the socket; wraps.
     overflowed: u32,
     /// The hops that the socket now gives multicast packets.
@@ -102,8 +100,16 @@ impl Way {
     fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
         let local = local_address(&socket)?;
         let (hops, health) = (settings.hops, Health::Up);
-        let (shared, waits, homeless, answers) = (false, true, false, None);
-        Ok(Self { socket, answers, local, shared, waits, overflowed: 0, hops, health, homeless })
+        let (shared, homeless, answers) = (false, false, None);
+        Ok(Self { socket, answers, local, shared, overflowed: 0, hops, health, homeless })
+    }
+
+    /// A way at this address whose packets are never cut: QUIC finds their length itself.
+    fn whole(address: SocketAddr, settings: &SocketSettings) -> Result<Self, NetError> {
+        let socket = open(address.ip(), settings)?;
+        bind(&socket, address)?;
+        send_whole(&socket, address.ip())?;
+        Self::new(socket, settings)
     }
 
     /// Sets up how multicast leaves.
@@ -186,66 +192,83 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// The socket of a host that reaches its group through a relay.
+    /// The sockets of a host that reaches its group through relays: one of each address family that
+    /// this host has, at any port.
     ///
     /// # Errors
-    /// What the system refuses.
-    pub fn via(
-        relay: SocketAddr,
-        is_source: bool,
-        settings: SocketSettings,
-    ) -> Result<Self, NetError> {
+    /// The error of the system if it has neither family.
+    pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
-        let socket = open(relay.ip(), &sockets.settings)?;
-        let port = sockets.settings.port.unwrap_or(0);
-        bind(&socket, SocketAddr::new(unspecified(relay.ip()), port))?;
-        sockets.ways.push(Way::new(socket, &sockets.settings)?);
-        sockets.groups[0].destinations.push((0, relay));
-        Ok(sockets)
+        let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let mut refused = None;
+        for address in any {
+            let port = sockets.settings.port.unwrap_or(0);
+            match Way::whole(SocketAddr::new(address, port), &sockets.settings) {
+                Ok(way) => sockets.ways.push(way),
+                Err(error) => refused = Some(error),
+            }
+        }
+        match refused {
+            Some(error) if sockets.ways.is_empty() => Err(error),
+            _ => Ok(sockets),
+        }
     }
 
-    /// The sockets of a relay: a way to each interface of its group, where it has one, and behind those that by which it
-    /// hears, and sends to single hosts.
+    /// The sockets of a relay: a way to each network of its group, and behind those the way at
+    /// which the relay listens. Packets for the network of a number are packets for the group of
+    /// that number.
     ///
     /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
+    /// Bad addresses, an interface that is not there, and errors of the system.
     pub(crate) fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
         settings: SocketSettings,
     ) -> Result<Self, NetError> {
-        if let Some(other) = multicast.as_ref().map(|it| it.group.ip())
-            && other.is_ipv4() != listen.is_ipv4()
-        {
-            return Err(NetError::Family(listen.ip(), other));
+        let group = multicast.as_ref().map(|multicast| multicast.group);
+        if let Some(other) = group.filter(|group| group.is_ipv4() != listen.is_ipv4()) {
+            return Err(NetError::Family(listen.ip(), other.ip()));
         }
-        // What a way does not take is not waited for, as far as hosts repair it: others are to have theirs.
         let mut sockets = Self::new(true, multicast, settings)?;
-        for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
+        for (index, at) in sockets.interfaces.iter().filter_map(|(_, at)| *at).enumerate() {
             let socket = open(listen.ip(), &sockets.settings)?;
             // To no address of the interface, which may get another.
             bind(&socket, SocketAddr::new(unspecified(listen.ip()), 0))?;
-            let mut way = Way { waits: false, ..Way::new(socket, &sockets.settings)? };
+            let mut way = Way::new(socket, &sockets.settings)?;
             way.set_multicast(at, &sockets.settings)?;
             sockets.ways.push(way);
+            let network = GroupId(index as u32);
+            if network != GroupId::SESSION {
+                sockets.groups.push(Group::new(network, None));
+            }
+            sockets.groups[index].destinations.extend(group.map(|to| (index, to)));
         }
-        let socket = open(listen.ip(), &sockets.settings)?;
-        bind(&socket, listen)?;
-        sockets.ways.push(Way::new(socket, &sockets.settings)?);
+        sockets.ways.push(Way::whole(listen, &sockets.settings)?);
         Ok(sockets)
     }
 
-    /// A host that reaches its group through a relay hears that by multicast too from now on, at this address, on the
-    /// interface that leads to the relay; or no more.
+    /// Number of networks to which a relay multicasts.
+    pub(crate) const fn networks(&self) -> usize {
+        self.ways.len() - 1
+    }
+
+    /// The way to a single host of a relay, or of a host behind relays; `None` if this host does not
+    /// have the address family.
+    pub(crate) fn way_to(&self, to: SocketAddr) -> Option<usize> {
+        // The ways of multicast stand in front.
+        self.ways.iter().rposition(|way| way.local.is_ipv4() == to.is_ipv4())
+    }
+
+    /// Hears the multicast of a relay from now on: `heard` is the relay and the group, on the
+    /// interface that leads to the relay. `None` ends that.
     pub(crate) fn hear_relay(
         &mut self,
-        relay: SocketAddr,
-        at: Option<SocketAddr>,
+        heard: Option<(SocketAddr, SocketAddr)>,
     ) -> Result<(), NetError> {
         let group = &mut self.groups[0];
-        (group.socket, group.address) = (None, at);
+        (group.socket, group.address) = (None, heard.map(|(_, at)| at));
         (self.multicast, self.interfaces) = (None, Vec::new());
-        let Some(at) = at else { return Ok(()) };
+        let Some((relay, at)) = heard else { return Ok(()) };
         let interfaces = [Interface::Address(route_to(relay)?)].into();
         let multicast = Multicast { group: at, source: None, interfaces };
         multicast.check()?;
@@ -380,11 +403,7 @@ impl Sockets {
     /// instead, and what the own link does not take is refused.
     pub(crate) fn send_whole(&self) -> Result<(), NetError> {
         let Way { socket, local, .. } = &self.ways[0];
-        let done = match local {
-            SocketAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
-            SocketAddr::V6(_) => setsockopt(socket, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
-        };
-        done.map_err(NetError::doing("keep packets whole"))
+        send_whole(socket, local.ip())
     }
 
     /// The sockets themselves: the first that sends, and that which hears the group.
@@ -418,6 +437,15 @@ impl Sockets {
         };
         self.groups[0].destinations.iter().filter_map(of).min().map(Bytes::new)
     }
+}
+
+/// Has packets never cut on their way.
+fn send_whole(socket: &Socket, like: IpAddr) -> Result<(), NetError> {
+    let done = match like {
+        IpAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
+        IpAddr::V6(_) => setsockopt(socket, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
+    };
+    done.map_err(NetError::doing("keep packets whole"))
 }
 
 /// Lets multicast packets of the family of `like` leave by an interface.

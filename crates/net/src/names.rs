@@ -1,0 +1,121 @@
+//! Addresses of hosts that are known by name.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::mpsc;
+use std::thread;
+
+use faircast_base::{Duration, Time};
+
+/// Interval between lookups while none of the addresses answers.
+const AGAIN: Duration = Duration::from_secs(6);
+
+/// Hosts by name and port, such as `hq.example:7600`. A thread of its own looks up the names, as
+/// often as the hosts are not reached.
+#[derive(Debug)]
+pub(crate) struct Names {
+    texts: Vec<String>,
+    found: Option<mpsc::Receiver<Lookup>>,
+    next_at: Time,
+    error: Option<String>,
+}
+
+/// Addresses of all names, in the order of the names, and the first name that has none.
+#[derive(Debug, Default)]
+struct Lookup {
+    addresses: Vec<SocketAddr>,
+    error: Option<String>,
+}
+
+impl Names {
+    /// Names that are looked up at once.
+    pub(crate) const fn new(texts: Vec<String>) -> Self {
+        Self { texts, found: None, next_at: Time::ZERO, error: None }
+    }
+
+    /// The error of the first name that was not found at the last lookup.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Returns all addresses after a lookup. Names are looked up again every 6 s while they are
+    /// `wanted`.
+    pub(crate) fn poll(&mut self, now: Time, wanted: bool) -> Option<Vec<SocketAddr>> {
+        if let Some(found) = &self.found {
+            let lookup = match found.try_recv() {
+                Ok(lookup) => lookup,
+                Err(mpsc::TryRecvError::Empty) => return None,
+                Err(mpsc::TryRecvError::Disconnected) => Lookup::default(),
+            };
+            (self.found, self.next_at, self.error) = (None, now + AGAIN, lookup.error);
+            return Some(lookup.addresses).filter(|all| !all.is_empty());
+        }
+        if self.texts.is_empty() || !wanted || now < self.next_at {
+            return None;
+        }
+        let addresses = self.texts.iter().map(|text| text.parse());
+        if let Ok(addresses) = addresses.collect::<Result<Vec<SocketAddr>, _>>() {
+            self.next_at = Time::MAX;
+            return Some(addresses);
+        }
+        let (tell, found) = mpsc::channel();
+        let texts = self.texts.clone();
+        let look_up = move || _ = tell.send(look_up(&texts));
+        let named = thread::Builder::new().name("faircast-names".to_string());
+        match named.spawn(look_up) {
+            Ok(_) => self.found = Some(found),
+            Err(error) => {
+                (self.next_at, self.error) = (now + AGAIN, Some(error.to_string()));
+            }
+        }
+        None
+    }
+}
+
+fn look_up(texts: &[String]) -> Lookup {
+    let mut all = Lookup::default();
+    for text in texts {
+        match text.to_socket_addrs() {
+            Ok(found) => {
+                let known = &mut all.addresses;
+                found.for_each(|at| if !known.contains(&at) { known.push(at) });
+            }
+            Err(error) => _ = all.error.get_or_insert_with(|| format!("{text}: {error}")),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls until the lookup of the thread is there.
+    fn poll(names: &mut Names, now: Time) -> Option<Vec<SocketAddr>> {
+        loop {
+            let found = names.poll(now, true);
+            if names.found.is_none() {
+                return found;
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn addresses_need_no_lookup_and_names_have_one_every_6_s() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let texts = ["10.0.0.1:1", "[fd00::1]:2"];
+        let mut names = Names::new(texts.map(String::from).to_vec());
+        assert_eq!(names.poll(Time::ZERO, true), Some(texts.map(at).to_vec()));
+        assert_eq!(names.poll(Time::ZERO + AGAIN, true), None, "addresses stay as they are");
+        let texts = ["no such name:1", "localhost:2"].map(String::from);
+        let mut names = Names::new(texts.to_vec());
+        assert_eq!(names.poll(Time::ZERO, false), None, "nobody wants them");
+        for round in 0..2 {
+            let now = Time::ZERO + AGAIN * round;
+            let found = poll(&mut names, now).expect("localhost has an address");
+            assert!(found.iter().all(|at| at.ip().is_loopback() && at.port() == 2), "{found:?}");
+            assert!(names.error().is_some_and(|error| error.starts_with("no such name:1: ")));
+            assert_eq!(names.poll(now, true), None, "not at once again");
+        }
+    }
+}
