@@ -25,9 +25,27 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// A dialer of these nodes, one at least, that begins at `start`.
+    /// A dialer of these nodes that begins at `start`. Without nodes the dialer tries nothing.
     pub const fn new(to: Vec<NodeId>, start: Time) -> Self {
         Self { to, next: 0, connection: None, attempt: None, next_at: start }
+    }
+
+    /// Replaces the nodes to try. The connection in use stays.
+    pub fn set_nodes(&mut self, to: Vec<NodeId>) {
+        if self.to != to {
+            (self.to, self.next) = (to, 0);
+        }
+    }
+
+    /// True if there is a node to try.
+    pub const fn has_nodes(&self) -> bool {
+        !self.to.is_empty()
+    }
+
+    /// True if a connection is the one in use, or the one that is tried.
+    pub fn is_own(&self, connection: ConnectionHandle) -> bool {
+        let attempt = self.attempt.map(|(attempt, _)| attempt);
+        [self.connection, attempt].contains(&Some(connection))
     }
 
     /// The connection in use.
@@ -94,7 +112,7 @@ impl Dialer {
             Some(heard_at) => heard_at + SILENCE_MAX,
             None => self.next_at,
         };
-        Some(silent_at.max(self.next_at))
+        self.has_nodes().then(|| silent_at.max(self.next_at))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.

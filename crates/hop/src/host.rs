@@ -33,7 +33,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host `node` with this name, below the first of `relays` that answers, one at least: a
+    /// The host `node` with this name, below the first of `relays` that answers: a
     /// member of `group` with this number of receivers, 0 if the host only sends.
     pub fn new(
         now: Time,
@@ -48,6 +48,30 @@ impl Host {
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));
         Self { peers, uplink, group, packets: VecDeque::new() }
+    }
+
+    /// Replaces the relays to try. An empty list means that there is none to try now; the
+    /// connection in use stays.
+    pub fn set_relays(&mut self, relays: Vec<NodeId>) {
+        self.uplink.set_relays(relays);
+    }
+
+    /// Multicast address of the relay, as the relay was given it; `None` without a relay, or
+    /// without multicast there. The driver joins this address.
+    pub fn multicast_at(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// True if packets come by multicast.
+    pub const fn hears_multicast(&self) -> bool {
+        false
+    }
+
+    /// Takes a datagram that came by multicast. Returns false if the datagram is not authentic or
+    /// not for this host.
+    pub fn handle_multicast(&mut self, now: Time, _bytes: &[u8]) -> bool {
+        self.settle(now);
+        false
     }
 
     /// State of the way, and the reason if the relay takes the group not.
@@ -178,8 +202,13 @@ impl<M: Machine> Machine for Behind<M> {
     type Event = M::Event;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        let Datagram { from, congestion_experienced, bytes, .. } = datagram;
-        self.host.handle_datagram(cx.now, from, congestion_experienced, bytes);
+        let Datagram { from, to, congestion_experienced, bytes, .. } = datagram;
+        match to {
+            Destination::Group(_) => self.host.handle_multicast(cx.now, bytes),
+            Destination::Node(_) => {
+                self.host.handle_datagram(cx.now, from, congestion_experienced, bytes)
+            }
+        };
         self.settle(cx);
     }
 

@@ -59,7 +59,7 @@ impl Group {
 pub struct RelayNode {
     peers: Peers,
     limits: NodeLimits,
-    uplink: Option<Uplink>,
+    uplink: Uplink,
     /// Connections whose peers have not presented themselves, with the time limit of each.
     unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
     neighbours: BTreeMap<PortId, Neighbour>,
@@ -106,7 +106,7 @@ impl RelayNode {
         Self {
             peers: Peers::new(endpoint, hello),
             limits,
-            uplink: (!parents.is_empty()).then(|| Uplink::new(parents, Time::ZERO)),
+            uplink: Uplink::new(parents, Time::ZERO),
             unnamed: BTreeMap::new(),
             neighbours: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -123,6 +123,16 @@ impl RelayNode {
         }
     }
 
+    /// Replaces the relays to try above. An empty list means that there is none to try now; the
+    /// connection in use stays.
+    pub fn set_parents(&mut self, parents: Vec<NodeId>) {
+        self.uplink.set_relays(parents);
+    }
+
+    /// Sends by multicast on networks 0 to `networks` - 1 from now on, beside unicast. `at` is the
+    /// multicast address as hosts' drivers read it, at most 64 bytes.
+    pub fn set_multicast(&mut self, _at: &[u8], _networks: u16) {}
+
     /// State for people.
     pub fn status(&self) -> NodeStatus {
         let of = |connection| self.peers.endpoint.stats(connection);
@@ -136,8 +146,8 @@ impl RelayNode {
             })
         });
         NodeStatus {
-            above: self.uplink.as_ref().map(|uplink| uplink.state().clone()),
-            above_connection: self.uplink.as_ref().and_then(Uplink::connection).and_then(of),
+            above: self.uplink.exists().then(|| self.uplink.state().clone()),
+            above_connection: self.uplink.connection().and_then(of),
             neighbours: neighbours.collect(),
             received: self.counts.received,
             sent: self.counts.sent,
@@ -160,8 +170,7 @@ impl RelayNode {
         let now = cx.now;
         match event {
             PeerEvent::Up { connection, is_own: true, .. } => {
-                let Some(uplink) = &mut self.uplink else { return };
-                if uplink.on_up(now, &mut self.peers, connection) {
+                if self.uplink.on_up(now, &mut self.peers, connection) {
                     self.change_above(cx);
                 }
             }
@@ -174,20 +183,20 @@ impl RelayNode {
             }
             PeerEvent::Hello { connection, hello } => self.on_hello(cx, connection, hello),
             PeerEvent::Message { connection, message } => {
-                if self.is_above(connection) {
+                if self.uplink.is(connection) {
                     self.on_message_above(cx, connection, message);
                 } else if let Some(port) = self.ports.get(&connection).copied() {
                     self.on_message_below(cx, port, message);
                 }
             }
             PeerEvent::Parcel { connection, group, head, body } => {
-                let above = self.is_above(connection).then_some(PARENT);
+                let above = self.uplink.is(connection).then_some(PARENT);
                 if let Some(port) = above.or_else(|| self.ports.get(&connection).copied()) {
                     self.on_parcel(cx, port, group, head, body);
                 }
             }
             PeerEvent::Room { connection } => {
-                let above = self.is_above(connection).then_some(PARENT);
+                let above = self.uplink.is(connection).then_some(PARENT);
                 let port = above.or_else(|| self.ports.get(&connection).copied());
                 self.ready.extend(port.filter(|port| self.awaiting.remove(port)));
             }
@@ -199,18 +208,14 @@ impl RelayNode {
         }
     }
 
-    fn is_above(&self, connection: ConnectionHandle) -> bool {
-        self.uplink.as_ref().is_some_and(|uplink| uplink.is(connection))
-    }
-
     fn on_hello(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, hello: Hello) {
         let now = cx.now;
-        if let Some(uplink) = self.uplink.as_mut().filter(|uplink| uplink.is(connection)) {
-            uplink.on_hello(now, &mut self.peers, connection, hello);
+        if self.uplink.is(connection) {
+            self.uplink.on_hello(now, &mut self.peers, connection, hello);
             return self.change_above(cx);
         }
         let Some((at, _)) = self.unnamed.remove(&connection) else { return };
-        if hello.node == self.peers.node() || self.path_above().contains(&hello.node) {
+        if hello.node == self.peers.node() || self.uplink.path().contains(&hello.node) {
             self.counts.refused.loops += 1;
             return self.peers.close(now, connection, LOOP);
         }
@@ -241,14 +246,10 @@ impl RelayNode {
         }
     }
 
-    fn path_above(&self) -> &[NodeId] {
-        self.uplink.as_ref().map_or(&[], |uplink| uplink.path())
-    }
-
     /// This relay, and those above.
     fn path(&self) -> Vec<NodeId> {
         let own = self.peers.node();
-        [own].iter().chain(self.path_above()).copied().take(PATH_MAX).collect()
+        [own].iter().chain(self.uplink.path()).copied().take(PATH_MAX).collect()
     }
 
     /// The relay above is another one, or has none of what was there before.
@@ -262,8 +263,7 @@ impl RelayNode {
         for connection in relays {
             self.peers.send_message(now, connection, &path);
         }
-        let state = self.uplink.as_ref().map(|uplink| uplink.state().clone());
-        self.events.extend(state.map(NodeEvent::Above));
+        self.events.push_back(NodeEvent::Above(self.uplink.state().clone()));
         let groups: Vec<u64> = self.groups.keys().copied().collect();
         groups.into_iter().for_each(|group| self.tell_members(now, group));
     }
@@ -274,7 +274,7 @@ impl RelayNode {
         connection: ConnectionHandle,
         message: Message,
     ) {
-        let Some(uplink) = &mut self.uplink else { return };
+        let uplink = &mut self.uplink;
         let before = (uplink.state().clone(), uplink.path().to_vec());
         let changed = uplink.on_message(cx.now, &mut self.peers, connection, message);
         if (uplink.state(), uplink.path()) != (&before.0, &before.1[..]) {
@@ -316,7 +316,7 @@ impl RelayNode {
     /// Sets the receivers that a neighbour has of a group; `None` ends the membership.
     fn set_member(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64, receivers: Option<u32>) {
         let now = cx.now;
-        let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+        let above = self.uplink.elsewhere(group);
         let flow = FlowId(self.last.1);
         let of = self.groups.entry(group).or_insert_with(|| {
             self.last.1 = self.last.1.wrapping_add(1);
@@ -337,9 +337,7 @@ impl RelayNode {
         if is_empty {
             self.groups.remove(&group);
         }
-        if let Some(uplink) = &mut self.uplink {
-            uplink.set(now, &mut self.peers, group, (!is_empty).then_some(total));
-        }
+        self.uplink.set(now, &mut self.peers, group, (!is_empty).then_some(total));
         if receivers.is_none() {
             let neighbour = self.neighbours.get(&port).map(|it| (it.connection, it.hello.node));
             if let Some((connection, node)) = neighbour {
@@ -362,7 +360,7 @@ impl RelayNode {
     }
 
     fn tell_member(&mut self, now: Time, port: PortId, group: u64) {
-        let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+        let above = self.uplink.elsewhere(group);
         let (Some(of), Some(neighbour)) = (self.groups.get(&group), self.neighbours.get(&port))
         else {
             return;
@@ -388,11 +386,9 @@ impl RelayNode {
             self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
             return;
         }
-        if let Some(uplink) = &mut self.uplink {
-            let before = uplink.state().clone();
-            if uplink.on_down(now, connection, reason) || *uplink.state() != before {
-                self.change_above(cx);
-            }
+        let before = self.uplink.state().clone();
+        if self.uplink.on_down(now, connection, reason) || *self.uplink.state() != before {
+            self.change_above(cx);
         }
     }
 
@@ -461,7 +457,7 @@ impl RelayNode {
     fn ports_out(&self, port: PortId, group: u64, to: Destination) -> Vec<PortId> {
         match to {
             Destination::Group(_) => {
-                let above = self.uplink.as_ref().map_or(0, |uplink| uplink.elsewhere(group));
+                let above = self.uplink.elsewhere(group);
                 let up = (above > 0).then_some(PARENT);
                 let members = self.groups.get(&group).into_iter().flat_map(|of| &of.members);
                 let below = members.filter(|(_, receivers)| **receivers > 0).map(|(port, _)| *port);
@@ -469,7 +465,7 @@ impl RelayNode {
             }
             Destination::Node(node) if node == self.peers.node() => Vec::new(),
             Destination::Node(node) => {
-                let up = self.uplink.as_ref().map(|_| PARENT);
+                let up = self.uplink.exists().then_some(PARENT);
                 let port_of = self.routes.port(group, node).or(up);
                 port_of.into_iter().filter(|other| *other != port).collect()
             }
@@ -479,7 +475,7 @@ impl RelayNode {
     /// The connection of a port.
     fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
         match port {
-            PARENT => self.uplink.as_ref()?.connection(),
+            PARENT => self.uplink.connection(),
             port => self.neighbours.get(&port).map(|it| it.connection),
         }
     }
@@ -554,9 +550,7 @@ impl Machine for RelayNode {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         self.peers.endpoint.handle_timeout(now);
-        if let Some(uplink) = &mut self.uplink {
-            uplink.handle_timeout(now, &mut self.peers);
-        }
+        self.uplink.handle_timeout(now, &mut self.peers);
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.routes.expire(now);
@@ -578,8 +572,7 @@ impl Machine for RelayNode {
     /// The relay ends: neighbours look for another one at once.
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         let below = self.neighbours.values().map(|it| it.connection);
-        let above = self.uplink.as_ref().and_then(Uplink::connection);
-        let all: Vec<_> = below.chain(above).collect();
+        let all: Vec<_> = below.chain(self.uplink.connection()).collect();
         for connection in all {
             self.peers.close(cx.now, connection, "the relay ends");
         }
@@ -595,7 +588,7 @@ impl Machine for RelayNode {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let above = self.uplink.as_ref().and_then(|uplink| uplink.next_timeout(&self.peers));
+        let above = self.uplink.next_timeout(&self.peers);
         let own = [self.peers.endpoint.next_timeout(), above, self.program.next_timeout()];
         own.into_iter().flatten().chain([self.sweep_at]).min()
     }

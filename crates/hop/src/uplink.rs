@@ -53,6 +53,15 @@ impl Uplink {
         }
     }
 
+    pub(crate) fn set_relays(&mut self, relays: Vec<NodeId>) {
+        self.dialer.set_nodes(relays);
+    }
+
+    /// True if there is a relay above, or one to try.
+    pub(crate) const fn exists(&self) -> bool {
+        self.dialer.has_nodes() || self.dialer.connection().is_some()
+    }
+
     pub(crate) const fn state(&self) -> &UplinkState {
         &self.state
     }
@@ -190,6 +199,9 @@ impl Uplink {
         connection: ConnectionHandle,
         reason: Down,
     ) -> bool {
+        if !self.dialer.is_own(connection) {
+            return false;
+        }
         let was_used = self.dialer.on_down(now, connection);
         if was_used || self.dialer.connection().is_none() {
             let state = match &reason {
