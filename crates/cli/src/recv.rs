@@ -21,7 +21,7 @@ use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, count, hex, path_text, place, rate, seat_json, time};
+use crate::live::words::{bytes, count, hex, path_text, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -181,7 +181,8 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (Some(group), None) => Listen::Multicast(group),
         (Some(group), Some(address)) => Listen::Both(group, address),
         (None, Some(address)) => Listen::Unicast(address),
-        (None, None) => unreachable!("the parser asks for one"),
+        // Through relays.
+        (None, None) => Listen::Unicast(SocketAddr::from(([0, 0, 0, 0], 0))),
     };
     let dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if args.to_stdout || dash(&args.into) || dash(&args.to_device) {
@@ -210,7 +211,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         .xattrs(args.xattrs)
         .sync(!args.no_sync)
         .once(args.once)
-        .via(live::relays(&args.via)?)
+        .via(live::relays(&args.via, args.group)?)
         .name(args.name.clone().unwrap_or_else(live::host_name));
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
@@ -222,11 +223,17 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         let tree = RepairTree::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
         builder = builder.tree(tree);
     }
+    builder = with(builder, args.via.meeting.as_ref(), ReceiverBuilder::meeting);
     builder = with(builder, args.rate_max, ReceiverBuilder::rate_max);
     builder = with(builder, args.object.as_ref(), ReceiverBuilder::object);
     builder = with(builder, args.scheme.as_ref(), ReceiverBuilder::scheme);
     builder = with(builder, live::read_key(&args.key)?, ReceiverBuilder::key);
     Ok(with(builder, args.trace.as_ref(), ReceiverBuilder::trace))
+}
+
+/// The sender's address, which nobody has behind relays.
+fn source_text(incoming: &Incoming) -> String {
+    incoming.source.map_or_else(|| "a relay".to_string(), |source| source.to_string())
 }
 
 /// Silence of the address of `--from` before a warning.
@@ -287,7 +294,7 @@ impl Show {
     }
 
     fn update(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
-        self.above.update(&self.output, status.relay)?;
+        self.above.update(&self.output, status.relay.as_ref())?;
         if self.once && status.begun.is_none() && self.hints.is_due(status.elapsed) {
             let text = match status.heard {
                 None => {
@@ -355,7 +362,7 @@ impl Show {
     }
 
     fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {
-        let from = incoming.source.map(place).unwrap_or_default();
+        let from = source_text(incoming);
         if let Entry::Vacant(new) = self.known.entry(incoming.number) {
             new.insert(false);
             let text = format!("a sender at {from}");
@@ -564,7 +571,7 @@ fn waits_for(status: &ReceiveStatus, reason: StaysFor) -> (&'static str, String)
     };
     let words = |incoming: &Incoming| {
         let name = incoming.name.clone().unwrap_or_else(|| "an object".to_string());
-        let from = incoming.source.map(place).unwrap_or_default();
+        let from = source_text(incoming);
         format!("{name} from {from}{}", silent(incoming))
     };
     let begun: Vec<String> = status.incoming.iter().map(words).collect();

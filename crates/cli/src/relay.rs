@@ -1,13 +1,13 @@
 //! `faircast relay`: joins sites without multicast between them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faircast::{
-    Attachment, HopSettings, HopStatus, Multicast, ProgramHost, RUNS_PROGRAMS, Refusals,
-    RelayServer, RelayStatus, SocketSettings, program_host,
+    ConnectionStats, Multicast, NodeLimits, NodeStatus, ProgramHost, RUNS_PROGRAMS, Refusals,
+    RelayAbove, RelayReport, RelayServer, RelayStatus, SocketSettings, UplinkState, program_host,
 };
 use faircast_base::escaped;
 use prometheus_client::registry::Registry;
@@ -34,13 +34,11 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
 async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     let watch = &args.watch;
     let listener = live::metrics::listen(watch).await?;
-    let parents = live::hosts("--parent", &args.parent, listen_at.is_ipv6())?;
-    let limits = HopSettings {
-        neighbours_max: args.neighbours_max as usize,
-        at_host_max: args.at_host_max,
-        ..HopSettings::default()
-    };
-    let mut builder = RelayServer::builder(listen_at).parents(parents).limits(limits);
+    let parents = live::names("--parent", &args.parent)?;
+    let limits = NodeLimits { neighbours: args.neighbours_max as usize, ..NodeLimits::default() };
+    let name = args.name.clone().unwrap_or_else(live::host_name);
+    let mut builder =
+        RelayServer::builder(listen_at).name(&name).parents(parents).limits(limits);
     if let Some(group) = args.group {
         let interfaces = args.interface.iter().map(|name| live::interface(Some(name))).collect();
         let sockets = SocketSettings { hops: args.ttl, ..SocketSettings::default() };
@@ -62,11 +60,11 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     if let Some(listener) = listener {
         let (status, document) = (relay.status(), relay.status());
         let fill = move |registry: &mut Registry| metrics(registry, &status.borrow());
-        let document = move || Some(json_of(&document.borrow().hop).to_string());
+        let document = move || Some(json_of(document.borrow().report.as_ref()?).to_string());
         live::metrics::serve_with(listener, fill, document);
     }
     let mut show =
-        Show { output: Output::new(watch), neighbours: BTreeMap::new(), above: Above::new() };
+        Show { output: Output::new(watch), neighbours: BTreeSet::new(), above: Above::new() };
     let local = relay.local_address();
     show.output.tell(
         "listening",
@@ -110,33 +108,60 @@ fn programs(
     }
 }
 
-fn json_of(hop: &HopStatus) -> Value {
-    let neighbours = hop.neighbours.iter().map(|it| {
-        json!({
-            "address": it.address.to_string(),
-            "is": if it.is_relay { "relay" } else { "host" },
+fn json_of(report: &RelayReport) -> Value {
+    let RelayReport { node, above, addresses, .. } = report;
+    let neighbours = node.neighbours.iter().map(|it| {
+        let mut json = json!({
+            "address": addresses.get(&it.at).map(ToString::to_string),
+            "name": it.name,
+            "is": kind(it.is_relay),
             "groups": it.groups,
             "receivers": it.receivers,
             "multicast": it.multicast,
-        })
+        });
+        connection_json(&mut json, &it.connection);
+        json
     });
     let neighbours: Vec<Value> = neighbours.collect();
-    let parent = hop.parent.map(|(relay, state)| {
-        json!({ "relay": relay.to_string(), "attached": state == Attachment::Attached })
+    let parent = above.as_ref().map(|above| {
+        let name = match &above.state {
+            UplinkState::Attached(name) => Some(name),
+            _ => None,
+        };
+        let mut json = json!({ "relay": above.at, "attached": name.is_some(), "name": name });
+        if let Some(connection) = &above.connection {
+            connection_json(&mut json, connection);
+        }
+        json
     });
     json!({
         "parent": parent,
         "neighbours": neighbours,
-        "sessions": hop.served.sessions,
-        "plain_sessions": hop.served.plain,
-        "programs": hop.served.programs,
-        "programs_failed": hop.served.failed,
-        "held_packets": hop.held,
-        "frames_in": hop.received,
-        "frames_out": hop.sent,
-        "bytes_out": hop.sent_bytes,
-        "lost": hop.refused.lost,
+        "sessions": node.served.sessions,
+        "plain_sessions": node.served.plain,
+        "programs": node.served.programs,
+        "programs_failed": node.served.failed,
+        "held_packets": node.held,
+        "packets_in": node.received,
+        "packets_out": node.sent,
+        "bytes_out": report.counters.sent.bytes,
+        "lost": node.refused.lost,
     })
+}
+
+/// Adds facts of a connection.
+fn connection_json(json: &mut Value, connection: &ConnectionStats) {
+    let ConnectionStats { rtt, window_bytes, sent_packets, lost_packets, mtu_bytes, .. } =
+        connection;
+    json["rtt_ms"] = json!(rtt.as_secs_f64() * 1e3);
+    json["window_bytes"] = json!(window_bytes);
+    json["sent_packets"] = json!(sent_packets);
+    json["lost_packets"] = json!(lost_packets);
+    json["mtu_bytes"] = json!(mtu_bytes);
+}
+
+const fn kind(is_relay: bool) -> &'static str {
+    if is_relay { "relay" } else { "host" }
 }
 
 /// Asks a relay how it stands, and prints that.
@@ -164,8 +189,8 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         ("programs of sessions kept", "programs"),
         ("sessions whose programs were refused or failed", "programs_failed"),
         ("packets that wait", "held_packets"),
-        ("packets in", "frames_in"),
-        ("packets out", "frames_out"),
+        ("packets in", "packets_in"),
+        ("packets out", "packets_out"),
         ("bytes out", "bytes_out"),
         ("packets that had nowhere to go", "lost"),
     ] {
@@ -173,10 +198,12 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     }
     out += &format!("  attached: {}\n", neighbours.len());
     for it in neighbours {
-        let (is, address) = (word(&it["is"]), word(&it["address"]));
+        let (is, address, name) = (word(&it["is"]), word(&it["address"]), word(&it["name"]));
         let (groups, receivers) = (&it["groups"], &it["receivers"]);
         let by = if it["multicast"] == true { ", by multicast" } else { "" };
-        out += &format!("    {is} {address}, groups: {groups}, receivers: {receivers}{by}\n");
+        let rtt = it["rtt_ms"].as_f64().unwrap_or_default();
+        out += &format!("    {is} {name} at {address}, round trip {rtt:.1} ms, groups: {groups}, ");
+        out += &format!("receivers: {receivers}{by}\n");
     }
     print(&out)
 }
@@ -184,40 +211,42 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
 /// Tells who comes and goes.
 struct Show {
     output: Output,
-    /// Neighbours, and whether each is a relay.
-    neighbours: BTreeMap<SocketAddr, bool>,
+    /// Address, name and kind of neighbours.
+    neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
 }
 
 impl Show {
     fn update(&mut self, status: &RelayStatus) -> Result<(), Failure> {
-        let now: BTreeMap<_, _> =
-            status.hop.neighbours.iter().map(|it| (it.address, it.is_relay)).collect();
-        let what = |is_relay: bool| if is_relay { "relay" } else { "host" };
-        for (address, is_relay) in now.iter().filter(|(it, _)| !self.neighbours.contains_key(it)) {
-            let what = what(*is_relay);
-            let json = json!({ "neighbour": address.to_string(), "is": what });
-            self.output.tell("attached", &format!("{what} {address} is attached"), json)?;
-        }
-        for (address, is_relay) in self.neighbours.iter().filter(|(it, _)| !now.contains_key(it)) {
-            let what = what(*is_relay);
-            let json = json!({ "neighbour": address.to_string(), "is": what });
-            self.output.tell("gone", &format!("{what} {address} is gone"), json)?;
-        }
+        let Some(report) = &status.report else { return Ok(()) };
+        let neighbours = report.node.neighbours.iter().filter_map(|it| {
+            Some((*report.addresses.get(&it.at)?, it.name.clone(), it.is_relay))
+        });
+        let now: BTreeSet<_> = neighbours.collect();
+        let tell = |event, (address, name, is_relay): &(SocketAddr, String, bool), what| {
+            let kind = kind(*is_relay);
+            let json = json!({ "neighbour": address.to_string(), "name": name, "is": kind });
+            let name = escaped(name);
+            self.output.tell(event, &format!("{kind} {name} at {address} {what}"), json)
+        };
+        now.difference(&self.neighbours).try_for_each(|it| tell("attached", it, "is attached"))?;
+        self.neighbours.difference(&now).try_for_each(|it| tell("gone", it, "is gone"))?;
         self.neighbours = now;
-        self.above.update(&self.output, status.hop.parent)
+        self.above.update(&self.output, report.above.as_ref())
     }
 }
 
 fn metrics(registry: &mut Registry, status: &RelayStatus) {
-    traffic(registry, &status.counters, &Refusals::default());
-    let hop = &status.hop;
-    let relays = hop.neighbours.iter().filter(|it| it.is_relay).count();
-    let receivers: u32 = hop.neighbours.iter().map(|it| it.receivers).sum();
-    let multicast = hop.neighbours.iter().filter(|it| it.multicast).count();
-    let attached = hop.parent.is_some_and(|(_, state)| state == Attachment::Attached);
+    let Some(RelayReport { node, above, counters, .. }) = &status.report else { return };
+    traffic(registry, counters, &Refusals::default());
+    let NodeStatus { neighbours, served, refused, .. } = node;
+    let relays = neighbours.iter().filter(|it| it.is_relay).count();
+    let receivers: u32 = neighbours.iter().map(|it| it.receivers).sum();
+    let multicast = neighbours.iter().filter(|it| it.multicast).count();
+    let is_attached = |it: &&RelayAbove| matches!(it.state, UplinkState::Attached(_));
+    let attached = above.as_ref().filter(is_attached).is_some();
     for (name, help, value) in [
-        ("relay_hosts", "Hosts that are attached", (hop.neighbours.len() - relays) as f64),
+        ("relay_hosts", "Hosts that are attached", (neighbours.len() - relays) as f64),
         ("relay_relays", "Relays that are attached", relays as f64),
         ("relay_multicast", "Hosts that have a group by multicast", multicast as f64),
         ("relay_receivers", "Receivers at them or behind them", f64::from(receivers)),
@@ -226,35 +255,37 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
             "Whether it is attached to a relay above",
             f64::from(u8::from(attached)),
         ),
-        ("relay_held_packets", "Packets that wait for their turn", hop.held as f64),
-        ("relay_sessions", "Sessions under credits", hop.served.sessions as f64),
+        ("relay_held_packets", "Packets that wait for their turn", node.held as f64),
+        ("relay_sessions", "Sessions under credits", served.sessions as f64),
         (
             "relay_plain_sessions",
             "Sessions that pass as by any router, without a program",
-            hop.served.plain as f64,
+            served.plain as f64,
         ),
-        ("relay_programs", "Programs of sessions that are kept", hop.served.programs as f64),
+        ("relay_programs", "Programs of sessions that are kept", served.programs as f64),
     ] {
         gauge(registry, name, help, value);
     }
-    let refused = &hop.refused;
     for (name, help, value) in [
-        ("relay_frames_in", "Frames with packets of sessions that came", hop.received),
-        ("relay_frames_out", "Frames with packets of sessions that left", hop.sent),
-        ("relay_bytes_out", "Bytes of those, without UDP and IP headers", hop.sent_bytes),
-        ("relay_refused_malformed", "Frames that make no sense", refused.malformed),
-        ("relay_refused_forged", "Frames of somebody without the key", refused.forged),
-        ("relay_refused_repeated", "Frames that came before", refused.repeated),
-        ("relay_refused_unknown", "Frames of who is not attached", refused.unknown),
+        ("relay_packets_in", "Packets of sessions that came", node.received),
+        ("relay_packets_out", "Packets of sessions that left", node.sent),
+        ("relay_refused_foreign", "Datagrams of no connection", refused.foreign),
+        ("relay_refused_malformed", "Connections that broke the protocol", refused.malformed),
+        (
+            "relay_refused_unauthenticated",
+            "Connections of hosts and relays without the key",
+            refused.unauthenticated,
+        ),
+        ("relay_refused_unknown", "Packets of groups without their neighbour", refused.unknown),
         ("relay_refused_full", "Requests for which there was no room", refused.full),
         ("relay_refused_loops", "Requests of relays above this one", refused.loops),
-        ("relay_refused_misplaced", "Frames of a node that is elsewhere", refused.misplaced),
+        ("relay_refused_misplaced", "Packets of a node that is elsewhere", refused.misplaced),
         (
             "relay_programs_failed",
             "Sessions whose programs were refused or have failed",
-            hop.served.failed,
+            served.failed,
         ),
-        ("relay_lost", "Frames that had nowhere to go", refused.lost),
+        ("relay_lost", "Packets that had nowhere to go", refused.lost),
     ] {
         counter(registry, name, help, value);
     }

@@ -22,7 +22,7 @@ use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_te
 use crate::args::{SendArgs, fec};
 use crate::error::Failure;
 use crate::live::display::{Hints, Left, Meter};
-use crate::live::words::{bytes, count, place, rate};
+use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
 
@@ -165,7 +165,8 @@ fn builder(
         .mtu(args.mtu)
         .give_up(args.give_up)
         .stall_max(args.stall_max)
-        .via(live::relays(&args.via)?)
+        .via(live::relays(&args.via, args.group)?)
+        .host_name(live::host_name())
         .fec(fec)
         .slow(args.slow);
     for (key, value) in live::options(&options)? {
@@ -184,6 +185,7 @@ fn builder(
         return Err(Failure::Usage(text.to_string()));
     }
     builder = builder.scan(args.files.scan()?);
+    builder = with(builder, args.via.meeting.as_ref(), SenderBuilder::meeting);
     builder = with(builder, args.rate_max, SenderBuilder::rate_max);
     builder = with(builder, args.rate_min, SenderBuilder::rate_min);
     builder = with(builder, live::read_key(&args.key)?, SenderBuilder::key);
@@ -298,13 +300,13 @@ impl Show {
     }
 
     fn update(&mut self, status: &SendStatus) -> Result<(), Failure> {
-        self.above.update(&self.output, status.relay)?;
+        self.above.update(&self.output, status.relay.as_ref())?;
         let labels = Labels::new(&status.members);
         let mut changed = Vec::new();
         for member in &status.members {
             let before = self.states.insert(member.id, member.state);
             if before.is_none() {
-                let at = member.address.map_or(String::new(), |it| format!(" ({})", place(it)));
+                let at = member.address.map_or(String::new(), |it| format!(" ({it})"));
                 let text = format!("{}{at} joined", member.label());
                 self.output.tell("joined", &text, member_json(member))?;
                 self.overrule(member)?;

@@ -385,7 +385,7 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
     match target {
         Target::Multicast(multicast) | Target::Both(multicast, _) => multicast.group,
         Target::Unicast(all) => {
-            all.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
+            all.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], RELAYED_PORT)))
         }
     }
 }
@@ -531,6 +531,8 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
+/// Port of PGM's headers in sessions through relays without an address of a group.
+const RELAYED_PORT: u16 = 7500;
 const SYMBOL_BYTES_MAX: u32 = 65_408;
 /// An announcement is a packet as others.
 const TRAM_PAYLOAD_MIN: u64 = 128;

@@ -144,6 +144,7 @@ impl ReceiverBuilder {
     /// The name that senders are told; at most 64 bytes of it. Default: none.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self.common.name = self.name.clone();
         self
     }
 

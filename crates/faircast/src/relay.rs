@@ -1,7 +1,7 @@
 //! A relay: joins sites that have no multicast between them into one tree, over which each link is crossed once.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use faircast_hop::NodeLimits;
@@ -166,13 +166,22 @@ impl RelayBuilder {
             limits: self.limits,
             sockets: self.sockets,
         };
-        let node = node_of(random());
-        let program = credit::relay(node, &options, self.programs);
-        let mut driver = RelayDriver::new(&settings, node, program)?;
-        let (stopper, local) = (driver.stopper(), driver.local_address());
-        let first = RelayStatus { report: driver.report(), failed: None, ended: false };
-        let (tell, status) = watch::channel(first);
+        let programs = self.programs;
+        let (opened, told) = mpsc::sync_channel(1);
         let work = move || {
+            let node = node_of(random());
+            let program = credit::relay(node, &options, programs);
+            let mut driver = match RelayDriver::new(&settings, node, program) {
+                Ok(driver) => driver,
+                Err(error) => {
+                    let _ = opened.send(Err(Error::from(error)));
+                    return;
+                }
+            };
+            let first = RelayStatus { report: driver.report(), failed: None, ended: false };
+            let (tell, status) = watch::channel(first);
+            let (stopper, local) = (driver.stopper(), driver.local_address());
+            let _ = opened.send(Ok(RelayServer { stopper, status, local }));
             let ended = driver.run(|report| {
                 tell.send_modify(|status| status.report = Some(report));
             });
@@ -183,6 +192,6 @@ impl RelayBuilder {
         };
         let named = thread::Builder::new().name("faircast-relay".to_string());
         named.spawn(work).map_err(Error::Thread)?;
-        Ok(RelayServer { stopper, status, local })
+        told.recv().unwrap_or(Err(Error::Closed))
     }
 }

@@ -141,6 +141,12 @@ impl Drop for Sender {
 }
 
 impl SenderBuilder {
+    /// Name of this host, for people at relays. Default: none.
+    pub fn host_name(mut self, name: impl Into<String>) -> Self {
+        self.common.name = name.into();
+        self
+    }
+
     common_settings!();
     sender_settings!();
 

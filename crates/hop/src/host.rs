@@ -79,6 +79,11 @@ impl Host {
         (self.uplink.state(), self.uplink.refusal(self.group))
     }
 
+    /// Address of the relay above.
+    pub fn relay(&self) -> Option<NodeId> {
+        self.peers.endpoint.peer(self.uplink.connection()?)
+    }
+
     /// State of the connection to the relay.
     pub fn stats(&self) -> Option<ConnectionStats> {
         self.peers.endpoint.stats(self.uplink.connection()?)

@@ -31,8 +31,11 @@ pub use down::Down;
 pub use endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 pub use host::{Behind, Host, SessionPacket};
 pub use keys::RelayKey;
-pub use message::JoinRefusal;
+pub use message::{JoinRefusal, NAME_BYTES_MAX};
 pub use node::RelayNode;
 pub use status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
 pub use transport::CongestionControl;
 pub use uplink::UplinkState;
+
+/// Bytes of a multicast datagram beside the packet of the session, without IP and UDP headers.
+pub const MULTICAST_BYTES: usize = 11 + message::PARCEL_HEAD_BYTES + 16;

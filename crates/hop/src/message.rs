@@ -22,7 +22,7 @@ use faircast_proto::Destination;
 /// Version of the messages.
 const VERSION: u8 = 1;
 /// Most bytes of a name.
-pub(crate) const NAME_BYTES_MAX: usize = 64;
+pub const NAME_BYTES_MAX: usize = 64;
 /// Most relays of a path.
 pub(crate) const PATH_MAX: usize = 64;
 /// Bytes of a packet of a session before the packet itself.

@@ -15,7 +15,7 @@ use crate::message::{Hello, JoinRefusal, Message, PATH_MAX, ParcelHead};
 use crate::peers::{PeerEvent, Peers};
 use crate::routes::{Claim, Routes};
 use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
-use crate::uplink::{FULL, LOOP, Uplink};
+use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
 /// The port to the relay above.
 const PARENT: PortId = PortId(0);
@@ -133,8 +133,14 @@ impl RelayNode {
     /// multicast address as hosts' drivers read it, at most 64 bytes.
     pub fn set_multicast(&mut self, _at: &[u8], _networks: u16) {}
 
+    /// State of the way to the relay above.
+    pub const fn above(&self) -> &UplinkState {
+        self.uplink.state()
+    }
+
     /// State for people.
     pub fn status(&self) -> NodeStatus {
+        let above = self.uplink.connection();
         let of = |connection| self.peers.endpoint.stats(connection);
         let neighbours = self.neighbours.values().filter_map(|it| {
             Some(PeerStatus {
@@ -142,12 +148,15 @@ impl RelayNode {
                 name: it.hello.name.clone(),
                 is_relay: it.hello.is_relay,
                 groups: it.groups.len(),
+                receivers: 0,
+                multicast: false,
                 connection: of(it.connection)?,
             })
         });
         NodeStatus {
             above: self.uplink.exists().then(|| self.uplink.state().clone()),
-            above_connection: self.uplink.connection().and_then(of),
+            above_at: above.and_then(|above| self.peers.endpoint.peer(above)),
+            above_connection: above.and_then(of),
             neighbours: neighbours.collect(),
             received: self.counts.received,
             sent: self.counts.sent,

@@ -77,6 +77,10 @@ pub struct PeerStatus {
     pub is_relay: bool,
     /// Number of its groups.
     pub groups: usize,
+    /// Receivers at it or below, of all groups.
+    pub receivers: u32,
+    /// True if it has a group by multicast.
+    pub multicast: bool,
     /// State of its connection.
     pub connection: ConnectionStats,
 }
@@ -84,8 +88,10 @@ pub struct PeerStatus {
 /// State of a relay, for people.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// The way to the relay above; `None` if the relay has none.
+    /// The way to the relay above; `None` if no address of one is known.
     pub above: Option<UplinkState>,
+    /// Address of the relay above.
+    pub above_at: Option<NodeId>,
     /// State of the connection there.
     pub above_connection: Option<ConnectionStats>,
     /// Neighbours below.

@@ -397,9 +397,11 @@ impl<M: Machine> Live<M, PgmDemux> {
         self.demux.session(id)?.tsi
     }
 
-    /// At a receiver: from where the session's packets come, where any have.
+    /// At a receiver: the address from which packets of the session come; `None` before the first,
+    /// and behind relays.
     pub fn source(&self, id: SessionId) -> Option<SocketAddr> {
-        Some(self.demux.session(id)?.source?.address)
+        let source = self.demux.session(id)?.source?;
+        Some(source.address).filter(|_| !self.is_behind_relay())
     }
 
     /// At a receiver: the number of the newest SPM of the session's source.

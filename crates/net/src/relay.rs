@@ -92,11 +92,12 @@ struct Work {
 
 impl Work {
     fn report(&self, live: &Live<RelayNode, RelayDemux>) -> Option<RelayReport> {
-        let node = live.machine(self.session)?.status();
+        let machine = live.machine(self.session)?;
+        let node = machine.status();
         let at = node.above_at.and_then(|above| live.address(above));
-        let above = node.above.as_ref().zip(self.first.as_ref()).map(|(state, first)| RelayAbove {
+        let above = self.first.as_ref().map(|first| RelayAbove {
             at: at.map_or_else(|| first.clone(), |at| at.to_string()),
-            state: state.clone(),
+            state: machine.above().clone(),
             refused: None,
             multicast: false,
             name_error: self.names.error().map(str::to_string),
@@ -131,7 +132,7 @@ impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
     fn tick(&mut self, live: &mut Live<RelayNode, RelayDemux>) {
         let Work { session, names, .. } = self.work;
         let now = live.now();
-        let above = live.machine(*session).and_then(RelayNode::above);
+        let above = live.machine(*session).map(RelayNode::above);
         let is_attached = above.is_some_and(|it| matches!(it, UplinkState::Attached(_)));
         if let Some(found) = names.poll(now, !is_attached) {
             let parents = found.into_iter().filter_map(|at| live.node_at(at)).collect();

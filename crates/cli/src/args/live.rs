@@ -23,9 +23,12 @@ pub struct KeyOptions {
 /// The way to the group where there is no multicast.
 #[derive(Debug, Clone, Args)]
 pub struct ViaOptions {
-    /// Reach the group through a relay; of several the first that answers is taken; see `faircast relay`
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., requires = "group", conflicts_with = "interface")]
+    /// Go through a relay; of several the first that answers is taken; see `faircast relay`
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "interface")]
     pub via: Vec<String>,
+    /// The name at which senders and receivers meet at relays, such as `images`; an address given as --group is one too
+    #[arg(long, value_name = "NAME", requires = "via", conflicts_with = "group")]
+    pub meeting: Option<String>,
 }
 
 /// How to watch a session, or a relay.

@@ -11,14 +11,14 @@ use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, si
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("where").required(true).multiple(true).args(["group", "listen"])))]
+#[command(group(ArgGroup::new("where").required(true).multiple(true).args(["group", "listen", "via"])))]
 #[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command", "to_stdout"])))]
 #[command(after_help = "\
 Examples:
   faircast recv --group 239.192.7.1:7500 --into in
   faircast recv --group 232.1.2.3:7500 --from 10.0.0.1 --into in --once
   faircast recv --listen 0.0.0.0:7500 --into in --key group.key     for send --to
-  faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   through a relay
+  faircast recv --via 10.1.0.1:7600 --meeting images --into in       through a relay
   faircast recv --group 239.192.7.1:7500 --to-device /dev/sdb --object win11
   faircast recv --group 239.192.7.1:7500 --to-command 'zstd -d | partclone.restore -s - -o /dev/sda1' --object sda1
 

@@ -15,11 +15,10 @@ Examples:
   faircast relay --listen 0.0.0.0:7600 --parent a:7600,b:7600 --key group.key --metrics 127.0.0.1:9464
   faircast relay --listen 0.0.0.0:7600 --group 239.192.7.2:7601 --interface eth1   and once for all there
   faircast relay status 127.0.0.1:9464                                   how that one stands
-  faircast recv --via 10.1.0.1:7600 --group 239.192.7.1:7500 --into in   on hosts of that site
-  faircast send FILE --via 10.0.0.1:7600 --group 239.192.7.1:7500        anywhere in the tree
+  faircast recv --via 10.1.0.1:7600 --meeting images --into in         on hosts of that site
+  faircast send FILE --via 10.0.0.1:7600 --meeting images              anywhere in the tree
 
-Senders and receivers meet at the group that they name; it is no group of the network, and may be
-used at as many relays as there are. Packets cross each link between relays once. Receivers and
+Senders and receivers of a session name one --meeting. Packets cross each link between relays once. Receivers and
 relays behind address translation may be attached: they begin. A relay that is started again at its
 address goes on within seconds. Ctrl-C ends it.
 
@@ -35,6 +34,9 @@ pub struct RelayArgs {
     /// The relay above, or several of which the first that answers is taken; none for the uppermost
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub parent: Vec<String>,
+    /// The name of the relay, for people; the host's where none is given
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Send by multicast to this group beside, once for all receivers that hear it there; they find out by themselves
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,

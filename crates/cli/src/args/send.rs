@@ -15,14 +15,14 @@ use super::live::{
 
 /// Arguments of `faircast send`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("where").args(["group", "to"]).multiple(true)))]
+#[command(group(ArgGroup::new("where").args(["group", "to", "via"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   faircast send disk.img --group 239.192.7.1:7500
   faircast send photos music --group 239.192.7.1:7500 --interface eth0 --wait-for 12
   faircast send release --group '[ff15::7:1]:7500' --key group.key --receivers names.txt
   faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
-  faircast send disk.img --via 10.0.0.1:7600 --group 239.192.7.1:7500   through relays, to other sites
+  faircast send disk.img --via 10.0.0.1:7600 --meeting images   through relays, to other sites
   faircast send disk.img --group 239.192.7.1:7500 --interface eth0 --interface eth1 --to 10.9.0.7:7500
   faircast send /dev/sdb --name win11 --group 239.192.7.1:7500
   partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
@@ -44,7 +44,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
     /// The multicast group and port to send to, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
-    #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "dry_run"])]
+    #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "via", "dry_run"])]
     pub group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast; with --group in the same session,
     /// as for those behind Wi-Fi or a router

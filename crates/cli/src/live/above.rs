@@ -1,18 +1,17 @@
 //! The relay above, as people are told of it.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use faircast::Attachment;
+use faircast::{Down, JoinRefusal, RelayAbove, UplinkState};
 use serde_json::json;
 
 use super::Output;
 use crate::error::Failure;
 
-/// Tells whether there is one, once each time that this changes.
+/// Tells of the relay above, once for each change.
 pub(crate) struct Above {
     begun: Instant,
-    told: Option<(SocketAddr, Attachment)>,
+    told: Option<RelayAbove>,
 }
 
 impl Above {
@@ -24,35 +23,53 @@ impl Above {
     pub(crate) fn update(
         &mut self,
         output: &Output,
-        now: Option<(SocketAddr, Attachment)>,
+        now: Option<&RelayAbove>,
     ) -> Result<(), Failure> {
-        let Some((relay, state)) = now.filter(|_| now != self.told) else { return Ok(()) };
-        // At first it is asked, which takes a moment.
-        if state == Attachment::Asking && self.begun.elapsed() < ANSWER_TIMEOUT {
+        let Some(now) = now else { return Ok(()) };
+        let now = RelayAbove { connection: None, ..now.clone() };
+        let is_young = self.begun.elapsed() < ANSWER_TIMEOUT;
+        // A relay that is asked takes a moment to answer.
+        if self.told.as_ref() == Some(&now)
+            || is_young && matches!(now.state, UplinkState::Asking(None))
+        {
             return Ok(());
         }
-        self.told = now;
-        let text = match state {
-            Attachment::Attached | Attachment::Multicast => {
-                let multicast = state == Attachment::Multicast;
-                let json = json!({ "relay": relay.to_string(), "multicast": multicast });
-                let how = if multicast { ", and hears it by multicast" } else { "" };
-                return output.tell("relay", &format!("attached to the relay {relay}{how}"), json);
+        let RelayAbove { at, state, refused, multicast, name_error, .. } = self.told.insert(now);
+        let text = match (state, refused) {
+            (UplinkState::Attached(_), Some(JoinRefusal::Full)) => {
+                format!("the relay {at} has no room for one more session of this host")
             }
-            Attachment::Asking => format!(
-                "the relay {relay} does not answer: is `faircast relay` running there, with the same \
-                 key, and may UDP pass? It is asked again and again"
+            (UplinkState::Attached(_), Some(JoinRefusal::Loop)) => {
+                format!("the relay {at} stands below this host")
+            }
+            (UplinkState::Attached(name), None) => {
+                let how = if *multicast { ", and hears its multicast" } else { "" };
+                let named = if name.is_empty() { String::new() } else { format!(" ({name})") };
+                let json = json!({ "relay": at, "name": name, "multicast": multicast });
+                let text = format!("attached to the relay {at}{named}{how}");
+                return output.tell("relay", &text, json);
+            }
+            (UplinkState::Asking(_), _) if name_error.is_some() => {
+                let error = name_error.as_deref().unwrap_or_default();
+                format!("no relay is known yet: {error}. Names are looked up again and again")
+            }
+            (UplinkState::Asking(Some(Down::Unauthenticated)), _) => {
+                format!("the relay {at} has another key, or one of both has none: give the same --key")
+            }
+            (UplinkState::Asking(_), _) => format!(
+                "the relay {at} does not answer: is `faircast relay` running there, and may UDP pass? \
+                 It is asked again and again"
             ),
-            Attachment::Loop => {
-                format!("the relay {relay} hangs below this one: a loop; give another --parent")
+            (UplinkState::Loop, _) => {
+                format!("the relay {at} hangs below this one: a loop; give another --parent")
             }
-            Attachment::Full => format!(
-                "the relay {relay} has no room: see --neighbours-max and --at-host-max there"
+            (UplinkState::Full, _) => format!(
+                "the relay {at} has no room: see --neighbours-max and --at-host-max there"
             ),
         };
         output.warn(&text)
     }
 }
 
-/// How long a relay may take to answer before that is told.
+/// Time that a relay may take to answer before that is told.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

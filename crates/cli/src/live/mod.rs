@@ -143,16 +143,35 @@ pub(crate) fn receivers(
     self::hosts("--to", hosts, group.is_some_and(|group| group.is_ipv6()))
 }
 
-/// The addresses of relays, for a session in this group.
-pub(crate) fn relays(via: &ViaOptions) -> Result<Vec<SocketAddr>, Failure> {
-    let all = hosts("--via", &via.via, false)?;
-    let first = all.first().copied();
-    match all.iter().find(|it| first.is_some_and(|first| first.is_ipv4() != it.is_ipv4())) {
-        None => Ok(all),
-        Some(other) => Err(Failure::Usage(format!(
-            "--via {other}: is of another address family than the first; expected one for all"
-        ))),
+/// The relays of a session, which needs a name to meet at.
+pub(crate) fn relays(via: &ViaOptions, group: Option<SocketAddr>) -> Result<Vec<String>, Failure> {
+    if !via.via.is_empty() && via.meeting.is_none() && group.is_none() {
+        let text = "--via needs --meeting NAME, at which senders and receivers meet, such as \
+                    --meeting images";
+        return Err(Failure::Usage(text.to_string()));
     }
+    names("--via", &via.via)
+}
+
+/// The hosts that `option` lists, each as `HOST:PORT`. Names are resolved where they are used.
+pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failure> {
+    let name = |host: &String| {
+        if let Some(address) = socket_address(host)? {
+            return checked(address).map(|address| address.to_string());
+        }
+        let port = host.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+        match port.and_then(|(_, port)| port.parse::<u16>().ok()) {
+            Some(port) if port > 0 => Ok(host.clone()),
+            _ => Err("expected HOST:PORT, such as hq.example:7600".to_string()),
+        }
+    };
+    let all: Vec<_> = hosts.iter().map(|host| (host, name(host))).collect();
+    let wrong = all.iter().filter_map(|(host, name)| Some((host, name.as_ref().err()?)));
+    let wrong: Vec<String> = wrong.map(|(host, what)| format!("{option} {host}: {what}")).collect();
+    if wrong.is_empty() {
+        return Ok(all.into_iter().filter_map(|(_, name)| name.ok()).collect());
+    }
+    Err(Failure::Usage(wrong.join("; ")))
 }
 
 /// The addresses that `option` lists, each once, preferably of this family.
@@ -187,6 +206,19 @@ pub(crate) fn interface(given: Option<&str>) -> Interface {
     }
 }
 
+/// The address of one host, or what is wrong with it.
+fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
+    if address.ip().is_multicast() {
+        return Err("is a multicast group; use --group".to_string());
+    }
+    if address.port() == 0 {
+        let text = "expected the port that `recv --listen` or `relay --listen` has, such as \
+                    10.0.0.2:7500";
+        return Err(text.to_string());
+    }
+    Ok(address)
+}
+
 /// The address of `HOST:PORT`, or what is wrong with it.
 fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
     // All of a list must be of one family: IPv4 unless the group says otherwise.
@@ -197,15 +229,7 @@ fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
             .map_err(|error| format!("{error}; expected HOST:PORT, such as 10.0.0.2:7500"))?
             .collect(),
     };
-    if all.iter().any(|address| address.ip().is_multicast()) {
-        return Err("is a multicast group; use --group".to_string());
-    }
-    if all.iter().any(|address| address.port() == 0) {
-        return Err(
-            "expected the port that `recv --listen` or `relay --listen` has, such as 10.0.0.2:7500"
-                .to_string(),
-        );
-    }
+    all.iter().try_for_each(|address| checked(*address).map(|_| ()))?;
     all.sort_by_key(|address| address.is_ipv6() != ipv6);
     all.first().copied().ok_or_else(|| "has no address".to_string())
 }

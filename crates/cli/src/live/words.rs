@@ -1,6 +1,5 @@
 //! Numbers and lines as people read them.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use faircast::{Seat, shown_path};
@@ -85,14 +84,6 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 pub(crate) fn seat_json(seat: &Seat) -> Value {
     let Seat { head, level, members, repairs } = seat;
     json!({ "head": head, "level": level, "members": members, "repairs": repairs })
-}
-
-/// Where somebody is: an address, or behind relays the number that it has there.
-pub(crate) fn place(address: SocketAddr) -> String {
-    match address.port() {
-        0 => format!("node {} behind a relay", address.ip()),
-        _ => address.to_string(),
-    }
 }
 
 #[cfg(test)]

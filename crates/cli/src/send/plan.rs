@@ -49,9 +49,9 @@ pub(super) fn spool(args: &SendArgs) -> PathBuf {
     args.spool.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Where it goes: the group and the receivers.
+/// Where it goes: the group or the meeting, and the receivers.
 pub(super) fn place(args: &SendArgs) -> String {
-    let group = args.group.map(|group| group.to_string());
+    let group = args.group.map(|group| group.to_string()).or_else(|| args.via.meeting.clone());
     group.into_iter().chain(args.to.clone()).collect::<Vec<_>>().join(", ")
 }
 

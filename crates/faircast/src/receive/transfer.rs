@@ -62,8 +62,7 @@ impl Transfer {
 
     /// Name of the object, and where it comes from.
     pub(super) fn origin(&self, live: &Live<Receiving>, id: SessionId) -> Origin {
-        let host = live.source(id).filter(|_| !live.is_behind_relay());
-        let host = host.map(|source| source.ip());
+        let host = live.source(id).map(|source| source.ip());
         Origin { name: self.notes.name.get().cloned(), number: self.number, host }
     }
 
