@@ -58,6 +58,16 @@ impl Demux for RelayDemux {
 
     fn key(&self, _heard: &()) {}
 
+    fn route(
+        &self,
+        _id: SessionId,
+        to: NodeId,
+        sockets: &Sockets,
+        book: &AddressBook,
+    ) -> Option<SocketAddr> {
+        book.address(to).filter(|at| sockets.way_to(*at).is_some())
+    }
+
     fn way(&self, to: SocketAddr, sockets: &Sockets, _book: &AddressBook) -> usize {
         sockets.way_to(to).unwrap_or_default()
     }
@@ -148,13 +158,18 @@ impl RelayDriver {
     /// Opens the sockets of the relay `node` with this program.
     ///
     /// # Errors
-    /// The address cannot be bound, or an interface is not there.
+    /// The address cannot be bound, an interface is not there, or a parent has an address of another
+    /// family.
     pub fn new(
         settings: &RelaySettings,
         node: NodeId,
         program: Box<dyn Relay + Send>,
     ) -> Result<Self, NetError> {
         let RelaySettings { name, listen, parents, multicast, key, limits, sockets } = settings;
+        let mut addresses = parents.iter().filter_map(|it| it.parse::<SocketAddr>().ok());
+        if let Some(other) = addresses.find(|it| it.is_ipv4() != listen.is_ipv4()) {
+            return Err(NetError::Family(listen.ip(), other.ip()));
+        }
         let sockets = Sockets::relay(*listen, multicast.clone(), sockets.clone())?;
         let networks = sockets.networks() as u16;
         let driver = DriverSettings { ends_when_idle: false, ..DriverSettings::default() };

@@ -6,19 +6,19 @@
 #[allow(dead_code, reason = "of all programs one is enough")]
 mod built;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
+use faircast_hop::{
+    Behind, CongestionControl, Endpoint, Host, NodeLimits, RelayKey, RelayNode,
+};
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
-use faircast_proto::hop::{
-    Attach, FrameKind, Guard, HopNode, HopPacket, HopSettings, Sends, node_of,
-};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_relay_sdk::View;
@@ -29,52 +29,23 @@ fn main() {
 
 const GROUP: u64 = 7;
 const BYTES: usize = 1400;
-const RELAY: u8 = 1;
-const SOURCE: u8 = 10;
+const RELAY: NodeId = NodeId(1);
+const SOURCE: NodeId = NodeId(10);
+const RECEIVERS: [NodeId; 2] = [NodeId(11), NodeId(12)];
 /// Packets of the source at once.
 const BATCH: usize = 64;
-
-fn at(host: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, host], 7000))
-}
-
-/// Frames that a relay has sent, in buffers that are used again.
-#[derive(Default)]
-struct Sent {
-    frames: Vec<(SocketAddr, Vec<u8>)>,
-    count: usize,
-}
-
-impl Sends for Sent {
-    fn send_to_network(&mut self, _: usize, _: impl FnOnce(&mut Vec<u8>)) {}
-
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn send(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.count == self.frames.len() {
-            self.frames.push((to, Vec::with_capacity(2048)));
-        }
-        let (address, frame) = &mut self.frames[self.count];
-        *address = to;
-        frame.clear();
-        write(frame);
-        self.count += 1;
-    }
-}
 
 /// Sends as much as it may, or takes everything.
 struct Endless {
     sends: bool,
-    got: u64,
+    packets: Rc<Cell<u64>>,
 }
 
 impl Machine for Endless {
     type Event = FlowEvent;
 
-    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.got += datagram.bytes.len() as u64;
+    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {
+        self.packets.update(|packets| packets + u64::from(!self.sends));
     }
 
     fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
@@ -83,6 +54,7 @@ impl Machine for Endless {
         if !self.sends {
             return None;
         }
+        self.packets.update(|packets| packets + 1);
         buf.resize(buf.len() + BYTES - credit::CAPSULE_BYTES, 7);
         Some(Transmit {
             payload_len: (BYTES - credit::CAPSULE_BYTES) as u32,
@@ -101,70 +73,58 @@ impl Machine for Endless {
     }
 }
 
-enum End {
-    Source(Box<CreditSource<Endless>>),
-    Receiver(CreditReceiver<Endless>),
-}
-
-struct Host {
-    guard: Guard,
-    attach: Attach,
-    end: End,
-}
-
-impl Host {
-    fn with<T>(&mut self, f: impl FnOnce(&mut dyn Machine<Event = FlowEvent>) -> T) -> T {
-        match &mut self.end {
-            End::Source(source) => f(&mut **source),
-            End::Receiver(receiver) => f(receiver),
-        }
-    }
-}
+type End = Behind<Box<dyn Machine<Event = FlowEvent>>>;
 
 /// A source and two receivers at a relay.
 struct Net {
     now: Time,
-    relay: HopNode,
-    hosts: BTreeMap<SocketAddr, Host>,
+    relay: RelayNode,
+    hosts: BTreeMap<NodeId, End>,
+    sent: Rc<Cell<u64>>,
+    got: Rc<Cell<u64>>,
     rng: Rng,
-    out: Sent,
+    /// Datagrams of the relay, by the host to which they go.
+    out: Vec<(NodeId, Vec<u8>)>,
 }
 
-/// Frames for the relay, and how many packets of the source are in them.
+/// Datagrams for the relay, and packets of the source in them.
 struct Batch {
-    frames: Vec<(SocketAddr, Vec<u8>)>,
-    packets: usize,
+    datagrams: Vec<(NodeId, Vec<u8>)>,
+    packets: u64,
 }
 
 impl Net {
-    fn new(key: Option<[u8; 32]>, program: Option<&str>) -> Self {
+    fn new(key: &RelayKey, program: Option<&str>) -> Self {
         let host = WasmHost::new(Limits::default(), Signers::Any).expect("it runs here");
-        let relays =
-            credit::relay(node_of(RELAY.into()), &Options::default(), Some(Arc::new(host)));
-        let guard = Guard::new(node_of(RELAY.into()), key);
-        let relay = HopNode::new(guard, [9; 32], None, HopSettings::default(), relays);
+        let policies = credit::relay(RELAY, &Options::default(), Some(Arc::new(host)));
+        let endpoint = |node: NodeId, accepts| {
+            let (name, control) = (node.0.to_be_bytes(), CongestionControl::default());
+            Endpoint::new(key, &name, u64::from(node.0), accepts, control)
+        };
+        let (named, limits) = ((RELAY, "relay"), NodeLimits::default());
+        let relay = RelayNode::new(endpoint(RELAY, true), named, Vec::new(), limits, policies);
         let code = program
             .map(|name| ("program".to_string(), OptionValue::Bytes(built::program(name).into())));
         let usual = [("credit_buffer", 256), ("credit_unit", 32)];
         let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
         let options = Options::checked(usual.into_iter().chain(code), credit::OPTIONS)
             .expect("they are right");
-        let hosts = [SOURCE, 11, 12].map(|host| {
-            let node = node_of(host.into());
-            let mut attach = Attach::new(vec![at(RELAY)], false);
-            attach.set(Time::ZERO, GROUP, Some(u32::from(host != SOURCE)));
-            let inner = Endless { sends: host == SOURCE, got: 0 };
-            let end = match host {
-                SOURCE => {
-                    End::Source(Box::new(CreditSource::new(inner, 5, node, Time::ZERO, &options)))
-                }
-                _ => End::Receiver(CreditReceiver::new(inner, 5, node)),
+        let (sent, got) = (Rc::<Cell<u64>>::default(), Rc::<Cell<u64>>::default());
+        let hosts = RECEIVERS.into_iter().chain([SOURCE]).map(|node| {
+            let sends = node == SOURCE;
+            let packets = if sends { &sent } else { &got };
+            let inner = Endless { sends, packets: packets.clone() };
+            let end: Box<dyn Machine<Event = FlowEvent>> = match sends {
+                true => Box::new(CreditSource::new(inner, 5, node, Time::ZERO, &options)),
+                false => Box::new(CreditReceiver::new(inner, 5, node)),
             };
-            (at(host), Host { guard: Guard::new(node, key), attach, end })
+            let member = (GROUP, u32::from(!sends));
+            let endpoint = endpoint(node, false);
+            let host = Host::new(Time::ZERO, endpoint, (node, "host"), vec![RELAY], member);
+            (node, Behind::new(end, host))
         });
-        let rng = Rng::new(1, NodeId(0), Purpose::Relay);
-        let hosts = BTreeMap::from(hosts);
-        let mut net = Self { now: Time::ZERO, relay, hosts, rng, out: Sent::default() };
+        let (rng, hosts) = (Rng::new(1, NodeId(0), Purpose::Relay), hosts.collect());
+        let mut net = Self { now: Time::ZERO, relay, hosts, sent, got, rng, out: Vec::new() };
         for _ in 0..3000 {
             let batch = net.batch(Duration::from_millis(1));
             net.relay(&batch);
@@ -172,96 +132,68 @@ impl Net {
         net
     }
 
-    /// Hosts take what the relay has sent, and say what they have to say.
+    /// Hosts take the datagrams of the relay, and send their own.
     fn batch(&mut self, time: Duration) -> Batch {
         self.now += time;
-        let Self { now, hosts, rng, out, .. } = self;
-        let now = *now;
+        let Self { now, hosts, sent, rng, out, .. } = self;
+        let (now, before) = (*now, sent.get());
         let mut cx = Cx::untraced(now, rng);
-        for (to, frame) in &out.frames[..out.count] {
-            let Some(host) = hosts.get_mut(to) else { continue };
-            let guard = host.guard.clone();
-            let Ok(frame) = guard.read(frame) else { continue };
-            if frame.kind != FrameKind::Data {
-                host.attach.handle(now, &frame);
-                continue;
-            }
-            if let Some(link) = host.attach.link() {
-                link.on_frame(now, &frame);
-            }
-            while let Some(parcel) = host.attach.link().and_then(|link| link.take()) {
-                let datagram = Datagram::new(parcel.origin, parcel.to, &parcel.body);
-                host.with(|end| end.handle_datagram(&mut cx, datagram));
+        for (to, bytes) in out.drain(..) {
+            let datagram = Datagram::new(RELAY, Destination::Node(to), &bytes);
+            if let Some(host) = hosts.get_mut(&to) {
+                host.handle_datagram(&mut cx, datagram);
             }
         }
-        out.count = 0;
-        let mut batch = Batch { frames: Vec::new(), packets: 0 };
-        for (address, host) in hosts {
-            host.attach.handle_timeout(now);
-            let mut frame = Vec::new();
-            while host.attach.poll(now, &mut host.guard, &mut frame) {
-                batch.frames.push((*address, std::mem::take(&mut frame)));
+        let mut datagrams = Vec::new();
+        for (node, host) in hosts {
+            if host.next_timeout().is_some_and(|at| at <= now) {
+                host.handle_timeout(&mut cx);
             }
-            host.with(|end| end.handle_timeout(&mut cx));
-            for _ in 0..BATCH {
-                if host.attach.link().is_none_or(|link| !link.has_room()) {
-                    break;
-                }
-                let mut body = Vec::new();
-                let Some(sent) = host.with(|end| end.poll_transmit(&mut cx, &mut body)) else {
-                    break;
-                };
-                let (hops, origin, to) = (9, host.guard.node(), sent.to);
-                let Some(link) = host.attach.link() else { break };
-                let parcel = HopPacket { hops, group: GROUP, origin, to, body: body.into() };
-                let Some(seq) = link.send(now, parcel) else { break };
-                link.write(seq, &mut host.guard, &mut frame);
-                batch.frames.push((*address, std::mem::take(&mut frame)));
-                batch.packets += usize::from(sent.payload_len > 0);
+            let mut bytes = Vec::new();
+            while sent.get() - before < BATCH as u64
+                && host.poll_transmit(&mut cx, &mut bytes).is_some()
+            {
+                datagrams.push((*node, std::mem::take(&mut bytes)));
             }
         }
-        batch
+        Batch { datagrams, packets: sent.get() - before }
     }
 
-    /// What is measured: the relay takes all that.
+    /// The work that is measured: the relay takes a batch, and sends all that it has to send.
     fn relay(&mut self, batch: &Batch) {
-        let mut cx = Cx::untraced(self.now, &mut self.rng);
-        for (from, frame) in &batch.frames {
-            self.relay.handle_datagram(&mut cx, *from, frame, &mut self.out);
+        let Self { now, relay, rng, out, .. } = self;
+        let mut cx = Cx::untraced(*now, rng);
+        if relay.next_timeout().is_some_and(|at| at <= *now) {
+            relay.handle_timeout(&mut cx);
         }
-        if self.relay.next_timeout() <= self.now {
-            self.relay.handle_timeout(&mut cx, &mut self.out);
+        for (from, bytes) in &batch.datagrams {
+            let datagram = Datagram::new(*from, Destination::Node(RELAY), bytes);
+            relay.handle_datagram(&mut cx, datagram);
+            send(relay, &mut cx, out);
         }
-    }
-
-    fn got(&self) -> u64 {
-        let got = |host: &Host| match &host.end {
-            End::Source(_) => 0,
-            End::Receiver(receiver) => receiver.inner().got,
-        };
-        self.hosts.values().map(got).sum()
+        send(relay, &mut cx, out);
     }
 }
 
-fn forward(bencher: Bencher<'_, '_>, key: Option<[u8; 32]>, program: Option<&str>) {
+fn send(relay: &mut RelayNode, cx: &mut Cx<'_>, out: &mut Vec<(NodeId, Vec<u8>)>) {
+    let mut bytes = Vec::with_capacity(1500);
+    while let Some(transmit) = relay.poll_transmit(cx, &mut bytes) {
+        let Destination::Node(to) = transmit.to else { continue };
+        out.push((to, std::mem::replace(&mut bytes, Vec::with_capacity(1500))));
+    }
+}
+
+fn forward(bencher: Bencher<'_, '_>, key: &RelayKey, program: Option<&str>) {
     let net = RefCell::new(Net::new(key, program));
-    let before = net.borrow().got();
-    let sent = RefCell::new(0);
+    let count = || (net.borrow().sent.get(), net.borrow().got.get());
+    let before = count();
     bencher
-        .with_inputs(|| {
-            let batch = net.borrow_mut().batch(Duration::from_micros(100));
-            *sent.borrow_mut() += batch.packets as u64;
-            batch
-        })
+        .with_inputs(|| net.borrow_mut().batch(Duration::from_micros(100)))
         .input_counter(|batch| ItemsCount::new(batch.packets))
         .bench_local_refs(|batch| net.borrow_mut().relay(batch));
-    let payload = (BYTES - credit::CAPSULE_BYTES) as u64;
-    let (got, sent) = (net.borrow().got() - before, *sent.borrow() * payload);
+    let (sent, got) = (count().0 - before.0, count().1 - before.1);
     let served = net.borrow().relay.status().served;
-    assert!(
-        sent > 1_000_000 && got > sent * 19 / 10,
-        "both have nearly all: {got} of twice {sent}"
-    );
+    assert!(sent > 1000 && got > sent * 19 / 10, "both have nearly all: {got} of twice {sent}");
     assert_eq!(
         (served.sessions, served.failed, served.programs),
         (1, 0, usize::from(program.is_some()))
@@ -270,17 +202,12 @@ fn forward(bencher: Bencher<'_, '_>, key: Option<[u8; 32]>, program: Option<&str
 
 #[divan::bench(sample_size = 1, sample_count = 2000)]
 fn policy_as_it_is(bencher: Bencher<'_, '_>) {
-    forward(bencher, None, None);
+    forward(bencher, &RelayKey::shared([5; 32]), None);
 }
 
 #[divan::bench(sample_size = 1, sample_count = 2000)]
 fn policy_as_a_program(bencher: Bencher<'_, '_>) {
-    forward(bencher, None, Some("worst_path"));
-}
-
-#[divan::bench(sample_size = 1, sample_count = 1000)]
-fn with_a_key(bencher: Bencher<'_, '_>) {
-    forward(bencher, Some([5; 32]), None);
+    forward(bencher, &RelayKey::shared([5; 32]), Some("worst_path"));
 }
 
 #[divan::bench]

@@ -136,9 +136,9 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         ("run good.toml --on mars", "possible values: sim, lab"),
         ("run good.toml --out a-file/out", "a-file/out: the folder cannot be made"),
         ("run", "<FILE>"),
-        ("send a-file --via 127.0.0.1:7600", "--group <GROUP:PORT>"),
+        ("send a-file --via 127.0.0.1:7600", "--meeting NAME"),
         ("send a-file --group 239.1.2.3:7500 --via a", "--via a: "),
-        ("send a-file --group 239.1.2.3:7500 --via [::1]:1,127.0.0.1:1", "another address family"),
+        ("send a-file --meeting images --via 239.1.2.3:7500", "is a multicast group"),
         (
             "send a-file --group 239.1.2.3:7500 --via 127.0.0.1:1 --to 127.0.0.1:2",
             "cannot be used with",

@@ -20,7 +20,7 @@ async fn bytes_arrive_in_order_at_several_receivers_over_every_stack_and_through
 
 async fn bytes_arrive_in_order(stack: Stack, number: u32, relay: Option<RelayServer>) {
     let (scheme, group) = (stack.name(), group(21));
-    let via: Vec<_> = relay.iter().map(RelayServer::local_address).collect();
+    let via: Vec<_> = relay.iter().map(|relay| relay.local_address().to_string()).collect();
     let bytes = noise(300_000, 21 + number);
     let receiver =
         || ByteReceiver::builder(at(&group)).scheme(&scheme).via(via.clone()).start().unwrap();
@@ -77,7 +77,7 @@ async fn through_relays_a_sender_waits_for_who_reads_slowly() {
     // Without credits this would be an error of who reads: more bytes would come than may wait for it.
     const BYTES: usize = 12 << 20;
     let relay = RelayServer::builder("127.0.0.1:0".parse().unwrap()).start().unwrap();
-    let via = vec![relay.local_address()];
+    let via = vec![relay.local_address().to_string()];
     let group = group(29);
     let bytes = noise(BYTES, 29);
     let receiver = || ByteReceiver::builder(at(&group)).via(via.clone()).start().unwrap();
