@@ -332,11 +332,11 @@ impl App<Sending> for Work {
             let Some(after) = self.status(live) else { return };
             status = after;
         }
-        // Under credits nothing leaves for nobody: what is left to send would never end.
-        let gone = [MemberState::Left, MemberState::Lost, MemberState::Failed];
-        let mut members = status.members.iter().peekable();
-        let all_gone = members.peek().is_some() && members.all(|it| gone.contains(&it.state));
-        if live.is_behind_relay() && self.begun.is_some() && all_gone {
+        // Under credits nothing leaves for nobody: content that is left to send would never end.
+        let over = [MemberState::Done, MemberState::Left, MemberState::Lost, MemberState::Failed];
+        let is_over = |member: &MemberStatus| over.contains(&member.state);
+        let all_over = !status.members.is_empty() && status.members.iter().all(is_over);
+        if live.is_behind_relay() && self.begun.is_some() && all_over {
             live.close();
         }
         self.report(live, status, false, None);

@@ -9,7 +9,7 @@ use super::refresh::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
 
 /// Silence after which whoever sent credits is taken to be gone. Chosen: three of the longest refreshes.
-const TAG_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
 const TAGS_MAX: usize = 4096;
@@ -132,11 +132,12 @@ impl Branch {
         probes
     }
 
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        // Only where it keeps something from being sent it matters who is gone.
-        let waits = self.probe_at?;
+    /// When [`on_timeout`](Self::on_timeout) wants to be called. Expiry matters only if a capsule
+    /// `waits`, or its branch is silent and asked again.
+    pub(crate) fn next_timeout(&self, waits: bool) -> Option<Time> {
         let expiry = self.tags.values().map(|tag| tag.heard_at + TAG_TIMEOUT).min();
-        let free = (!self.controlled).then_some(self.free.1);
-        Some(expiry.or(free).map_or(waits, |at| waits.min(at)))
+        let free = (!self.controlled && self.probe_at.is_some()).then_some(self.free.1);
+        let expiry = expiry.filter(|_| waits || self.probe_at.is_some()).or(free);
+        self.probe_at.into_iter().chain(expiry).min()
     }
 }

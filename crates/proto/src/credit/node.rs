@@ -26,6 +26,15 @@ struct Queue<Q> {
     port: PortId,
     branch: Branch,
     waiting: VecDeque<Waiting<Q>>,
+    /// True if nothing has left the port for long.
+    stuck: bool,
+}
+
+impl<Q> Queue<Q> {
+    /// True if nobody waits for the branch: nodes below are silent, or do not read.
+    fn is_left_out(&self) -> bool {
+        self.stuck || self.branch.is_silent()
+    }
 }
 
 /// A session.
@@ -132,11 +141,17 @@ impl<Q: Copy> FlowNode<Q> {
     fn listen(&mut self) {
         let Self { queues, heard, .. } = self;
         heard.clear();
-        heard.extend((0..queues.len()).filter(|place| !queues[*place].branch.is_silent()));
+        heard.extend((0..queues.len()).filter(|place| !queues[*place].is_left_out()));
     }
 
-    /// The branches are those at these ports. Returns what waited for others.
-    pub(super) fn set_ports(&mut self, now: Time, ports: &[PortId]) -> Vec<Q> {
+    /// Sets the ports of the branches, of which some are `stuck`. Returns packets that waited for
+    /// others.
+    pub(super) fn set_ports(
+        &mut self,
+        now: Time,
+        ports: &[PortId],
+        stuck: impl Fn(PortId) -> bool,
+    ) -> Vec<Q> {
         let mut gone = Vec::new();
         self.queues.retain_mut(|queue| {
             let stays = ports.contains(&queue.port);
@@ -148,7 +163,8 @@ impl<Q: Copy> FlowNode<Q> {
         for &port in ports {
             if !self.queues.iter().any(|queue| queue.port == port) {
                 let branch = Branch::new(now, self.header.buffer);
-                self.queues.push(Queue { port, branch, waiting: VecDeque::new() });
+                let (waiting, stuck) = (VecDeque::new(), stuck(port));
+                self.queues.push(Queue { port, branch, waiting, stuck });
             }
         }
         self.listen();
@@ -192,6 +208,18 @@ impl<Q: Copy> FlowNode<Q> {
         let port = queue.port;
         self.listen();
         Ok(moves.then_some(port))
+    }
+
+    /// Nothing leaves a port, or it takes packets again: a branch that does not read sets no pace.
+    /// Returns packets that waited for the branch.
+    pub(super) fn set_stuck(&mut self, port: PortId, stuck: bool) -> Vec<Q> {
+        let queue = self.queues.iter_mut().find(|queue| queue.port == port);
+        let Some(queue) = queue.filter(|queue| queue.stuck != stuck) else { return Vec::new() };
+        queue.stuck = stuck;
+        let gone = if stuck { core::mem::take(&mut queue.waiting) } else { VecDeque::new() };
+        self.listen();
+        self.asks = true;
+        gone.into_iter().map(|waiting| waiting.packet).collect()
     }
 
     /// Forgets the node with this tag, which left this port. Returns packets that waited for it alone.
@@ -300,7 +328,8 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     pub(super) fn next_timeout(&self) -> Time {
-        let branches = self.queues.iter().filter_map(|queue| queue.branch.next_timeout());
+        let each = |queue: &Queue<Q>| queue.branch.next_timeout(!queue.waiting.is_empty());
+        let branches = self.queues.iter().filter_map(each);
         let look = self.look_at.into_iter().chain([self.upstream.next_timeout()]);
         branches.chain(look).min().unwrap_or(Time::MAX)
     }

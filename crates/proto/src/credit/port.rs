@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use faircast_base::{Duration, FlowId, Time};
 
+use super::branch::TAG_TIMEOUT;
 use super::drr::RoundRobin;
 use crate::relay::PacketKey;
 
@@ -17,8 +18,10 @@ pub(super) enum Turn {
 /// One of the router's links.
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    /// Something was sent, and the link has not said yet that it is free.
-    pub(super) busy: bool,
+    /// Time since which the link has had no room; `None` while it takes packets.
+    pub(super) busy: Option<Time>,
+    /// True if that is long ago.
+    pub(super) stuck: bool,
     pub(super) turns: RoundRobin<Turn>,
     /// What a slow host has to do before more leaves, once nothing leaves, and until when it does that.
     pub(super) work: Duration,
@@ -37,12 +40,17 @@ impl Port {
     /// Whether nothing waits or is done there.
     pub(super) fn is_idle(&self) -> bool {
         let works = self.work > Duration::ZERO || self.works_until.is_some();
-        !self.busy && !works && self.turns.is_empty() && self.others.is_empty()
+        self.busy.is_none() && !works && self.turns.is_empty() && self.others.is_empty()
+    }
+
+    /// When the port is stuck, if it is not and stays busy.
+    pub(super) fn stuck_at(&self) -> Option<Time> {
+        self.busy.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
     }
 
     /// What a slow host has to do begins, once nothing leaves.
     pub(super) fn begin_work(&mut self, now: Time) {
-        if !self.busy && self.work > Duration::ZERO {
+        if self.busy.is_none() && self.work > Duration::ZERO {
             let begins = self.works_until.map_or(now, |at| at.max(now));
             self.works_until = Some(begins + core::mem::take(&mut self.work));
         }

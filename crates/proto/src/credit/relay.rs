@@ -188,7 +188,8 @@ impl CreditRelay {
             }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(Handling::Drop) };
-        let gone = session.node.set_ports(now, packet.ports_out);
+        let stuck = |port: PortId| self.ports.get(&port).is_some_and(|port| port.stuck);
+        let gone = session.node.set_ports(now, packet.ports_out, stuck);
         let handling = if capsule.probe {
             session.node.on_probe(now);
             Handling::Drop
@@ -267,7 +268,7 @@ impl CreditRelay {
                 continue;
             };
             let mut session = self.session(now, policy, ends, first.port, &first.capsule);
-            session.node.set_ports(now, &parked.ports);
+            session.node.set_ports(now, &parked.ports, |_| false);
             for ParkedPacket { key, bytes, capsule, port } in &parked.packets {
                 session.node.upstream.on_capsule(now, capsule, *port);
                 let waits = session.node.on_data(now, *key, *bytes, capsule.layer);
@@ -390,7 +391,7 @@ impl CreditRelay {
     /// Sends what has its turn at a port that is free. Returns the session where it was of one.
     fn send(&mut self, now: Time, port: PortId) -> Option<u64> {
         let Self { ports, sessions, out, .. } = self;
-        let state = ports.get_mut(&port).filter(|port| !port.busy)?;
+        let state = ports.get_mut(&port).filter(|port| port.busy.is_none())?;
         if state.works_until.is_some_and(|until| now < until) {
             return None;
         }
@@ -410,13 +411,13 @@ impl CreditRelay {
                 let first = waiting.and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
                 let (key, _) = first?;
-                state.busy = true;
+                state.busy = Some(now);
                 out.push_back((Egress::Copy(key, port), Written::Nothing));
                 key
             }
             Turn::Session(id) => {
                 let (key, header) = sessions.get_mut(&id)?.node.send(port)?;
-                state.busy = true;
+                state.busy = Some(now);
                 out.push_back((Egress::Copy(key, port), Written::Capsule(header)));
                 self.works(now, Some(port));
                 key
@@ -425,6 +426,18 @@ impl CreditRelay {
         self.out.push_back((Egress::Await(port), Written::Nothing));
         self.let_go(key);
         session
+    }
+
+    /// A port is stuck, or takes packets again.
+    fn set_stuck(&mut self, cx: &mut Cx<'_>, port: PortId, stuck: bool) {
+        let there = |session: &Session| session.node.ports().any(|other| other == port);
+        let all = self.sessions.iter().filter(|(_, session)| there(session)).map(|(id, _)| *id);
+        for id in all.collect::<Vec<u64>>() {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            let gone = session.node.set_stuck(port, stuck);
+            gone.into_iter().for_each(|key| self.let_go(key));
+            self.serve_session(cx, id);
+        }
     }
 
     /// A packet waits at one port less.
@@ -515,8 +528,11 @@ impl Relay for CreditRelay {
 
     fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
         if let Some(state) = self.ports.get_mut(&port) {
-            state.busy = false;
+            state.busy = None;
             state.begin_work(cx.now);
+            if core::mem::take(&mut state.stuck) {
+                self.set_stuck(cx, port, false);
+            }
         }
         self.serve(cx, port);
     }
@@ -540,7 +556,7 @@ impl Relay for CreditRelay {
         for id in all {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             if now.since(session.node.heard_at()) >= self.settings.session_timeout {
-                let gone = session.node.set_ports(now, &[]);
+                let gone = session.node.set_ports(now, &[], |_| false);
                 self.sessions.remove(&id);
                 gone.into_iter().for_each(|key| self.let_go(key));
                 continue;
@@ -555,6 +571,14 @@ impl Relay for CreditRelay {
             gone.into_iter().for_each(|key| self.let_go(key));
             self.serve_session(cx, id);
         }
+        let is_stuck = |port: &Port| port.stuck_at().is_some_and(|at| at <= now);
+        let stuck = self.ports.iter_mut().filter(|(_, port)| is_stuck(port));
+        let mark = |(id, port): (&PortId, &mut Port)| {
+            port.stuck = true;
+            *id
+        };
+        let stuck: Vec<PortId> = stuck.map(mark).collect();
+        stuck.into_iter().for_each(|port| self.set_stuck(cx, port, true));
         if self.sweep_at.take_if(|at| *at <= now).is_some() {
             let timeout = self.settings.session_timeout;
             self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
@@ -582,7 +606,8 @@ impl Relay for CreditRelay {
 
     fn next_timeout(&self) -> Option<Time> {
         let sessions = self.sessions.values().map(|session| session.node.next_timeout());
-        let works = self.ports.values().filter_map(|port| port.works_until);
+        let works = self.ports.values().flat_map(|port| [port.works_until, port.stuck_at()]);
+        let works = works.flatten();
         sessions.chain(works).chain(self.programs.next_timeout()).chain(self.sweep_at).min()
     }
 

@@ -176,7 +176,7 @@ impl Relay {
         let mut node =
             FlowNode::new(at(0), upstream, policy, Capsule { node: NodeId(2), ..header });
         let ports: Vec<PortId> = (0..every.len() as u32).map(PortId).collect();
-        node.set_ports(at(0), &ports);
+        node.set_ports(at(0), &ports, |_| false);
         let mut source = Branch::new(at(0), header.buffer);
         source.send();
         node.on_data(at(0), 0, 500, 0);

@@ -94,3 +94,54 @@ fn ports_of_neighbours_that_are_gone_are_forgotten() {
     }
     assert!(relay.ports.len() <= PORTS_ROOM_MIN, "{}", relay.ports.len());
 }
+
+#[test]
+fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
+    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
+    let (buffer, mut rng) = (u32::from(first.buffer), Rng::new(1, NodeId(1), Purpose::Relay));
+    // The count of capsules that the node above may send, and those it has sent.
+    let (mut may_send, mut sent) = (buffer, 0);
+    let mut sent_at = [0; 8];
+    for ms in 1..8000 {
+        let mut cx = Cx::untraced(at(ms), &mut rng);
+        if relay.next_timeout().is_some_and(|due| due <= cx.now) {
+            relay.handle_timeout(&mut cx);
+        }
+        if sent < may_send {
+            sent += 1;
+            let mut bytes = Vec::new();
+            Capsule { count: sent, ..first }.encode(&mut bytes);
+            let packet = RelayPacket {
+                key: PacketKey(u64::from(sent)),
+                flow: FlowId(0),
+                port: PortId(0),
+                ports_out: &[PortId(1), PortId(2)],
+                datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
+                time_to_live: 9,
+            };
+            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+        }
+        let mut buf = Vec::new();
+        while let Some(egress) = relay.poll_transmit(&mut cx, &mut buf) {
+            match egress {
+                // The host at port 2 reads nothing, from its first packet on and for 6 s.
+                Egress::Await(PortId(2)) if ms < 6000 => {}
+                Egress::Await(port) => relay.handle_writable(&mut cx, port),
+                Egress::Send(_) => {
+                    if let Ok(Packet::Credit(credit)) = wire::decode(&buf) {
+                        may_send = credit.count + credit.buffer;
+                    }
+                }
+                _ => {}
+            }
+            buf.clear();
+        }
+        sent_at[ms as usize / 1000] = sent;
+    }
+    assert!(sent_at[2] <= 2 * buffer, "{sent_at:?}: the session waits for the branch");
+    // Without credits the other branch has its buffer each 100 ms.
+    let each_s = 8 * buffer;
+    assert!(sent_at[5] > sent_at[3] + 2 * each_s, "{sent_at:?}: the session waits no longer");
+    assert!(sent_at[7] > sent_at[6] + each_s, "{sent_at:?}: nor once the branch is back");
+}
