@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::catalog;
 use faircast_proto::content::Zeros;
 use faircast_proto::credit;
@@ -12,7 +12,9 @@ use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 
 use crate::host::{Behind, Host};
-use crate::{CongestionControl, Endpoint, NodeLimits, RelayKey, RelayNode, UplinkState};
+use crate::{
+    CongestionControl, Endpoint, NodeLimits, NodeStatus, RelayKey, RelayNode, UplinkState,
+};
 
 const DELAY: Duration = Duration::from_millis(5);
 /// Rate at which a host or a relay sends, in bytes per second, and bytes that wait for it at most.
@@ -40,12 +42,28 @@ struct Site {
     starts: u32,
     stopped_until: Time,
     /// Packets at the socket of a stopped host.
-    socket: Vec<(NodeId, Vec<u8>)>,
+    socket: Vec<Packet>,
+    /// True if no multicast arrives.
+    is_deaf: bool,
+    /// Multicast datagrams that the relay has sent.
+    multicasts: u64,
     busy_until: Time,
     rng: Rng,
     delivered: u64,
     completed: bool,
     data_packets: u64,
+}
+
+impl Site {
+    /// True if the host receives multicast of a relay.
+    fn listens(&self, relay: NodeId) -> bool {
+        match &self.part {
+            Part::Host(host) => {
+                !self.is_deaf && host.host().multicast_at() == Some(&relay.0.to_be_bytes()[..])
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Counts data packets that a source sends.
@@ -57,8 +75,11 @@ impl Trace for DataPackets {
     }
 }
 
-/// A packet on its way: moment of its arrival, its number, source, destination and bytes.
-type OnTheWay = (Time, u64, NodeId, NodeId, Vec<u8>);
+/// A packet: its source, whether it is multicast, and its bytes.
+type Packet = (NodeId, bool, Vec<u8>);
+
+/// A packet on its way: moment of its arrival, its number, its destination and itself.
+type OnTheWay = (Time, u64, NodeId, Packet);
 
 struct World {
     now: Time,
@@ -70,6 +91,9 @@ struct World {
     source: NodeId,
     /// Bytes of the session; `None` for no end.
     bytes: Option<u64>,
+    /// Loss of multicast at each host, if relays send any. The address is the relay's number.
+    multicast: Option<f64>,
+    losses: Rng,
 }
 
 impl World {
@@ -83,6 +107,8 @@ impl World {
             key: RelayKey::shared([7; 32]).without_secrecy(),
             source: NodeId(100),
             bytes,
+            multicast: None,
+            losses: Rng::new(6, NodeId(0), Purpose::Scenario),
         }
     }
 
@@ -97,6 +123,8 @@ impl World {
             starts: 0,
             stopped_until: Time::ZERO,
             socket: Vec::new(),
+            is_deaf: false,
+            multicasts: 0,
             busy_until: Time::ZERO,
             rng: Rng::new(5, node, Purpose::Machine(0)),
             delivered: 0,
@@ -122,13 +150,12 @@ impl World {
         site.part = if is_relay {
             let program = credit::relay(node, &options, None);
             let who = (node, &name[..]);
-            Part::Relay(Box::new(RelayNode::new(
-                endpoint,
-                who,
-                site.above.clone(),
-                NodeLimits::default(),
-                program,
-            )))
+            let limits = NodeLimits::default();
+            let mut relay = RelayNode::new(endpoint, who, site.above.clone(), limits, program);
+            if self.multicast.is_some() {
+                relay.set_multicast(&node.0.to_be_bytes(), 1);
+            }
+            Part::Relay(Box::new(relay))
         } else {
             let stack = catalog::stack("credit").expect("it is registered");
             let sources = [self.source];
@@ -165,19 +192,22 @@ impl World {
 
     /// Has a site handle a packet, or the passing of time if there is none; sends what it has to
     /// send.
-    fn call(&mut self, node: NodeId, packet: Option<(NodeId, &[u8])>) {
+    fn call(&mut self, node: NodeId, packet: Option<Packet>) {
         let now = self.now;
         let Some(site) = self.sites.get_mut(&node) else { return };
         let mut trace = DataPackets(0);
         let mut cx = Cx::new(now, &mut site.rng, &mut trace);
-        let own = Destination::Node(site.at);
+        let own = |is_multicast| match is_multicast {
+            true => Destination::Group(GroupId(0)),
+            false => Destination::Node(site.at),
+        };
         let mut buf = Vec::new();
         let mut out = Vec::new();
         match &mut site.part {
             Part::Relay(relay) => {
                 match packet {
-                    Some((from, bytes)) => {
-                        relay.handle_datagram(&mut cx, Datagram::new(from, own, bytes));
+                    Some((from, to, bytes)) => {
+                        relay.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
                     }
                     None => relay.handle_timeout(&mut cx),
                 }
@@ -188,8 +218,8 @@ impl World {
             }
             Part::Host(host) => {
                 match packet {
-                    Some((from, bytes)) => {
-                        host.handle_datagram(&mut cx, Datagram::new(from, own, bytes));
+                    Some((from, to, bytes)) => {
+                        host.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
                     }
                     None => host.handle_timeout(&mut cx),
                 }
@@ -210,17 +240,33 @@ impl World {
             Part::Dead => {}
         }
         site.data_packets += trace.0;
+        let mut multicasts = Vec::new();
         for (to, bytes) in out {
-            let Destination::Node(to) = to else { continue };
             let busy = site.busy_until.max(now);
             if busy.since(now).mul_f64(RATE as f64 / 1e9).as_nanos() > QUEUE_BYTES {
                 continue;
             }
             let takes = Duration::from_nanos((bytes.len() as u64 + 28) * 1_000_000_000 / RATE);
             site.busy_until = busy + takes;
-            self.sent += 1;
-            let at = site.busy_until + DELAY;
-            self.wire.push(Reverse((at, self.sent, site.at, to, bytes)));
+            let (at, from) = (site.busy_until + DELAY, site.at);
+            match to {
+                Destination::Node(to) => {
+                    self.sent += 1;
+                    self.wire.push(Reverse((at, self.sent, to, (from, false, bytes))));
+                }
+                Destination::Group(_) => {
+                    site.multicasts += 1;
+                    multicasts.push((at, (from, true, bytes)));
+                }
+            }
+        }
+        for (at, packet) in multicasts {
+            for site in self.sites.values().filter(|site| site.listens(node)) {
+                if self.losses.unit() >= self.multicast.unwrap_or_default() {
+                    self.sent += 1;
+                    self.wire.push(Reverse((at, self.sent, site.at, packet.clone())));
+                }
+            }
         }
     }
 
@@ -246,24 +292,24 @@ impl World {
                 (Some((at, node)), next) if at <= end && next.is_none_or(|next| at <= next) => {
                     self.now = self.now.max(at);
                     let waiting = std::mem::take(&mut self.sites.get_mut(&node).unwrap().socket);
-                    for (from, bytes) in waiting {
-                        self.call(node, Some((from, &bytes)));
+                    for packet in waiting {
+                        self.call(node, Some(packet));
                     }
                     self.call(node, None);
                 }
                 (_, Some(at)) if at <= end => {
-                    let Some(Reverse((_, _, from, to, bytes))) = self.wire.pop() else { break };
+                    let Some(Reverse((_, _, to, packet))) = self.wire.pop() else { break };
                     self.now = self.now.max(at);
                     let Some(node) = self.at.get(&to).copied() else { continue };
                     let Some(site) = self.sites.get_mut(&node) else { continue };
                     if self.now < site.stopped_until {
-                        let held: usize = site.socket.iter().map(|(_, bytes)| bytes.len()).sum();
+                        let held: usize = site.socket.iter().map(|(.., bytes)| bytes.len()).sum();
                         if held < SOCKET_BYTES {
-                            site.socket.push((from, bytes));
+                            site.socket.push(packet);
                         }
                         continue;
                     }
-                    self.call(node, Some((from, &bytes)));
+                    self.call(node, Some(packet));
                 }
                 _ => break,
             }
@@ -291,7 +337,12 @@ impl World {
 
 /// A source, an upper relay, two lower relays and two receivers at each of these.
 fn tree(bytes: Option<u64>) -> World {
+    tree_with(bytes, None)
+}
+
+fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
     let mut world = World::new(bytes);
+    world.multicast = multicast;
     world.add(1, &[]);
     world.add(2, &[1]);
     world.add(3, &[1]);
@@ -437,7 +488,9 @@ impl World {
 /// after the last.
 fn suffers(seed: u64) -> Result<(), Vec<Fault>> {
     let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
-    let mut world = tree(None);
+    // Every second tree has multicast, of which up to 5 % is lost.
+    let multicast = (seed % 2 == 1).then(|| (seed % 12) as f64 / 200.0);
+    let mut world = tree_with(None, multicast);
     world.run(3.0);
     let usual = world.sent_in_a_second();
     let mut faults = Vec::new();
@@ -490,4 +543,47 @@ fn two_relays_below_each_other_say_so() {
     world.run(10.0);
     let states = [world.attachment(1), world.attachment(2)];
     assert!(states.contains(&Some(UplinkState::Loop)), "{states:?}");
+}
+
+/// A source, a relay and four receivers on the relay's network, which loses this share of multicast
+/// at each receiver.
+fn site(bytes: Option<u64>, loss: f64) -> World {
+    let mut world = World::new(bytes);
+    world.multicast = Some(loss);
+    world.add(1, &[]);
+    for host in [100, 101, 102, 103, 104] {
+        world.add(host, &[1]);
+    }
+    world
+}
+
+impl World {
+    fn hears(&self, node: u32) -> bool {
+        match &self.sites[&NodeId(node)].part {
+            Part::Host(host) => host.host().hears_multicast(),
+            _ => false,
+        }
+    }
+
+    fn relay(&self) -> NodeStatus {
+        match &self.sites[&NodeId(1)].part {
+            Part::Relay(relay) => relay.status(),
+            _ => panic!("the relay is dead"),
+        }
+    }
+}
+
+#[test]
+fn packets_leave_once_for_all_hosts_of_a_network() {
+    for loss in [0.0, 0.01, 0.05] {
+        let mut world = site(Some(OBJECT), loss);
+        world.run(30.0);
+        for receiver in RECEIVERS {
+            assert!(world.is_complete(receiver), "{loss}: {}", world.delivered(receiver));
+        }
+        let data = world.sites[&world.source].data_packets;
+        let multicasts = world.sites[&NodeId(1)].multicasts;
+        println!("{loss}: {data} data, {multicasts} multicasts {:?}", world.relay());
+        assert!(RECEIVERS.iter().all(|it| world.hears(*it)), "{loss}");
+    }
 }

@@ -27,7 +27,8 @@ impl Default for NodeLimits {
 pub struct NodeRefused {
     /// Packets that belong to no connection.
     pub foreign: u64,
-    /// Connections that were closed, since the peer broke the protocol.
+    /// Connections that were closed, since the peer broke the protocol, and messages about
+    /// multicast that cannot be right.
     pub malformed: u64,
     /// Peers without the key.
     pub unauthenticated: u64,
@@ -77,6 +78,8 @@ pub struct PeerStatus {
     pub is_relay: bool,
     /// Number of its groups.
     pub groups: usize,
+    /// True if packets of one of its groups leave for it by multicast.
+    pub multicast: bool,
     /// State of its connection.
     pub connection: ConnectionStats,
 }

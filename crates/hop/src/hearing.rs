@@ -1,0 +1,179 @@
+//! Multicast at a host: frames of a link are put in order and acknowledged.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use faircast_base::{Duration, Time};
+
+use crate::endpoint::ConnectionHandle;
+use crate::link::FRAMES_MAX;
+use crate::message::{Message, RUNS_MAX};
+use crate::seal::{BEACON, Seal, peek};
+
+/// Shortest interval between two reports of one host that it receives beacons.
+const HEARS: Duration = Duration::from_millis(250);
+/// Time for a frame that is out of order, before the gap is reported.
+const REORDER: Duration = Duration::from_millis(2);
+
+/// Multicast that the relay of a connection offers.
+#[derive(Debug)]
+pub(crate) struct Hearing {
+    pub(crate) connection: ConnectionHandle,
+    pub(crate) at: Vec<u8>,
+    seal: Seal,
+    /// The link that the host is on.
+    pub(crate) link: Option<Arrivals>,
+    /// The network to report.
+    hears: Option<u16>,
+    hears_at: Time,
+}
+
+impl Hearing {
+    pub(crate) fn new(connection: ConnectionHandle, key: &[u8; 32], at: Vec<u8>) -> Self {
+        let seal = Seal::new(key);
+        Self { connection, at, seal, link: None, hears: None, hears_at: Time::ZERO }
+    }
+
+    fn arrivals(&mut self, link: u32) -> Option<&mut Arrivals> {
+        self.link.as_mut().filter(|arrivals| arrivals.link == link)
+    }
+
+    /// Takes a datagram. Returns false if the datagram is not authentic, or of another link.
+    pub(crate) fn on_datagram(&mut self, now: Time, bytes: &[u8]) -> bool {
+        let Some((link, seq)) = peek(bytes) else { return false };
+        if link != BEACON && self.arrivals(link).is_none() {
+            return false;
+        }
+        let Some(frame) = self.seal.open(bytes) else { return false };
+        if let Some(arrivals) = self.arrivals(link) {
+            arrivals.on_frame(now, seq, frame, true);
+        } else if let Some(network) = frame.first_chunk()
+            && self.link.is_none()
+            && self.hears_at <= now
+        {
+            self.hears_at = now + HEARS;
+            self.hears = Some(u16::from_be_bytes(*network));
+        }
+        true
+    }
+
+    /// Takes a message of the relay to a host that is a member of `own`.
+    pub(crate) fn on_message(&mut self, now: Time, own: u64, message: &Message) {
+        match *message {
+            Message::LinkJoin { group, link, next, pace } if group == own => {
+                self.link = Some(Arrivals::new(link, next, pace));
+            }
+            Message::LinkLeave { link } => _ = self.link.take_if(|it| it.link == link),
+            Message::LinkMark { link, next, pace } => {
+                if let Some(arrivals) = self.arrivals(link) {
+                    arrivals.on_mark(now, next, pace);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a frame that the relay has sent again by unicast.
+    pub(crate) fn on_repair(&mut self, now: Time, link: u32, seq: u64, frame: Bytes) {
+        if let Some(arrivals) = self.arrivals(link) {
+            arrivals.on_frame(now, seq, frame, false);
+        }
+    }
+
+    /// Returns the next frame in order.
+    pub(crate) fn take(&mut self, now: Time) -> Option<Bytes> {
+        self.link.as_mut()?.take(now)
+    }
+
+    /// Returns the next message to the relay that is due.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Message> {
+        let hears = self.hears.take().map(|network| Message::Hears { network });
+        hears.or_else(|| self.link.as_mut()?.poll(now))
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.link.as_ref()?.ack_at
+    }
+}
+
+/// Frames of a link on their way to the host.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    link: u32,
+    pace: u16,
+    /// Number of the first frame that was not delivered.
+    next: u64,
+    /// Number after the last frame that is known to exist.
+    end: u64,
+    held: BTreeMap<u64, Bytes>,
+    heard: u32,
+    unacknowledged: u16,
+    ack_at: Option<Time>,
+}
+
+impl Arrivals {
+    pub(crate) const fn new(link: u32, next: u64, pace: u16) -> Self {
+        let held = BTreeMap::new();
+        Self { link, pace, next, end: next, held, heard: 0, unacknowledged: 0, ack_at: None }
+    }
+
+    /// Delay that grows with the number of hosts, so that their messages do not come at once.
+    fn spread(&self, least: Duration, share: u64) -> Duration {
+        least.max(Duration::from_millis(u64::from(self.pace)) / share)
+    }
+
+    fn ack_by(&mut self, at: Time) {
+        self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Frames from far ahead change nothing: a relay sends none.
+    fn on_frame(&mut self, now: Time, seq: u64, frame: Bytes, is_multicast: bool) {
+        let is_ahead = seq.checked_sub(self.next).is_some_and(|ahead| ahead < FRAMES_MAX as u64);
+        if !is_ahead || self.held.contains_key(&seq) {
+            return;
+        }
+        self.heard = self.heard.saturating_add(u32::from(is_multicast));
+        self.end = self.end.max(seq + 1);
+        self.held.insert(seq, frame);
+        if (self.held.len() as u64) < self.end - self.next {
+            self.ack_by(now + self.spread(REORDER, 16));
+        }
+    }
+
+    fn on_mark(&mut self, now: Time, next: u64, pace: u16) {
+        self.pace = pace;
+        self.end = self.end.max(next.min(self.next + FRAMES_MAX as u64));
+        self.ack_by(now + self.spread(Duration::ZERO, 16));
+    }
+
+    /// Returns the next frame in order.
+    fn take(&mut self, now: Time) -> Option<Bytes> {
+        let frame = self.held.remove(&self.next)?;
+        self.next += 1;
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
+        let is_due = self.unacknowledged >= self.pace;
+        self.ack_by(if is_due { now } else { now + self.spread(REORDER, 2) });
+        Some(frame)
+    }
+
+    fn poll(&mut self, now: Time) -> Option<Message> {
+        self.ack_at.take_if(|at| *at <= now)?;
+        self.unacknowledged = 0;
+        let heard = std::mem::take(&mut self.heard);
+        let mut runs: Vec<[u16; 2]> = Vec::new();
+        let mut at = self.next;
+        for seq in self.held.keys() {
+            let is_full = runs.len() == RUNS_MAX;
+            match runs.last_mut() {
+                Some([_, came]) if at == *seq => *came += 1,
+                _ if is_full => break,
+                _ => runs.push([(seq - at) as u16, 1]),
+            }
+            at = seq + 1;
+        }
+        if runs.len() < RUNS_MAX && at < self.end {
+            runs.push([(self.end - at) as u16, 0]);
+        }
+        Some(Message::LinkAck { link: self.link, next: self.next, heard, runs })
+    }
+}
