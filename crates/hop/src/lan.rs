@@ -9,7 +9,6 @@ use faircast_proto::relay::PortId;
 
 use crate::link::{Again, Link};
 use crate::message::{Channel, MULTICAST_AT_MAX, Message};
-use crate::neighbours::Neighbour;
 use crate::node::RelayNode;
 use crate::seal::{BEACON, Seal};
 
@@ -17,8 +16,6 @@ use crate::seal::{BEACON, Seal};
 const BEACONS: Duration = Duration::from_millis(500);
 /// Time from an offer to the next beacon, in which the host joins the multicast group.
 const BEACON_SOON: Duration = Duration::from_millis(50);
-/// Time in which a host that received no multicast is served by unicast.
-const UNICAST: Duration = Duration::from_secs(60);
 /// Most links. Packets of more groups leave by unicast.
 const LINKS_MAX: usize = 1024;
 
@@ -94,7 +91,7 @@ impl RelayNode {
     /// if there is no such network.
     pub(crate) fn on_hears(&mut self, now: Time, port: PortId, network: u16) -> bool {
         let Some(of) = self.neighbours.get_mut(port) else { return true };
-        if of.unicast_until > now || of.hello.is_relay {
+        if !of.may_hear(now) {
             return true;
         }
         of.network = Some(network);
@@ -226,7 +223,7 @@ impl RelayNode {
             for port in due.stalled {
                 self.leave_links(cx, port);
                 if let Some(of) = self.neighbours.get_mut(port) {
-                    of.unicast_until = now + UNICAST;
+                    of.stalled_at = Some(now);
                 }
             }
         }
@@ -236,14 +233,12 @@ impl RelayNode {
     fn send_beacons(&mut self, now: Time) {
         let Self { lans, neighbours, .. } = self;
         lans.beacon_at = Some(now + BEACONS);
-        let may_hear = |port, of: &Neighbour| {
-            let is_open = of.network.is_none() && of.unicast_until <= now && !of.hello.is_relay;
-            let receives = |group: &u64| {
-                self.groups.get(*group).is_some_and(|it| it.members[&port].receivers > 0)
-            };
-            is_open && of.groups.iter().any(receives)
+        let mut may_hear = neighbours.iter().filter(|(_, of)| of.may_hear(now));
+        let receives = |port: PortId, group: &u64| {
+            let member = self.groups.get(*group).and_then(|of| of.members.get(&port));
+            member.is_some_and(|member| member.receivers > 0)
         };
-        if neighbours.iter().any(|(port, of)| may_hear(port, of)) {
+        if may_hear.any(|(port, of)| of.groups.iter().any(|group| receives(port, group))) {
             for network in 0..lans.networks {
                 lans.beacons += 1;
                 let beacon = lans.seal.seal(BEACON, lans.beacons, &network.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Multicast link of a relay: a window for each host, frames until all hosts have them, and repairs.
+//! Multicast link of a relay: a window for each host, frames until all have them, and repairs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -57,7 +57,7 @@ impl Window {
     fn on_ack(&mut self, sent: u64, next: u64, runs: &[[u16; 2]]) {
         let next = next.min(sent).max(self.next);
         let came = (next - self.next) as f64;
-        // A window that is not used does not grow (src: RFC 7661).
+        // A window that is not used does not grow.
         if self.next >= self.recover && self.in_flight(sent) as f64 * 2.0 >= self.size {
             let is_slow_start = self.size < self.threshold;
             self.size += if is_slow_start { came } else { came / self.size };

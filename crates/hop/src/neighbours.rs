@@ -13,6 +13,8 @@ use crate::status::NodeLimits;
 pub(crate) const PARENT: PortId = PortId(0);
 /// Longest time from an established connection to the peer's presentation.
 const HELLO_MAX: Duration = Duration::from_secs(5);
+/// Time for which a host that stalled on a multicast link is served by unicast.
+const UNICAST: Duration = Duration::from_secs(60);
 
 /// A neighbour below.
 #[derive(Debug)]
@@ -24,8 +26,16 @@ pub(crate) struct Neighbour {
     pub(crate) before: BTreeSet<u64>,
     /// Network on which the neighbour receives multicast.
     pub(crate) network: Option<u16>,
-    /// End of the time in which the neighbour is served by unicast alone.
-    pub(crate) unicast_until: Time,
+    /// When the neighbour last stalled on a multicast link.
+    pub(crate) stalled_at: Option<Time>,
+}
+
+impl Neighbour {
+    /// True if the neighbour may be asked to receive multicast.
+    pub(crate) fn may_hear(&self, now: Time) -> bool {
+        let is_off = self.stalled_at.is_some_and(|at| now < at + UNICAST);
+        !is_off && !self.hello.is_relay && self.network.is_none()
+    }
 }
 
 /// Neighbours by their ports, and connections that are not neighbours yet.
@@ -110,7 +120,7 @@ impl Neighbours {
             groups: BTreeSet::new(),
             before: BTreeSet::new(),
             network: None,
-            unicast_until: Time::ZERO,
+            stalled_at: None,
         };
         self.by_port.insert(port, of);
         (port, None)
@@ -125,7 +135,9 @@ impl Neighbours {
 
     /// Removes and returns connections whose peers have not presented themselves in time.
     pub(crate) fn expire(&mut self, now: Time) -> Vec<ConnectionHandle> {
-        let late = self.unnamed.extract_if(.., |_, (_, until)| *until <= now);
-        late.map(|(connection, _)| connection).collect()
+        let late = self.unnamed.iter().filter(|(_, (_, until))| *until <= now);
+        let late: Vec<_> = late.map(|(connection, _)| *connection).collect();
+        late.iter().for_each(|connection| _ = self.unnamed.remove(connection));
+        late
     }
 }

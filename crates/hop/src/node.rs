@@ -413,7 +413,9 @@ impl RelayNode {
             Destination::Group(_) => {
                 let up = (self.uplink.elsewhere(group) > 0 && port != PARENT).then_some(PARENT);
                 let members = self.groups.get(group).into_iter().flat_map(|of| &of.members);
-                let others = members.filter(|(other, it)| **other != port && it.receivers > 0);
+                let others = members.filter(|(other, it)| {
+                    **other != port && it.receivers > 0 && !self.is_away(**other)
+                });
                 let below: BTreeSet<PortId> =
                     others.map(|(other, it)| it.link.unwrap_or(*other)).collect();
                 up.into_iter().chain(below).collect()
@@ -425,6 +427,14 @@ impl RelayNode {
                 port_of.into_iter().filter(|other| *other != port).collect()
             }
         }
+    }
+
+    /// True for a host that has stalled on a multicast link and has sent nothing since: by unicast
+    /// it would hold the others until its connection ends.
+    fn is_away(&self, port: PortId) -> bool {
+        let of = self.neighbours.get(port);
+        let stalled = of.and_then(|of| Some((of.connection, of.stalled_at?)));
+        stalled.is_some_and(|(connection, at)| self.peers.endpoint.heard_at(connection) <= Some(at))
     }
 
     /// The connection of a port.

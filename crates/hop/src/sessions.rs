@@ -587,3 +587,15 @@ fn packets_leave_once_for_all_hosts_of_a_network() {
         assert!(RECEIVERS.iter().all(|it| world.hears(*it)), "{loss}");
     }
 }
+
+#[test]
+fn zz_debug() {
+    for loss in [None, Some(0.0), Some(0.005)] {
+        let mut world = tree_with(None, loss);
+        world.run(3.0);
+        let usual = world.sent_in_a_second();
+        world.suffer(Fault::Kill(103));
+        let r: Vec<u64> = (0..20).map(|_| world.sent_in_a_second()).collect();
+        println!("{loss:?} {usual} {r:?} {:?}", RECEIVERS.map(|it| world.hears(it)));
+    }
+}
