@@ -177,3 +177,59 @@ impl Arrivals {
         Some(Message::LinkAck { link: self.link, next: self.next, heard, runs })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Next frame, frames heard and runs of the acknowledgement that is due.
+    fn ack(arrivals: &mut Arrivals, ms: u64) -> Option<(u64, u32, Vec<[u16; 2]>)> {
+        match arrivals.poll(at(ms))? {
+            Message::LinkAck { link: 3, next, heard, runs } => Some((next, heard, runs)),
+            message => panic!("{message:?}"),
+        }
+    }
+
+    fn takes(arrivals: &mut Arrivals, ms: u64) -> usize {
+        std::iter::from_fn(|| arrivals.take(at(ms))).count()
+    }
+
+    fn comes(arrivals: &mut Arrivals, ms: u64, seqs: &[u64]) {
+        seqs.iter().for_each(|seq| arrivals.on_frame(at(ms), *seq, Bytes::new(), true));
+    }
+
+    #[test]
+    fn frames_are_taken_in_order_and_acknowledged() {
+        let mut arrivals = Arrivals::new(3, 10, 4);
+        comes(&mut arrivals, 0, &[10, 11]);
+        assert_eq!((takes(&mut arrivals, 0), ack(&mut arrivals, 0)), (2, None));
+        assert_eq!(ack(&mut arrivals, 2), Some((12, 2, vec![])));
+        comes(&mut arrivals, 3, &[13, 12, 14, 15]);
+        assert_eq!(takes(&mut arrivals, 3), 4);
+        assert_eq!(ack(&mut arrivals, 3), Some((16, 4, vec![])), "the pace is 4");
+        // A gap, and a frame that comes twice.
+        comes(&mut arrivals, 4, &[18, 19, 22, 19]);
+        assert_eq!((takes(&mut arrivals, 4), ack(&mut arrivals, 5)), (0, None));
+        assert_eq!(ack(&mut arrivals, 6), Some((16, 3, vec![[2, 2], [2, 1]])));
+        arrivals.on_mark(at(7), 25, 4);
+        assert_eq!(ack(&mut arrivals, 8), Some((16, 0, vec![[2, 2], [2, 1], [2, 0]])));
+        arrivals.on_frame(at(8), 16, Bytes::new(), false);
+        assert_eq!(takes(&mut arrivals, 8), 1);
+        assert_eq!(ack(&mut arrivals, 10), Some((17, 0, vec![[1, 2], [2, 1], [2, 0]])));
+    }
+
+    #[test]
+    fn frames_from_far_ahead_change_nothing() {
+        let mut arrivals = Arrivals::new(3, 10, 2);
+        comes(&mut arrivals, 0, &[u64::MAX, 10 + FRAMES_MAX as u64, 9]);
+        assert_eq!((takes(&mut arrivals, 99), ack(&mut arrivals, 99)), (0, None));
+        // As many runs as a message has room for.
+        let every_second: Vec<u64> = (11..10 + FRAMES_MAX as u64).step_by(2).collect();
+        comes(&mut arrivals, 99, &every_second);
+        assert_eq!(ack(&mut arrivals, 199), Some((10, 512, vec![[1, 1]; RUNS_MAX])));
+    }
+}

@@ -282,3 +282,115 @@ impl Link {
         self.repairs_at.into_iter().chain(self.mark_at).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(10);
+    const A: PortId = PortId(1);
+    const B: PortId = PortId(2);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// A link with two hosts on which some frames were sent.
+    fn link(frames: u64) -> Link {
+        let mut link = Link::new(7, 0);
+        [A, B].into_iter().for_each(|port| link.join(at(0), port));
+        (0..frames).for_each(|seq| assert_eq!(link.send(at(0), Bytes::new()), Some(seq)));
+        link
+    }
+
+    fn repairs(link: &mut Link, ms: u64) -> Vec<(u64, Again)> {
+        let due = link.handle_timeout(at(ms));
+        due.repairs.into_iter().map(|(seq, _, to)| (seq, to)).collect()
+    }
+
+    #[test]
+    fn a_window_grows_and_shrinks_as_that_of_tcp() {
+        // Frames sent, the acknowledgement, and then the window and the frames in flight.
+        type Step<'a> = (u64, u64, &'a [[u16; 2]], f64, u64);
+        let steps: &[Step<'_>] = &[
+            // Slow start; a window that is not used does not grow.
+            (10, 2, &[], 12.0, 8),
+            (14, 14, &[], 24.0, 0),
+            (16, 16, &[], 24.0, 0),
+            // Once a round trip: losses before frame 40 are of one.
+            (40, 20, &[[1, 5]], 14.0, 15),
+            (40, 20, &[[1, 5], [2, 3]], 14.0, 12),
+            (40, 40, &[], 14.0, 0),
+            // Congestion avoidance.
+            (54, 47, &[], 14.5, 7),
+            // A tail of which a part is missing, and frames that were never sent.
+            (54, 50, &[[2, 0]], 7.25, 4),
+            (54, 51, &[[900, 900]], 7.25, 3),
+            (54, 99, &[], 7.25, 0),
+        ];
+        let mut window = Window::new(0);
+        for (sent, next, runs, size, in_flight) in steps {
+            window.on_ack(*sent, *next, runs);
+            let is = (window.size, window.in_flight(*sent));
+            assert_eq!(is, (*size, *in_flight), "{sent} {next} {runs:?}");
+        }
+        (0..99).for_each(|i| window.on_ack(100 + 10 * i, 90 + 10 * i, &[[9, 1]]));
+        assert_eq!(window.size, WINDOW_MIN);
+    }
+
+    #[test]
+    fn one_host_gets_a_repair_alone_and_several_get_it_together() {
+        let mut link = link(10);
+        assert!(link.on_ack(at(10), A, (2, 5, &[[2, 3]]), RTT));
+        assert_eq!(repairs(&mut link, 10), []);
+        assert!(link.on_ack(at(14), B, (3, 5, &[[1, 3]]), RTT));
+        assert_eq!(repairs(&mut link, 15), [(2, Again::One(A)), (3, Again::All)]);
+        // A report that the repair has crossed changes nothing; a later one does.
+        assert!(link.on_ack(at(20), A, (2, 0, &[[2, 3]]), RTT));
+        assert_eq!(repairs(&mut link, 25), []);
+        assert!(link.on_ack(at(40), A, (3, 0, &[[1, 3]]), RTT));
+        assert_eq!(repairs(&mut link, 45), [(3, Again::One(A))]);
+        assert!(
+            link.on_ack(at(50), A, (10, 0, &[]), RTT) && link.on_ack(at(50), B, (9, 0, &[]), RTT)
+        );
+        assert_eq!((link.first, link.frames.len()), (9, 1));
+        assert!(!link.on_ack(at(50), A, (11, 0, &[]), RTT), "frame 10 was not sent");
+    }
+
+    #[test]
+    fn the_tail_is_marked_and_a_silent_host_leaves() {
+        let mut link = link(10);
+        link.on_ack(at(10), A, (10, 10, &[]), RTT);
+        assert!(!link.has_room(), "B has acknowledged nothing");
+        assert_eq!(link.handle_timeout(at(49)).marks, []);
+        assert_eq!(link.handle_timeout(at(50)).marks, [B]);
+        assert_eq!(link.handle_timeout(at(2999)).stalled, []);
+        assert_eq!(link.handle_timeout(at(3000)).stalled, [B]);
+        link.leave(B);
+        assert!(link.has_room() && link.frames.is_empty());
+        assert_eq!(link.handle_timeout(at(9000)).marks, []);
+    }
+
+    #[test]
+    fn a_host_that_gets_repairs_alone_leaves() {
+        let mut link = link(5);
+        for ms in (100..=3000).step_by(100) {
+            let sent = link.sent();
+            link.on_ack(at(ms), A, (sent, 1, &[]), RTT);
+            link.on_ack(at(ms), B, (sent, 0, &[]), RTT);
+            link.send(at(ms), Bytes::new());
+            let stalled = link.handle_timeout(at(ms)).stalled;
+            assert_eq!(stalled, if ms < 3000 { vec![] } else { vec![B] }, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_full_link_takes_no_frame() {
+        let mut link = link(FRAMES_MAX as u64);
+        assert_eq!(link.send(at(0), Bytes::new()), None);
+        link.on_ack(at(1), A, (1, 1, &[]), RTT);
+        assert_eq!(link.send(at(1), Bytes::new()), None);
+        link.on_ack(at(1), B, (1, 1, &[]), RTT);
+        assert_eq!(link.send(at(1), Bytes::new()), Some(FRAMES_MAX as u64));
+    }
+}

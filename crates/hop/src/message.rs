@@ -22,7 +22,7 @@
 //! | join of a link | 10, group (8), link (4), first frame (8), pace (2) |
 //! | leave of a link | 11, link (4) |
 //! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
-//! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (2 + 2, 32 at most) |
+//! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each, 32 at most) |
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 

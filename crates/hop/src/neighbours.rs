@@ -31,10 +31,14 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// True if the neighbour may be asked to receive multicast.
+    /// True if the neighbour has stalled on a link, and is served by unicast therefore.
+    pub(crate) fn is_off(&self, now: Time) -> bool {
+        self.stalled_at.is_some_and(|at| now < at + UNICAST)
+    }
+
+    /// True if the neighbour may come to receive multicast.
     pub(crate) fn may_hear(&self, now: Time) -> bool {
-        let is_off = self.stalled_at.is_some_and(|at| now < at + UNICAST);
-        !is_off && !self.hello.is_relay && self.network.is_none()
+        !self.is_off(now) && !self.hello.is_relay && self.network.is_none()
     }
 }
 
