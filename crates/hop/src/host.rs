@@ -30,6 +30,7 @@ pub struct Host {
     peers: Peers,
     uplink: Uplink,
     group: u64,
+    receivers: u32,
     /// Multicast that a relay has offered.
     hearing: Option<Hearing>,
     packets: VecDeque<SessionPacket>,
@@ -55,7 +56,7 @@ impl Host {
         let mut peers = Peers::new(endpoint, hello);
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));
-        Self { peers, uplink, group, hearing: None, packets: VecDeque::new() }
+        Self { peers, uplink, group, receivers, hearing: None, packets: VecDeque::new() }
     }
 
     /// Replaces the relays to try. An empty list means that there is none to try now; the
@@ -64,8 +65,8 @@ impl Host {
         self.uplink.set_relays(relays);
     }
 
-    /// Multicast address of the relay, as the relay was given it; `None` without a relay, or
-    /// without multicast there. The driver joins this address.
+    /// Multicast address of the relay, as the relay was given it; `None` without a relay, without
+    /// multicast there, or at a host without receivers. The driver joins this address.
     pub fn multicast_at(&self) -> Option<&[u8]> {
         self.hearing().map(|hearing| &hearing.at[..])
     }
@@ -120,7 +121,9 @@ impl Host {
                 }
                 PeerEvent::Message { connection, message } if uplink.is(connection) => {
                     if let Message::Multicast { key, at } = message {
-                        *hearing = Some(Hearing::new(connection, &key, at));
+                        // A host that only sends has no use for multicast.
+                        let offer = || Hearing::new(connection, &key, at);
+                        *hearing = (self.receivers > 0).then(offer);
                         continue;
                     }
                     if let Some(hearing) = current(hearing, uplink) {

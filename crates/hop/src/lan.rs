@@ -90,22 +90,22 @@ impl RelayNode {
     /// A host receives multicast on a network: its groups come that way from now on. Returns false
     /// if there is no such network.
     pub(crate) fn on_hears(&mut self, now: Time, port: PortId, network: u16) -> bool {
-        let Some(of) = self.neighbours.get_mut(port) else { return true };
-        if !of.may_hear(now) {
-            return true;
+        if network >= self.lans.networks {
+            return false;
         }
-        of.network = Some(network);
-        let groups: Vec<u64> = of.groups.iter().copied().collect();
-        groups.into_iter().for_each(|group| self.join_link(now, port, group));
-        network < self.lans.networks
+        if let Some(of) = self.neighbours.get_mut(port).filter(|of| of.may_hear(now)) {
+            of.network = Some(network);
+            let groups: Vec<u64> = of.groups.iter().copied().collect();
+            groups.into_iter().for_each(|group| self.join_link(now, port, group));
+        }
+        true
     }
 
     /// Puts a member of a group on the group's link if the member receives multicast.
     pub(crate) fn join_link(&mut self, now: Time, port: PortId, group: u64) {
         let Self { lans, neighbours, groups, peers, .. } = self;
         let Some(of) = neighbours.get(port) else { return };
-        let Some(network) = of.network.filter(|network| *network < lans.networks) else { return };
-        let connection = of.connection;
+        let (connection, Some(network)) = (of.connection, of.network) else { return };
         let member = groups.member_mut(group, port);
         let Some(member) = member.filter(|it| it.receivers > 0 && it.link.is_none()) else {
             return;
@@ -120,13 +120,8 @@ impl RelayNode {
         let link = lans.links.entry(on).or_insert_with(|| Link::new(group, network));
         link.join(now, port);
         member.link = Some(on);
-        let link_hosts: Vec<PortId> = link.hosts().collect();
         let (link, next, pace) = (on.0, link.sent(), link.pace());
         peers.send_message(now, connection, &Message::LinkJoin { group, link, next, pace });
-        // All hosts learn the pace when it has doubled.
-        if link_hosts.len().is_power_of_two() {
-            self.mark(now, on, link_hosts);
-        }
     }
 
     /// Takes a member of a group from the group's link.
@@ -208,7 +203,10 @@ impl RelayNode {
         for on in due {
             let Self { lans: Lans { links, seal, out, .. }, neighbours, peers, .. } = self;
             let Some(link) = links.get_mut(&on) else { continue };
-            let due = link.handle_timeout(now);
+            let mut due = link.handle_timeout(now);
+            if is_tick && link.changes_pace() {
+                due.marks = link.hosts().collect();
+            }
             for (seq, frame, to) in due.repairs {
                 match to {
                     Again::All => out.push_back((link.network, seal.seal(on.0, seq, &frame))),

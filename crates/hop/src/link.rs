@@ -115,6 +115,8 @@ pub(crate) struct Link {
     frames: VecDeque<Frame>,
     first: u64,
     hosts: BTreeMap<PortId, Member>,
+    /// The pace that all hosts were told.
+    told: u16,
     repairs_at: Option<Time>,
     mark_at: Option<Time>,
 }
@@ -137,6 +139,7 @@ impl Link {
             frames: VecDeque::new(),
             first: 0,
             hosts: BTreeMap::new(),
+            told: 2,
             repairs_at: None,
             mark_at: None,
         }
@@ -151,6 +154,14 @@ impl Link {
     /// frame.
     pub(crate) fn pace(&self) -> u16 {
         self.hosts.len().clamp(2, PACE_MAX) as u16
+    }
+
+    /// True if all hosts are to be told the pace, since it has doubled or halved.
+    pub(crate) fn changes_pace(&mut self) -> bool {
+        let (pace, told) = (self.pace(), self.told);
+        let changes = pace >= told * 2 || pace * 2 <= told;
+        self.told = if changes { pace } else { told };
+        changes
     }
 
     pub(crate) fn hosts(&self) -> impl Iterator<Item = PortId> {

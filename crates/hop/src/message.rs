@@ -4,7 +4,7 @@
 //! packets, and one for repairs of each multicast link. The first frame of a stream says which it
 //! is. All numbers are in network byte order. A name is UTF-8 and the rest of its frame. The pace
 //! of a link is the number of frames that a host acknowledges together. Runs are numbers of missing
-//! frames, and of frames after them that have come, beginning with the next frame.
+//! frames, and of frames after them that have come, beginning with the next frame, 32 at most.
 //!
 //! | frame | bytes |
 //! | --- | --- |
@@ -22,7 +22,7 @@
 //! | join of a link | 10, group (8), link (4), first frame (8), pace (2) |
 //! | leave of a link | 11, link (4) |
 //! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
-//! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each, 32 at most) |
+//! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each) |
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 

@@ -103,8 +103,8 @@ impl RelayNode {
         self.uplink.set_relays(parents);
     }
 
-    /// Sends by multicast on networks 0 to `networks` - 1 from now on, beside unicast. `at` is the
-    /// multicast address as hosts' drivers read it, at most 64 bytes.
+    /// Sends by multicast on networks 0 to `networks` - 1, beside unicast, to hosts that attach
+    /// from now on. `at` is the multicast address as hosts' drivers read it, at most 64 bytes.
     pub fn set_multicast(&mut self, at: &[u8], networks: u16) {
         self.lans.set(at, networks);
     }
