@@ -135,7 +135,10 @@ impl Arrivals {
         self.heard = self.heard.saturating_add(u32::from(is_multicast));
         self.end = self.end.max(seq + 1);
         self.held.insert(seq, frame);
-        if (self.held.len() as u64) < self.end - self.next {
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
+        if self.unacknowledged >= self.pace {
+            self.ack_by(now);
+        } else if (self.held.len() as u64) < self.end - self.next {
             self.ack_by(now + self.spread(REORDER, 16));
         }
     }
@@ -150,9 +153,7 @@ impl Arrivals {
     fn take(&mut self, now: Time) -> Option<Bytes> {
         let frame = self.held.remove(&self.next)?;
         self.next += 1;
-        self.unacknowledged = self.unacknowledged.saturating_add(1);
-        let is_due = self.unacknowledged >= self.pace;
-        self.ack_by(if is_due { now } else { now + self.spread(REORDER, 2) });
+        self.ack_by(now + self.spread(REORDER, 2));
         Some(frame)
     }
 

@@ -45,24 +45,25 @@ impl Window {
         Self { next, end: next, missing: Vec::new(), size, threshold, recover: next }
     }
 
+    fn missing(&self) -> u64 {
+        self.missing.iter().map(|(first, after)| after - first).sum()
+    }
+
     fn in_flight(&self, sent: u64) -> u64 {
-        sent - self.end + self.missing.iter().map(|(first, after)| after - first).sum::<u64>()
+        sent - self.end + self.missing()
     }
 
     fn has_room(&self, sent: u64) -> bool {
         (self.in_flight(sent) as f64) < self.size && sent - self.next < FRAMES_MAX as u64
     }
 
-    /// Takes an acknowledgement. Frames beyond `sent` count for nothing.
+    /// Takes an acknowledgement. Frames beyond `sent` count for nothing. The window grows with the
+    /// number of frames that have come, and does not between a loss and the report of a frame that
+    /// was sent after the loss was known.
     fn on_ack(&mut self, sent: u64, next: u64, runs: &[[u16; 2]]) {
         let next = next.min(sent).max(self.next);
-        let came = (next - self.next) as f64;
-        // A window that is not used does not grow.
-        if self.next >= self.recover && self.in_flight(sent) as f64 * 2.0 >= self.size {
-            let is_slow_start = self.size < self.threshold;
-            self.size += if is_slow_start { came } else { came / self.size };
-            self.size = self.size.min(FRAMES_MAX as f64);
-        }
+        let (before, in_flight) = (self.end - self.missing(), self.in_flight(sent));
+        let recovers = self.end < self.recover;
         (self.next, self.end) = (next, next);
         self.missing.clear();
         for [missing, came] in runs.iter().map(|run| run.map(u64::from)) {
@@ -71,6 +72,13 @@ impl Window {
                 self.missing.push((self.end, after));
             }
             self.end = (after + came).min(sent);
+        }
+        // A window that is not used does not grow.
+        if !recovers && in_flight as f64 * 2.0 >= self.size {
+            let came = (self.end - self.missing()).saturating_sub(before) as f64;
+            let is_slow_start = self.size < self.threshold;
+            self.size += if is_slow_start { came } else { came / self.size };
+            self.size = self.size.min(FRAMES_MAX as f64);
         }
         if self.missing.last().is_some_and(|(_, after)| *after > self.recover) {
             self.threshold = (self.size / 2.0).max(WINDOW_MIN);
@@ -329,15 +337,15 @@ mod tests {
             (14, 14, &[], 24.0, 0),
             (16, 16, &[], 24.0, 0),
             // Once a round trip: losses before frame 40 are of one.
-            (40, 20, &[[1, 5]], 14.0, 15),
-            (40, 20, &[[1, 5], [2, 3]], 14.0, 12),
-            (40, 40, &[], 14.0, 0),
+            (40, 20, &[[1, 4]], 16.0, 16),
+            (40, 20, &[[1, 4], [2, 3]], 16.0, 13),
+            (40, 40, &[], 16.0, 0),
             // Congestion avoidance.
-            (54, 47, &[], 14.5, 7),
+            (56, 48, &[], 16.5, 8),
             // A tail of which a part is missing, and frames that were never sent.
-            (54, 50, &[[2, 0]], 7.25, 4),
-            (54, 51, &[[900, 900]], 7.25, 3),
-            (54, 99, &[], 7.25, 0),
+            (56, 52, &[[2, 0]], 8.25, 4),
+            (56, 53, &[[900, 900]], 8.25, 3),
+            (56, 99, &[], 8.25, 0),
         ];
         let mut window = Window::new(0);
         for (sent, next, runs, size, in_flight) in steps {
@@ -345,7 +353,7 @@ mod tests {
             let is = (window.size, window.in_flight(*sent));
             assert_eq!(is, (*size, *in_flight), "{sent} {next} {runs:?}");
         }
-        (0..99).for_each(|i| window.on_ack(100 + 10 * i, 90 + 10 * i, &[[9, 1]]));
+        (1..9).for_each(|i| window.on_ack(90 + 10 * i, 90, &[[10 * i as u16, 0]]));
         assert_eq!(window.size, WINDOW_MIN);
     }
 
