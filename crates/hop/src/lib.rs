@@ -1,8 +1,9 @@
 //! QUIC between nodes (RFC 9000), driven as a state machine without sockets and clocks.
 //!
 //! Reading order: `keys` (authentication by a shared key), [`Endpoint`] (connections of a node, and
-//! ordered frames over them), [`flow`] (one connection as a flow of a scenario). `quinn-proto`
-//! implements the protocol itself.
+//! ordered frames over them), [`flow`] (one connection as a flow of a scenario), [`RelayNode`] and
+//! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts).
+//! `quinn-proto` implements the protocol itself.
 
 mod cid;
 mod clock;

@@ -279,7 +279,9 @@ impl Link {
             }
             // A report from before the last repair's arrival.
             let is_old = |at: Time| now.since(at) < host.rtt + COLLECT * 2;
-            for seq in host.window.missing.iter().flat_map(|(first, after)| *first..*after) {
+            // No more than the window: a host that lies does not have the relay flood a network.
+            let lost = host.window.missing.iter().flat_map(|(first, after)| *first..*after);
+            for seq in lost.take(host.window.size as usize) {
                 if !frames[(seq - *first) as usize].again_at.is_some_and(is_old) {
                     let to = lacking.entry(seq);
                     to.and_modify(|to| *to = Again::All).or_insert(Again::One(*port));
@@ -374,6 +376,20 @@ mod tests {
         );
         assert_eq!((link.first, link.frames.len()), (9, 1));
         assert!(!link.on_ack(at(50), A, (11, 0, &[]), RTT), "frame 10 was not sent");
+    }
+
+    #[test]
+    fn a_window_limits_what_is_sent_again() {
+        let mut link = link(40);
+        for (ms, frames) in [(10, 5), (30, 5), (100, 5), (101, 0)] {
+            [A, B]
+                .into_iter()
+                .for_each(|port| _ = link.on_ack(at(ms), port, (0, 0, &[[40, 0]]), RTT));
+            assert_eq!(
+                repairs(&mut link, ms + 5),
+                (0..frames).map(|it| (it, Again::All)).collect::<Vec<_>>()
+            );
+        }
     }
 
     #[test]

@@ -692,3 +692,21 @@ fn forged_multicast_changes_nothing() {
     assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
     assert_eq!(world.relay().refused.malformed, 0);
 }
+
+#[test]
+fn a_session_completes_with_many_hosts_on_a_link() {
+    let mut world = World::new(Some(OBJECT / 6));
+    world.multicast = Some(0.01);
+    let hosts = 101..133;
+    world.add(1, &[]);
+    [100].into_iter().chain(hosts.clone()).for_each(|host| world.add(host, &[1]));
+    world.run(2.0);
+    assert!(hosts.clone().all(|host| world.hears(host)));
+    world.run(20.0);
+    for host in hosts {
+        let site = &world.sites[&NodeId(host)];
+        assert!(site.completed && site.delivered == OBJECT / 6, "{host}: {}", site.delivered);
+    }
+    let multicasts = world.sites[&NodeId(1)].multicasts as f64;
+    assert!(multicasts < world.sites[&world.source].data_packets as f64 * 1.5, "{multicasts}");
+}
