@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, NodeId, Time};
-use faircast_hop::{MULTICAST_BYTES, NAME_BYTES_MAX, RelayKey};
+use faircast_hop::{NAME_BYTES_MAX, RelayKey};
 use faircast_net::{
     Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target, ViaSettings,
 };
@@ -125,8 +125,8 @@ impl Common {
         if self.via.is_empty() {
             return Ok((self.clone(), Options::default()));
         }
-        // What fills 100 Mbit/s and 20 ms from one relay to the next.
-        let usual = [("credit_buffer", 256), ("credit_unit", 32)];
+        // Packets that fill 100 Mbit/s and 20 ms from one relay to the next.
+        let usual = [("credit_buffer", 96), ("credit_unit", 12)];
         let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
         let credits = Options::checked(own, credit::OPTIONS)?.under(&usual, credit::OPTIONS);
         Ok((Self { options, ..self.clone() }, credits))
@@ -231,24 +231,21 @@ impl Common {
     fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
         // What UDP can take, with its headers.
         let (min, max) = (others + least, 65_507 + 28);
-        let bytes = self.mtu.count();
+        let bytes = if self.via.is_empty() { self.mtu.count() } else { RELAYED_BYTES };
         if !(min..=max).contains(&bytes) {
             return Err(Error::Mtu { bytes, min, max });
         }
         Ok((bytes - others) as u32)
     }
 
-    /// Bytes that a packet has on its way beside what a machine writes. Through relays these are
-    /// the bytes of multicast within a site of either family: QUIC between neighbours takes packets
-    /// of any length.
+    /// Bytes that a packet has on its way beside those that a machine writes. Through relays there
+    /// are no headers of IP: relays cut packets as links need it.
     pub(crate) fn headers(&self, family: SocketAddr) -> u32 {
-        let sealed = UDP_BYTES + overhead(self.key.is_some()) as u32;
+        let sealed = overhead(self.key.is_some()) as u32;
         match family.is_ipv4() {
-            _ if !self.via.is_empty() => {
-                IPV6_BYTES + sealed + (MULTICAST_BYTES + credit::CAPSULE_BYTES) as u32
-            }
-            true => IPV4_BYTES + sealed,
-            false => IPV6_BYTES + sealed,
+            _ if !self.via.is_empty() => sealed + credit::CAPSULE_BYTES as u32,
+            true => IPV4_BYTES + UDP_BYTES + sealed,
+            false => IPV6_BYTES + UDP_BYTES + sealed,
         }
     }
 
@@ -531,6 +528,9 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
+/// Bytes of a packet through relays: the headers of sessions, credits and keys are 4 % of it. At
+/// the least rates a packet is not long on its way: 0.3 s at 100 kbit/s.
+const RELAYED_BYTES: u64 = 4096;
 /// Port of PGM's headers in sessions through relays without an address of a group.
 const RELAYED_PORT: u16 = 7500;
 const SYMBOL_BYTES_MAX: u32 = 65_408;

@@ -140,7 +140,8 @@ pub struct Endpoint {
     quic: quinn_proto::Endpoint,
     client: ClientConfig,
     identifiers: Identifiers,
-    run: u64,
+    /// Secret of this run of the program.
+    secret: [u8; 32],
     clock: TokenClock,
     links: BTreeMap<ConnectionHandle, Link>,
     by_handle: BTreeMap<usize, ConnectionHandle>,
@@ -180,7 +181,6 @@ impl Endpoint {
         let issued = identifiers.clone();
         config.cid_generator(move || Box::new(issued.clone()));
         let digest = blake3::keyed_hash(&key.derive("run"), &[name, &seed.to_be_bytes()].concat());
-        let run = *digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
         let mut own_seed = [0; 32];
         own_seed[..8].copy_from_slice(&seed.to_be_bytes());
         let server = accepts.then(|| {
@@ -199,7 +199,7 @@ impl Endpoint {
             quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
             client,
             identifiers: Identifiers::new(cid_key, seed ^ 1),
-            run: u64::from_be_bytes(run),
+            secret: *digest.as_bytes(),
             clock,
             links: BTreeMap::new(),
             by_handle: BTreeMap::new(),
@@ -214,8 +214,14 @@ impl Endpoint {
     }
 
     /// Secret random number of this run of the program.
-    pub(crate) const fn run(&self) -> u64 {
-        self.run
+    pub(crate) fn run(&self) -> u64 {
+        u64::from_be_bytes(*self.secret.first_chunk().expect("the secret has 32 bytes"))
+    }
+
+    /// Key of multicast of this run of the program, which does not follow from the number of the
+    /// run.
+    pub(crate) fn multicast_key(&self) -> [u8; 32] {
+        blake3::derive_key("faircast 2026 hop multicast", &self.secret)
     }
 
     /// Opens a connection to a node. [`EndpointEvent::Up`] or [`EndpointEvent::Down`] follows.

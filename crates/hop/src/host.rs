@@ -7,7 +7,8 @@ use faircast_base::{Cx, NodeId, Time};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::endpoint::{ConnectionStats, Endpoint};
-use crate::message::{Hello, JoinRefusal, ParcelHead};
+use crate::hearing::Hearing;
+use crate::message::{Channel, Hello, JoinRefusal, Message, PARCEL_HEAD_BYTES, ParcelHead};
 use crate::node::HOPS_MAX;
 use crate::peers::{PeerEvent, Peers};
 use crate::uplink::{Uplink, UplinkState};
@@ -29,7 +30,15 @@ pub struct Host {
     peers: Peers,
     uplink: Uplink,
     group: u64,
+    receivers: u32,
+    /// Multicast that a relay has offered.
+    hearing: Option<Hearing>,
     packets: VecDeque<SessionPacket>,
+}
+
+/// Multicast of the relay in use.
+fn current<'a>(hearing: &'a mut Option<Hearing>, uplink: &Uplink) -> Option<&'a mut Hearing> {
+    hearing.as_mut().filter(|hearing| uplink.connection() == Some(hearing.connection))
 }
 
 impl Host {
@@ -47,7 +56,7 @@ impl Host {
         let mut peers = Peers::new(endpoint, hello);
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));
-        Self { peers, uplink, group, packets: VecDeque::new() }
+        Self { peers, uplink, group, receivers, hearing: None, packets: VecDeque::new() }
     }
 
     /// Replaces the relays to try. An empty list means that there is none to try now; the
@@ -56,22 +65,29 @@ impl Host {
         self.uplink.set_relays(relays);
     }
 
-    /// Multicast address of the relay, as the relay was given it; `None` without a relay, or
-    /// without multicast there. The driver joins this address.
+    /// Multicast address of the relay, as the relay was given it; `None` without a relay, without
+    /// multicast there, or at a host without receivers. The driver joins this address.
     pub fn multicast_at(&self) -> Option<&[u8]> {
-        None
+        self.hearing().map(|hearing| &hearing.at[..])
     }
 
     /// True if packets come by multicast.
-    pub const fn hears_multicast(&self) -> bool {
-        false
+    pub fn hears_multicast(&self) -> bool {
+        self.hearing().is_some_and(|hearing| hearing.link.is_some())
+    }
+
+    fn hearing(&self) -> Option<&Hearing> {
+        let connection = self.uplink.connection();
+        self.hearing.as_ref().filter(|hearing| connection == Some(hearing.connection))
     }
 
     /// Takes a datagram that came by multicast. Returns false if the datagram is not authentic or
     /// not for this host.
-    pub fn handle_multicast(&mut self, now: Time, _bytes: &[u8]) -> bool {
+    pub fn handle_multicast(&mut self, now: Time, bytes: &[u8]) -> bool {
+        let Self { hearing, uplink, .. } = self;
+        let is_used = current(hearing, uplink).is_some_and(|it| it.on_datagram(now, bytes));
         self.settle(now);
-        false
+        is_used
     }
 
     /// State of the way, and the reason if the relay takes the group not.
@@ -92,8 +108,15 @@ impl Host {
     fn settle(&mut self, now: Time) {
         // A packet at a time: those that nobody takes wait at the relay.
         while self.packets.is_empty() {
-            let Some(event) = self.peers.poll_event(now) else { break };
-            let Self { peers, uplink, .. } = self;
+            let Self { peers, uplink, hearing, .. } = self;
+            let frame = current(hearing, uplink).and_then(|hearing| hearing.take(now));
+            if let Some(frame) = frame {
+                if let Ok(head) = ParcelHead::decode(&frame) {
+                    self.receive(head, frame.slice(PARCEL_HEAD_BYTES..));
+                }
+                continue;
+            }
+            let Some(event) = peers.poll_event(now) else { break };
             match event {
                 PeerEvent::Up { connection, is_own: true, .. } => {
                     uplink.on_up(now, peers, connection);
@@ -102,12 +125,25 @@ impl Host {
                     uplink.on_hello(now, peers, connection, hello);
                 }
                 PeerEvent::Message { connection, message } if uplink.is(connection) => {
+                    if let Message::Multicast { key, at } = message {
+                        // A host that only sends has no use for multicast.
+                        let offer = || Hearing::new(connection, &key, at);
+                        *hearing = (self.receivers > 0).then(offer);
+                        continue;
+                    }
+                    if let Some(hearing) = current(hearing, uplink) {
+                        hearing.on_message(now, self.group, &message);
+                    }
                     uplink.on_message(now, peers, connection, message);
                 }
                 PeerEvent::Parcel { connection, group, head, body } => {
-                    if uplink.is(connection) && group == self.group && head.origin != peers.node() {
-                        let ParcelHead { origin, to, .. } = head;
-                        self.packets.push_back(SessionPacket { origin, to, bytes: body });
+                    if uplink.is(connection) && group == self.group {
+                        self.receive(head, body);
+                    }
+                }
+                PeerEvent::Repair { connection, link, seq, frame } if uplink.is(connection) => {
+                    if let Some(hearing) = current(hearing, uplink) {
+                        hearing.on_repair(now, link, seq, frame);
                     }
                 }
                 PeerEvent::Down { connection, reason } | PeerEvent::Bad { connection, reason } => {
@@ -116,8 +152,21 @@ impl Host {
                 PeerEvent::Up { .. }
                 | PeerEvent::Hello { .. }
                 | PeerEvent::Message { .. }
+                | PeerEvent::Repair { .. }
                 | PeerEvent::Room { .. } => {}
             }
+        }
+        let Self { peers, uplink, hearing, .. } = self;
+        let Some(hearing) = current(hearing, uplink) else { return };
+        while let Some(message) = hearing.poll(now) {
+            peers.send_message(now, hearing.connection, &message);
+        }
+    }
+
+    fn receive(&mut self, head: ParcelHead, bytes: Bytes) {
+        let ParcelHead { origin, to, .. } = head;
+        if origin != self.peers.node() {
+            self.packets.push_back(SessionPacket { origin, to, bytes });
         }
     }
 
@@ -147,7 +196,7 @@ impl Host {
     pub fn send(&mut self, to: Destination, hops: u8, bytes: Bytes) -> bool {
         let Some(connection) = self.uplink.connection() else { return false };
         let head = ParcelHead { hops: hops.min(HOPS_MAX), origin: self.peers.node(), to };
-        self.peers.send_parcel(connection, self.group, head, &[], bytes)
+        self.peers.send_packet(connection, Channel::Group(self.group), &head.encode(), bytes)
     }
 
     /// Takes the passing of time.
@@ -165,7 +214,8 @@ impl Host {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Option<Time> {
         let way = self.uplink.next_timeout(&self.peers);
-        way.into_iter().chain(self.peers.endpoint.next_timeout()).min()
+        let multicast = self.hearing().and_then(Hearing::next_timeout);
+        [way, multicast, self.peers.endpoint.next_timeout()].into_iter().flatten().min()
     }
 
     /// Leaves the relay.

@@ -1,8 +1,9 @@
 //! QUIC between nodes (RFC 9000), driven as a state machine without sockets and clocks.
 //!
 //! Reading order: `keys` (authentication by a shared key), [`Endpoint`] (connections of a node, and
-//! ordered frames over them), [`flow`] (one connection as a flow of a scenario). `quinn-proto`
-//! implements the protocol itself.
+//! ordered frames over them), [`flow`] (one connection as a flow of a scenario), [`RelayNode`] and
+//! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts).
+//! `quinn-proto` implements the protocol itself.
 
 mod cid;
 mod clock;
@@ -11,13 +12,19 @@ mod down;
 mod endpoint;
 pub mod flow;
 mod frames;
+mod groups;
+mod hearing;
 mod held;
 mod host;
 mod keys;
+mod lan;
+mod link;
 mod message;
+mod neighbours;
 mod node;
 mod peers;
 mod routes;
+mod seal;
 #[cfg(test)]
 mod sessions;
 mod status;
@@ -36,6 +43,3 @@ pub use node::RelayNode;
 pub use status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
 pub use transport::CongestionControl;
 pub use uplink::UplinkState;
-
-/// Bytes of a multicast datagram beside the packet of the session, without IP and UDP headers.
-pub const MULTICAST_BYTES: usize = 11 + message::PARCEL_HEAD_BYTES + 16;

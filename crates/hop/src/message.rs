@@ -1,19 +1,29 @@
 //! Messages between nodes: those of the control stream, and packets of sessions.
 //!
-//! Each side of a connection opens one stream for control, and one for each group to which it sends
-//! packets. The first frame of a stream says which it is. All numbers are in network byte order. A
-//! name is UTF-8 and the rest of its frame.
+//! Each side of a connection opens one stream for control, one for each group to which it sends
+//! packets, and one for repairs of each multicast link. The first frame of a stream says which it
+//! is. All numbers are in network byte order. A name is UTF-8 and the rest of its frame. The pace
+//! of a link is the number of frames that a host acknowledges together. Runs are numbers of missing
+//! frames, and of frames after them that have come, beginning with the next frame, 32 at most.
 //!
 //! | frame | bytes |
 //! | --- | --- |
 //! | first of the control stream | 0, version, node (4), run (8), flags (bit 0: relay), name |
 //! | first of a group's stream | 1, group (8) |
+//! | first of a link's stream | 2, link (4) |
 //! | join | 2, group (8), receivers (4) |
 //! | leave | 3, group (8) |
 //! | member | 4, group (8), receivers elsewhere (4) |
 //! | refusal | 5, group (8), reason |
 //! | path | 6, nodes (4 each) from the relay itself upwards |
 //! | end of joins | 7 |
+//! | offer of multicast | 8, key (32), address (64 at most) |
+//! | multicast is heard | 9, network (2) |
+//! | join of a link | 10, group (8), link (4), first frame (8), pace (2) |
+//! | leave of a link | 11, link (4) |
+//! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
+//! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each) |
+//! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
 use faircast_base::{BadInput, GroupId, NodeId};
@@ -27,14 +37,27 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub(crate) const PATH_MAX: usize = 64;
 /// Bytes of a packet of a session before the packet itself.
 pub(crate) const PARCEL_HEAD_BYTES: usize = 10;
+/// Most bytes of a multicast address.
+pub(crate) const MULTICAST_AT_MAX: usize = 64;
+/// Most runs of an acknowledgement.
+pub(crate) const RUNS_MAX: usize = 32;
+
+/// Packets that share a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Channel {
+    /// Packets of a group.
+    Group(u64),
+    /// Repairs of a multicast link.
+    Link(u32),
+}
 
 /// First frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// The stream of control messages of this node.
     Control(Hello),
-    /// The stream of packets of this group.
-    Group(u64),
+    /// A stream of packets.
+    Packets(Channel),
 }
 
 /// Presentation of a node.
@@ -74,6 +97,19 @@ pub(crate) enum Message {
     Path(Vec<NodeId>),
     /// The node has said all its groups on this connection.
     EndOfJoins,
+    /// The relay sends by multicast to this address too, sealed under this key.
+    Multicast { key: [u8; 32], at: Vec<u8> },
+    /// The host receives multicast of the relay on this network.
+    Hears { network: u16 },
+    /// Packets of the group come over this multicast link from frame `next` on.
+    LinkJoin { group: u64, link: u32, next: u64, pace: u16 },
+    /// The host is on the link no longer.
+    LinkLeave { link: u32 },
+    /// Frames before `next` have been sent.
+    LinkMark { link: u32, next: u64, pace: u16 },
+    /// Frames before `next` have come. `heard` frames came by multicast since the last
+    /// acknowledgement.
+    LinkAck { link: u32, next: u64, heard: u32, runs: Vec<[u16; 2]> },
 }
 
 /// Takes a number of `N` bytes from the front.
@@ -83,16 +119,20 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], BadInput> {
     Ok(*first)
 }
 
-fn take_group(bytes: &mut &[u8]) -> Result<u64, BadInput> {
-    take(bytes).map(u64::from_be_bytes)
+fn take_u16(bytes: &mut &[u8]) -> Result<u16, BadInput> {
+    take(bytes).map(u16::from_be_bytes)
 }
 
 fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadInput> {
     take(bytes).map(u32::from_be_bytes)
 }
 
+fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
+    take(bytes).map(u64::from_be_bytes)
+}
+
 /// `value` if nothing follows it.
-const fn whole<T: Copy>(value: T, rest: &[u8]) -> Result<T, BadInput> {
+fn whole<T>(value: T, rest: &[u8]) -> Result<T, BadInput> {
     if rest.is_empty() { Ok(value) } else { Err(BadInput::Malformed) }
 }
 
@@ -103,7 +143,8 @@ impl First {
                 let (node, run) = (node.0.to_be_bytes(), run.to_be_bytes());
                 [&[0, VERSION], &node[..], &run, &[u8::from(*is_relay)], name.as_bytes()].concat()
             }
-            Self::Group(group) => [&[1][..], &group.to_be_bytes()].concat(),
+            Self::Packets(Channel::Group(group)) => [&[1][..], &group.to_be_bytes()].concat(),
+            Self::Packets(Channel::Link(link)) => [&[2][..], &link.to_be_bytes()].concat(),
         }
     }
 
@@ -115,7 +156,7 @@ impl First {
                     return Err(BadInput::Malformed);
                 }
                 let node = NodeId(take_u32(&mut bytes)?);
-                let run = u64::from_be_bytes(take(&mut bytes)?);
+                let run = take_u64(&mut bytes)?;
                 let [flags] = take(&mut bytes)?;
                 let name = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
                 if name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
@@ -125,8 +166,12 @@ impl First {
                 Ok(Self::Control(Hello { node, run, is_relay, name }))
             }
             [1] => {
-                let group = take_group(&mut bytes)?;
-                whole((), bytes).map(|()| Self::Group(group))
+                let channel = Channel::Group(take_u64(&mut bytes)?);
+                whole(Self::Packets(channel), bytes)
+            }
+            [2] => {
+                let channel = Channel::Link(take_u32(&mut bytes)?);
+                whole(Self::Packets(channel), bytes)
             }
             _ => Err(BadInput::Malformed),
         }
@@ -147,35 +192,86 @@ impl Message {
                 [6].into_iter().chain(nodes).collect()
             }
             Self::EndOfJoins => vec![7],
+            Self::Multicast { key, at } => [&[8][..], key, at].concat(),
+            Self::Hears { network } => [&[9][..], &network.to_be_bytes()].concat(),
+            Self::LinkJoin { group, link, next, pace } => {
+                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
+                of(10, *group, &[&link[..], &next, &pace.to_be_bytes()].concat())
+            }
+            Self::LinkLeave { link } => [&[11][..], &link.to_be_bytes()].concat(),
+            Self::LinkMark { link, next, pace } => {
+                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
+                [&[12][..], &link, &next, &pace.to_be_bytes()].concat()
+            }
+            Self::LinkAck { link, next, heard, runs } => {
+                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
+                let runs = runs.as_flattened().iter().flat_map(|frames| frames.to_be_bytes());
+                let mut bytes = [&[13][..], &link, &next, &heard.to_be_bytes()].concat();
+                bytes.extend(runs);
+                bytes
+            }
         }
     }
 
     pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
         let [kind] = take(&mut bytes)?;
-        if kind == 6 {
-            let (nodes, rest) = bytes.as_chunks::<4>();
-            if nodes.len() > PATH_MAX {
-                return Err(BadInput::Malformed);
-            }
-            let path = nodes.iter().map(|node| NodeId(u32::from_be_bytes(*node))).collect();
-            return whole((), rest).map(|()| Self::Path(path));
-        }
-        if kind == 7 {
-            return whole((), bytes).map(|()| Self::EndOfJoins);
-        }
-        let group = take_group(&mut bytes)?;
+        let bytes = &mut bytes;
         let message = match kind {
-            2 => Self::Join { group, receivers: take_u32(&mut bytes)? },
-            3 => Self::Leave { group },
-            4 => Self::Member { group, elsewhere: take_u32(&mut bytes)? },
-            5 => match take(&mut bytes)? {
-                [0] => Self::Refuse { group, reason: JoinRefusal::Loop },
-                [1] => Self::Refuse { group, reason: JoinRefusal::Full },
-                _ => return Err(BadInput::Malformed),
+            2 => Self::Join { group: take_u64(bytes)?, receivers: take_u32(bytes)? },
+            3 => Self::Leave { group: take_u64(bytes)? },
+            4 => Self::Member { group: take_u64(bytes)?, elsewhere: take_u32(bytes)? },
+            5 => {
+                let group = take_u64(bytes)?;
+                let reason = match take(bytes)? {
+                    [0] => JoinRefusal::Loop,
+                    [1] => JoinRefusal::Full,
+                    _ => return Err(BadInput::Malformed),
+                };
+                Self::Refuse { group, reason }
+            }
+            6 => {
+                let (nodes, rest) = bytes.as_chunks::<4>();
+                if nodes.len() > PATH_MAX {
+                    return Err(BadInput::Malformed);
+                }
+                *bytes = rest;
+                Self::Path(nodes.iter().map(|it| NodeId(u32::from_be_bytes(*it))).collect())
+            }
+            7 => Self::EndOfJoins,
+            8 => {
+                let (key, at) = (take(bytes)?, std::mem::take(bytes));
+                if at.len() > MULTICAST_AT_MAX {
+                    return Err(BadInput::Malformed);
+                }
+                Self::Multicast { key, at: at.to_vec() }
+            }
+            9 => Self::Hears { network: take_u16(bytes)? },
+            10 => Self::LinkJoin {
+                group: take_u64(bytes)?,
+                link: take_u32(bytes)?,
+                next: take_u64(bytes)?,
+                pace: take_u16(bytes)?,
             },
+            11 => Self::LinkLeave { link: take_u32(bytes)? },
+            12 => Self::LinkMark {
+                link: take_u32(bytes)?,
+                next: take_u64(bytes)?,
+                pace: take_u16(bytes)?,
+            },
+            13 => {
+                let (link, next) = (take_u32(bytes)?, take_u64(bytes)?);
+                let heard = take_u32(bytes)?;
+                let (runs, rest) = bytes.as_chunks::<4>();
+                if runs.len() > RUNS_MAX {
+                    return Err(BadInput::Malformed);
+                }
+                *bytes = rest;
+                let run = |&[a, b, c, d]: &[u8; 4]| [[a, b], [c, d]].map(u16::from_be_bytes);
+                Self::LinkAck { link, next, heard, runs: runs.iter().map(run).collect() }
+            }
             _ => return Err(BadInput::Malformed),
         };
-        whole((), bytes).map(|()| message)
+        whole(message, bytes)
     }
 }
 
@@ -232,6 +328,28 @@ mod tests {
             (any::<u64>(), reason).prop_map(|(group, reason)| Message::Refuse { group, reason }),
             path.prop_map(Message::Path),
             Just(Message::EndOfJoins),
+            links(),
+        ]
+    }
+
+    fn links() -> impl Strategy<Value = Message> {
+        let at = proptest::collection::vec(any::<u8>(), 0..=MULTICAST_AT_MAX);
+        let runs = proptest::collection::vec(any::<[u16; 2]>(), 0..=RUNS_MAX);
+        prop_oneof![
+            (any::<[u8; 32]>(), at).prop_map(|(key, at)| Message::Multicast { key, at }),
+            any::<u16>().prop_map(|network| Message::Hears { network }),
+            any::<(u64, u32, u64, u16)>().prop_map(|(group, link, next, pace)| {
+                Message::LinkJoin { group, link, next, pace }
+            }),
+            any::<u32>().prop_map(|link| Message::LinkLeave { link }),
+            any::<(u32, u64, u16)>().prop_map(|(link, next, pace)| Message::LinkMark {
+                link,
+                next,
+                pace
+            }),
+            (any::<(u32, u64, u32)>(), runs).prop_map(|((link, next, heard), runs)| {
+                Message::LinkAck { link, next, heard, runs }
+            }),
         ]
     }
 
@@ -244,7 +362,11 @@ mod tests {
                 name,
             })
         });
-        prop_oneof![hello.prop_map(First::Control), any::<u64>().prop_map(First::Group)]
+        let channel = prop_oneof![
+            any::<u64>().prop_map(Channel::Group),
+            any::<u32>().prop_map(Channel::Link),
+        ];
+        prop_oneof![hello.prop_map(First::Control), channel.prop_map(First::Packets)]
     }
 
     fn destinations() -> impl Strategy<Value = Destination> {

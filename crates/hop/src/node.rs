@@ -1,78 +1,55 @@
 //! A relay node: connections to neighbours, positions of nodes, and the program that holds and
 //! shares what it forwards, as in a router of the simulator (src: credits s3.1).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, Endpoint};
+use crate::groups::Groups;
 use crate::held::{Packets, Parcel};
-use crate::message::{Hello, JoinRefusal, Message, PATH_MAX, ParcelHead};
+use crate::lan::Lans;
+use crate::message::{Channel, Hello, JoinRefusal, Message, PATH_MAX, ParcelHead};
+use crate::neighbours::{Neighbours, PARENT};
 use crate::peers::{PeerEvent, Peers};
 use crate::routes::{Claim, Routes};
 use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
 use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
-/// The port to the relay above.
-const PARENT: PortId = PortId(0);
 /// Relays that a packet may pass.
 pub(crate) const HOPS_MAX: u8 = 64;
 /// Interval between looks for positions that are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Longest time from an established connection to the peer's presentation.
-const HELLO_MAX: Duration = Duration::from_secs(5);
-
-/// A neighbour below.
-#[derive(Debug)]
-struct Neighbour {
-    connection: ConnectionHandle,
-    hello: Hello,
-    groups: BTreeSet<u64>,
-    /// Groups from before its present connection that it has not said again.
-    before: BTreeSet<u64>,
+/// Ports of which the program wants to know when they have room.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    ports: BTreeSet<PortId>,
+    /// Ports that have room.
+    ready: VecDeque<PortId>,
 }
 
-/// A group that has members.
-#[derive(Debug)]
-struct Group {
-    flow: FlowId,
-    /// Receivers at each neighbour.
-    members: BTreeMap<PortId, u32>,
-    receivers: u32,
-    /// Neighbours with receivers.
-    active: usize,
-}
-
-impl Group {
-    /// Receivers that a member reaches by this relay, with those that the relay above has.
-    fn elsewhere(&self, port: PortId, above: u32) -> u32 {
-        let own = self.members.get(&port).copied().unwrap_or(0);
-        (self.receivers - own).saturating_add(above)
+impl Awaited {
+    /// A port has room, or exists no longer.
+    pub(crate) fn fulfil(&mut self, port: PortId) {
+        self.ready.extend(self.ports.take(&port));
     }
 }
 
 /// A relay.
 pub struct RelayNode {
-    peers: Peers,
-    limits: NodeLimits,
+    pub(crate) peers: Peers,
     uplink: Uplink,
-    /// Connections whose peers have not presented themselves, with the time limit of each.
-    unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
-    neighbours: BTreeMap<PortId, Neighbour>,
-    ports: BTreeMap<ConnectionHandle, PortId>,
-    /// Number of the last port and of the last flow.
-    last: (u32, u32),
-    groups: BTreeMap<u64, Group>,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) groups: Groups,
+    pub(crate) lans: Lans,
     routes: Routes,
     held: Packets,
-    program: Box<dyn Relay + Send>,
-    /// Ports of which the program wants to know when they have room, and ports that have.
-    awaiting: BTreeSet<PortId>,
-    ready: VecDeque<PortId>,
+    pub(crate) program: Box<dyn Relay + Send>,
+    pub(crate) awaited: Awaited,
     sweep_at: Time,
     counts: Counts,
     events: VecDeque<NodeEvent>,
@@ -103,20 +80,17 @@ impl RelayNode {
     ) -> Self {
         let (run, name) = (endpoint.run(), name.to_string());
         let hello = Hello { node, run, is_relay: true, name };
+        let lans = Lans::new(endpoint.multicast_key());
         Self {
             peers: Peers::new(endpoint, hello),
-            limits,
             uplink: Uplink::new(parents, Time::ZERO),
-            unnamed: BTreeMap::new(),
-            neighbours: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            last: (PARENT.0, 0),
-            groups: BTreeMap::new(),
+            neighbours: Neighbours::new(limits),
+            groups: Groups::default(),
+            lans,
             routes: Routes::default(),
             held: Packets::default(),
             program,
-            awaiting: BTreeSet::new(),
-            ready: VecDeque::new(),
+            awaited: Awaited::default(),
             sweep_at: Time::ZERO,
             counts: Counts::default(),
             events: VecDeque::new(),
@@ -129,9 +103,11 @@ impl RelayNode {
         self.uplink.set_relays(parents);
     }
 
-    /// Sends by multicast on networks 0 to `networks` - 1 from now on, beside unicast. `at` is the
-    /// multicast address as hosts' drivers read it, at most 64 bytes.
-    pub fn set_multicast(&mut self, _at: &[u8], _networks: u16) {}
+    /// Sends by multicast on networks 0 to `networks` - 1, beside unicast, to hosts that attach
+    /// from now on. `at` is the multicast address as hosts' drivers read it, at most 64 bytes.
+    pub fn set_multicast(&mut self, at: &[u8], networks: u16) {
+        self.lans.set(at, networks);
+    }
 
     /// State of the way to the relay above.
     pub const fn above(&self) -> &UplinkState {
@@ -142,14 +118,18 @@ impl RelayNode {
     pub fn status(&self) -> NodeStatus {
         let above = self.uplink.connection();
         let of = |connection| self.peers.endpoint.stats(connection);
-        let neighbours = self.neighbours.values().filter_map(|it| {
+        let neighbours = self.neighbours.iter().filter_map(|(port, it)| {
+            let members = it.groups.iter().filter_map(|group| {
+                self.groups.get(*group)?.members.get(&port)
+            });
+            let receivers = members.clone().fold(0u32, |sum, it| sum.saturating_add(it.receivers));
             Some(PeerStatus {
                 at: self.peers.endpoint.peer(it.connection)?,
                 name: it.hello.name.clone(),
                 is_relay: it.hello.is_relay,
                 groups: it.groups.len(),
-                receivers: 0,
-                multicast: false,
+                receivers,
+                multicast: { members }.any(|member| member.link.is_some()),
                 connection: of(it.connection)?,
             })
         });
@@ -184,31 +164,32 @@ impl RelayNode {
                 }
             }
             PeerEvent::Up { connection, at, is_own: false } => {
-                if self.unnamed.len() + self.neighbours.len() >= self.limits.neighbours {
+                if !self.neighbours.welcome(now, connection, at) {
                     self.counts.refused.full += 1;
-                    return self.peers.close(now, connection, FULL);
+                    self.peers.close(now, connection, FULL);
                 }
-                self.unnamed.insert(connection, (at, now + HELLO_MAX));
             }
             PeerEvent::Hello { connection, hello } => self.on_hello(cx, connection, hello),
             PeerEvent::Message { connection, message } => {
                 if self.uplink.is(connection) {
                     self.on_message_above(cx, connection, message);
-                } else if let Some(port) = self.ports.get(&connection).copied() {
+                } else if let Some(port) = self.neighbours.port(connection) {
                     self.on_message_below(cx, port, message);
                 }
             }
             PeerEvent::Parcel { connection, group, head, body } => {
                 let above = self.uplink.is(connection).then_some(PARENT);
-                if let Some(port) = above.or_else(|| self.ports.get(&connection).copied()) {
+                if let Some(port) = above.or_else(|| self.neighbours.port(connection)) {
                     self.on_parcel(cx, port, group, head, body);
                 }
             }
             PeerEvent::Room { connection } => {
                 let above = self.uplink.is(connection).then_some(PARENT);
-                let port = above.or_else(|| self.ports.get(&connection).copied());
-                self.ready.extend(port.filter(|port| self.awaiting.remove(port)));
+                let port = above.or_else(|| self.neighbours.port(connection));
+                port.into_iter().for_each(|port| self.awaited.fulfil(port));
             }
+            // Hosts send no repairs.
+            PeerEvent::Repair { .. } => {}
             PeerEvent::Down { connection, reason } => self.on_down(cx, connection, reason),
             PeerEvent::Bad { connection, reason } => {
                 self.counts.refused.malformed += 1;
@@ -223,35 +204,25 @@ impl RelayNode {
             self.uplink.on_hello(now, &mut self.peers, connection, hello);
             return self.change_above(cx);
         }
-        let Some((at, _)) = self.unnamed.remove(&connection) else { return };
+        let Some(at) = self.neighbours.present(connection) else { return };
         if hello.node == self.peers.node() || self.uplink.path().contains(&hello.node) {
             self.counts.refused.loops += 1;
             return self.peers.close(now, connection, LOOP);
         }
         let Hello { is_relay, ref name, .. } = hello;
         self.events.push_back(NodeEvent::Attached { at, name: name.clone(), is_relay });
-        let mut known = self.neighbours.iter();
-        let known = known.find(|(_, of)| (of.hello.node, of.hello.run) == (hello.node, hello.run));
-        let port = match known.map(|(port, of)| (*port, of.connection)) {
-            // Another connection of the same neighbour: sessions go on where they were.
-            Some((port, before)) => {
-                self.ports.remove(&before);
-                self.peers.close(now, before, "replaced");
-                self.ready.extend(self.awaiting.take(&port));
-                port
-            }
-            None => {
-                self.last.0 += 1;
-                PortId(self.last.0)
-            }
-        };
-        self.ports.insert(connection, port);
-        let new = Neighbour { connection, hello, groups: BTreeSet::new(), before: BTreeSet::new() };
-        let of = self.neighbours.entry(port).or_insert(new);
-        (of.connection, of.before) = (connection, of.groups.clone());
+        let (port, replaced) = self.neighbours.add(connection, hello);
+        if let Some(before) = replaced {
+            // Sessions go on where they were, by unicast first.
+            self.leave_links(cx, port);
+            self.peers.close(now, before, "replaced");
+            self.awaited.fulfil(port);
+        }
         if is_relay {
             let path = Message::Path(self.path());
             self.peers.send_message(now, connection, &path);
+        } else if let Some(offer) = self.lans.offer(now) {
+            self.peers.send_message(now, connection, &offer);
         }
     }
 
@@ -265,16 +236,13 @@ impl RelayNode {
     fn change_above(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         self.routes.forget_port(PARENT);
-        self.ready.extend(self.awaiting.take(&PARENT));
+        self.awaited.fulfil(PARENT);
         let path = Message::Path(self.path());
-        let relays = self.neighbours.values().filter(|it| it.hello.is_relay);
-        let relays: Vec<_> = relays.map(|it| it.connection).collect();
-        for connection in relays {
-            self.peers.send_message(now, connection, &path);
+        for (_, of) in self.neighbours.iter().filter(|(_, of)| of.hello.is_relay) {
+            self.peers.send_message(now, of.connection, &path);
         }
         self.events.push_back(NodeEvent::Above(self.uplink.state().clone()));
-        let groups: Vec<u64> = self.groups.keys().copied().collect();
-        groups.into_iter().for_each(|group| self.tell_members(now, group));
+        self.groups.ids().into_iter().for_each(|group| self.tell_members(now, group));
     }
 
     fn on_message_above(
@@ -295,13 +263,14 @@ impl RelayNode {
     }
 
     fn on_message_below(&mut self, cx: &mut Cx<'_>, port: PortId, message: Message) {
-        let Some(of) = self.neighbours.get_mut(&port) else { return };
+        let (now, groups_max) = (cx.now, self.neighbours.limits.groups);
+        let Some(of) = self.neighbours.get_mut(port) else { return };
         match message {
             Message::Join { group, receivers } => {
-                if !of.groups.contains(&group) && of.groups.len() >= self.limits.groups {
+                if !of.groups.contains(&group) && of.groups.len() >= groups_max {
                     self.counts.refused.full += 1;
                     let refusal = Message::Refuse { group, reason: JoinRefusal::Full };
-                    return self.peers.send_message(cx.now, of.connection, &refusal);
+                    return self.peers.send_message(now, of.connection, &refusal);
                 }
                 of.groups.insert(group);
                 of.before.remove(&group);
@@ -312,13 +281,19 @@ impl RelayNode {
                     self.on_message_below(cx, port, Message::Leave { group });
                 }
             }
-            Message::Leave { group } => {
-                if of.groups.remove(&group) {
-                    self.set_member(cx, port, group, None);
-                }
+            Message::Leave { group } if of.groups.remove(&group) => {
+                self.set_member(cx, port, group, None);
+            }
+            Message::Hears { network } => {
+                let is_right = self.on_hears(now, port, network);
+                self.counts.refused.malformed += u64::from(!is_right);
+            }
+            Message::LinkAck { link, next, heard, runs } => {
+                let is_right = self.on_link_ack(now, port, PortId(link), (next, heard, &runs));
+                self.counts.refused.malformed += u64::from(!is_right);
             }
             // Messages from a relay to those below it.
-            Message::Member { .. } | Message::Refuse { .. } | Message::Path(_) => {}
+            _ => {}
         }
     }
 
@@ -326,35 +301,19 @@ impl RelayNode {
     fn set_member(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64, receivers: Option<u32>) {
         let now = cx.now;
         let above = self.uplink.elsewhere(group);
-        let flow = FlowId(self.last.1);
-        let of = self.groups.entry(group).or_insert_with(|| {
-            self.last.1 = self.last.1.wrapping_add(1);
-            let members = BTreeMap::new();
-            Group { flow, members, receivers: 0, active: 0 }
-        });
-        let kind = |of: &Group| (of.active + usize::from(above > 0)).min(2);
-        let (before, flow) = (kind(of), of.flow);
-        let was = match receivers {
-            Some(receivers) => of.members.insert(port, receivers),
-            None => of.members.remove(&port),
-        };
-        let (was, is) = (was.unwrap_or(0), receivers.unwrap_or(0));
-        of.receivers = of.receivers.saturating_sub(was).saturating_add(is);
-        of.active = of.active + usize::from(is > 0) - usize::from(was > 0);
-        let (after, total) = (kind(of), of.receivers);
-        let is_empty = of.members.is_empty();
-        if is_empty {
-            self.groups.remove(&group);
+        if receivers.unwrap_or(0) == 0 {
+            self.leave_link(cx, port, group);
         }
-        self.uplink.set(now, &mut self.peers, group, (!is_empty).then_some(total));
-        if receivers.is_none() {
-            let neighbour = self.neighbours.get(&port).map(|it| (it.connection, it.hello.node));
-            if let Some((connection, node)) = neighbour {
-                self.peers.end_group(connection, group);
-                self.program.handle_gone(cx, flow, port, node);
-            }
+        let change = self.groups.set(group, port, receivers, above);
+        self.uplink.set(now, &mut self.peers, group, change.receivers);
+        self.join_link(now, port, group);
+        if receivers.is_none()
+            && let Some(of) = self.neighbours.get(port)
+        {
+            self.peers.end_channel(of.connection, Channel::Group(group));
+            self.program.handle_gone(cx, change.flow, port, of.hello.node);
         }
-        if before != after {
+        if change.concerns_all {
             self.tell_members(now, group);
         } else if receivers.is_some() {
             self.tell_member(now, port, group);
@@ -363,14 +322,14 @@ impl RelayNode {
 
     /// All members of a group hear whether there are receivers elsewhere.
     fn tell_members(&mut self, now: Time, group: u64) {
-        let members = self.groups.get(&group).map(|of| of.members.keys().copied());
+        let members = self.groups.get(group).map(|of| of.members.keys().copied());
         let members: Vec<PortId> = members.into_iter().flatten().collect();
         members.into_iter().for_each(|port| self.tell_member(now, port, group));
     }
 
     fn tell_member(&mut self, now: Time, port: PortId, group: u64) {
         let above = self.uplink.elsewhere(group);
-        let (Some(of), Some(neighbour)) = (self.groups.get(&group), self.neighbours.get(&port))
+        let (Some(of), Some(neighbour)) = (self.groups.get(group), self.neighbours.get(port))
         else {
             return;
         };
@@ -381,19 +340,16 @@ impl RelayNode {
     fn on_down(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, reason: Down) {
         let now = cx.now;
         self.counts.refused.unauthenticated += u64::from(reason == Down::Unauthenticated);
-        self.unnamed.remove(&connection);
-        if let Some(port) = self.ports.remove(&connection) {
-            let Some(of) = self.neighbours.remove(&port) else { return };
-            for group in of.groups {
-                if let Some(flow) = self.groups.get(&group).map(|of| of.flow) {
-                    self.program.handle_gone(cx, flow, port, of.hello.node);
-                }
+        if let Some(port) = self.neighbours.port(connection) {
+            let Some(of) = self.neighbours.get(port) else { return };
+            for group in of.groups.clone() {
                 self.set_member(cx, port, group, None);
             }
             self.routes.forget_port(port);
-            self.ready.extend(self.awaiting.take(&port));
-            self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
-            return;
+            self.awaited.fulfil(port);
+        }
+        if let Some(of) = self.neighbours.remove(connection) {
+            return self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
         }
         let before = self.uplink.state().clone();
         if self.uplink.on_down(now, connection, reason) || *self.uplink.state() != before {
@@ -410,12 +366,12 @@ impl RelayNode {
         head: ParcelHead,
         body: Bytes,
     ) {
-        let Some(of) = self.groups.get(&group) else {
+        let Some(of) = self.groups.get(group) else {
             return self.counts.refused.unknown += 1;
         };
         let flow = of.flow;
         if port != PARENT {
-            let Some(neighbour) = self.neighbours.get(&port) else { return };
+            let Some(neighbour) = self.neighbours.get(port) else { return };
             if !neighbour.groups.contains(&group) {
                 return self.counts.refused.unknown += 1;
             }
@@ -455,7 +411,7 @@ impl RelayNode {
             Handling::Forward | Handling::Alter => {
                 let body = if handling == Handling::Alter { Bytes::from(buf) } else { body };
                 for port in ports_out {
-                    self.forward(port, Parcel { group, head, body: body.clone() }, &[]);
+                    self.forward(cx.now, port, Parcel { group, head, body: body.clone() }, &[]);
                 }
             }
             Handling::Drop => {}
@@ -466,11 +422,14 @@ impl RelayNode {
     fn ports_out(&self, port: PortId, group: u64, to: Destination) -> Vec<PortId> {
         match to {
             Destination::Group(_) => {
-                let above = self.uplink.elsewhere(group);
-                let up = (above > 0).then_some(PARENT);
-                let members = self.groups.get(&group).into_iter().flat_map(|of| &of.members);
-                let below = members.filter(|(_, receivers)| **receivers > 0).map(|(port, _)| *port);
-                up.into_iter().chain(below).filter(|other| *other != port).collect()
+                let up = (self.uplink.elsewhere(group) > 0 && port != PARENT).then_some(PARENT);
+                let members = self.groups.get(group).into_iter().flat_map(|of| &of.members);
+                let others = members.filter(|(other, it)| {
+                    **other != port && it.receivers > 0 && !self.is_away(**other)
+                });
+                let below: BTreeSet<PortId> =
+                    others.map(|(other, it)| it.link.unwrap_or(*other)).collect();
+                up.into_iter().chain(below).collect()
             }
             Destination::Node(node) if node == self.peers.node() => Vec::new(),
             Destination::Node(node) => {
@@ -481,21 +440,41 @@ impl RelayNode {
         }
     }
 
+    /// True for a host that has stalled on a multicast link and has sent nothing since: by unicast
+    /// it would hold the others until its connection ends.
+    fn is_away(&self, port: PortId) -> bool {
+        let of = self.neighbours.get(port);
+        let stalled = of.and_then(|of| Some((of.connection, of.stalled_at?)));
+        stalled.is_some_and(|(connection, at)| self.peers.endpoint.heard_at(connection) <= Some(at))
+    }
+
     /// The connection of a port.
     fn connection(&self, port: PortId) -> Option<ConnectionHandle> {
         match port {
             PARENT => self.uplink.connection(),
-            port => self.neighbours.get(&port).map(|it| it.connection),
+            port => self.neighbours.get(port).map(|it| it.connection),
+        }
+    }
+
+    /// True if a port takes a packet. Where nobody is any more there is always room.
+    fn has_room(&self, port: PortId) -> bool {
+        match self.lans.get(port) {
+            Some(link) => link.has_room(),
+            None => self.connection(port).is_none_or(|to| self.peers.has_room(to)),
         }
     }
 
     /// A packet leaves by a port, with `begun` in the place of as many bytes at its beginning.
-    fn forward(&mut self, port: PortId, parcel: Parcel, begun: &[u8]) {
+    fn forward(&mut self, now: Time, port: PortId, parcel: Parcel, begun: &[u8]) {
         let Parcel { group, head, body } = parcel;
         let rest = body.slice(begun.len().min(body.len())..);
-        let sent = self
-            .connection(port)
-            .is_some_and(|to| self.peers.send_parcel(to, group, head, begun, rest));
+        let head = [&head.encode(), begun].concat();
+        let sent = if self.lans.get(port).is_some() {
+            self.lans.send(now, port, &[&head[..], &rest].concat())
+        } else {
+            let channel = Channel::Group(group);
+            self.connection(port).is_some_and(|to| self.peers.send_packet(to, channel, &head, rest))
+        };
         if sent {
             self.counts.sent += 1;
         } else {
@@ -509,34 +488,32 @@ impl RelayNode {
         loop {
             buf.clear();
             let Some(egress) = self.program.poll_transmit(cx, &mut buf) else {
-                let Some(port) = self.ready.pop_front() else { break };
+                let Some(port) = self.awaited.ready.pop_front() else { break };
                 self.program.handle_writable(cx, port);
                 continue;
             };
             match egress {
                 Egress::Copy(key, port) => {
                     if let Some(held) = self.held.get(key).cloned() {
-                        self.forward(port, held, &buf);
+                        self.forward(cx.now, port, held, &buf);
                     }
                 }
                 Egress::Release(key) => self.held.release(key),
-                Egress::Await(port) => match self.connection(port) {
-                    Some(connection) if !self.peers.has_room(connection) => {
-                        self.peers.await_room(connection);
-                        self.awaiting.insert(port);
-                    }
-                    // Where nobody is any more there is always room.
-                    _ => self.ready.push_back(port),
-                },
+                Egress::Await(port) if self.has_room(port) => {
+                    self.awaited.ready.push_back(port);
+                }
+                Egress::Await(port) => {
+                    self.connection(port).into_iter().for_each(|to| self.peers.await_room(to));
+                    self.awaited.ports.insert(port);
+                }
                 Egress::Send(transmit) => {
-                    let mut groups = self.groups.iter();
-                    let group = groups.find(|(_, of)| of.flow == transmit.flow);
-                    if let (Some((group, _)), Some(port)) = (group, transmit.port) {
+                    let group = self.groups.of_flow(transmit.flow);
+                    if let (Some(group), Some(port)) = (group, transmit.port) {
                         let head =
                             ParcelHead { hops: HOPS_MAX, origin: transmit.from, to: transmit.to };
                         let body = Bytes::copy_from_slice(&buf);
-                        let parcel = Parcel { group: *group, head, body };
-                        self.forward(port, parcel, &[]);
+                        let parcel = Parcel { group, head, body };
+                        self.forward(cx.now, port, parcel, &[]);
                     }
                 }
             }
@@ -563,15 +540,11 @@ impl Machine for RelayNode {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.routes.expire(now);
-            let Self { unnamed, peers, .. } = self;
-            unnamed.retain(|connection, (_, until)| {
-                let stays = now < *until;
-                if !stays {
-                    peers.close(now, *connection, "no presentation");
-                }
-                stays
-            });
+            for connection in self.neighbours.expire(now) {
+                self.peers.close(now, connection, "no presentation");
+            }
         }
+        self.handle_lan_timeouts(cx);
         if self.program.next_timeout().is_some_and(|at| at <= now) {
             self.program.handle_timeout(cx);
         }
@@ -580,7 +553,7 @@ impl Machine for RelayNode {
 
     /// The relay ends: neighbours look for another one at once.
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        let below = self.neighbours.values().map(|it| it.connection);
+        let below = self.neighbours.iter().map(|(_, of)| of.connection);
         let all: Vec<_> = below.chain(self.uplink.connection()).collect();
         for connection in all {
             self.peers.close(cx.now, connection, "the relay ends");
@@ -588,6 +561,10 @@ impl Machine for RelayNode {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((network, datagram)) = self.lans.poll() {
+            *buf = datagram;
+            return Some(Transmit::control(Destination::Group(GroupId(network.into()))));
+        }
         let to = self.peers.endpoint.poll_transmit(cx.now, buf)?;
         Some(Transmit::control(Destination::Node(to)))
     }
@@ -598,7 +575,8 @@ impl Machine for RelayNode {
 
     fn next_timeout(&self) -> Option<Time> {
         let above = self.uplink.next_timeout(&self.peers);
-        let own = [self.peers.endpoint.next_timeout(), above, self.program.next_timeout()];
+        let lans = self.lans.next_timeout();
+        let own = [self.peers.endpoint.next_timeout(), above, lans, self.program.next_timeout()];
         own.into_iter().flatten().chain([self.sweep_at]).min()
     }
 }

@@ -8,7 +8,7 @@ use faircast_base::{BadInput, NodeId, Time};
 
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
-use crate::message::{First, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
+use crate::message::{Channel, First, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
 
 /// Most bytes of control messages that wait for a peer. A peer that reads less is cut off.
 const CONTROL_WAITS_MAX: usize = 1 << 16;
@@ -38,6 +38,13 @@ pub(crate) enum PeerEvent {
         head: ParcelHead,
         body: Bytes,
     },
+    /// A repair of a multicast link has come: the number of a frame, and the frame.
+    Repair {
+        connection: ConnectionHandle,
+        link: u32,
+        seq: u64,
+        frame: Bytes,
+    },
     /// A connection has room again that had none.
     Room {
         connection: ConnectionHandle,
@@ -61,10 +68,10 @@ struct Streams {
     /// Control messages that have no room yet.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// Own streams, by their groups.
-    groups: BTreeMap<u64, StreamId>,
+    /// Own streams of packets.
+    channels: BTreeMap<Channel, StreamId>,
     /// Streams of the peer that have begun; `None` for control.
-    incoming: BTreeMap<StreamId, Option<u64>>,
+    incoming: BTreeMap<StreamId, Option<Channel>>,
     has_hello: bool,
     /// True if somebody waits for room.
     awaits_room: bool,
@@ -104,7 +111,7 @@ impl Peers {
                         control,
                         waiting: VecDeque::new(),
                         waiting_bytes: 0,
-                        groups: BTreeMap::new(),
+                        channels: BTreeMap::new(),
                         incoming: BTreeMap::new(),
                         has_hello: false,
                         awaits_room: false,
@@ -163,8 +170,8 @@ impl Peers {
                     streams.incoming.insert(stream, None);
                     Ok(Some(PeerEvent::Hello { connection, hello }))
                 }
-                First::Group(group) => {
-                    streams.incoming.insert(stream, Some(group));
+                First::Packets(channel) => {
+                    streams.incoming.insert(stream, Some(channel));
                     Ok(None)
                 }
             },
@@ -172,10 +179,16 @@ impl Peers {
                 let message = Message::decode(&bytes)?;
                 Ok(Some(PeerEvent::Message { connection, message }))
             }
-            Some(Some(group)) => {
+            Some(Some(Channel::Group(group))) => {
                 let (head, group) = (ParcelHead::decode(&bytes)?, *group);
                 let body = bytes.slice(PARCEL_HEAD_BYTES..);
                 Ok(Some(PeerEvent::Parcel { connection, group, head, body }))
+            }
+            Some(Some(Channel::Link(link))) => {
+                let (seq, _) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
+                let (seq, link) = (u64::from_be_bytes(*seq), *link);
+                let frame = bytes.slice(size_of::<u64>()..);
+                Ok(Some(PeerEvent::Repair { connection, link, seq, frame }))
             }
         }
     }
@@ -221,34 +234,32 @@ impl Peers {
         }
     }
 
-    /// Sends a packet of a session: `begun` and then `rest`. Returns false if there is no room or
-    /// no connection.
-    pub(crate) fn send_parcel(
+    /// Sends a packet: `head` and then `rest`. Returns false if there is no room or no connection.
+    pub(crate) fn send_packet(
         &mut self,
         connection: ConnectionHandle,
-        group: u64,
-        head: ParcelHead,
-        begun: &[u8],
+        channel: Channel,
+        head: &[u8],
         rest: Bytes,
     ) -> bool {
         let Self { endpoint, streams, .. } = self;
         let Some(of) = streams.get_mut(&connection) else { return false };
-        let stream = match of.groups.get(&group) {
+        let stream = match of.channels.get(&channel) {
             Some(stream) => *stream,
             None => {
                 let Some(stream) = endpoint.open(connection) else { return false };
-                endpoint.send(connection, stream, &First::Group(group).encode(), Bytes::new());
-                of.groups.insert(group, stream);
+                let first = First::Packets(channel).encode();
+                endpoint.send(connection, stream, &first, Bytes::new());
+                of.channels.insert(channel, stream);
                 stream
             }
         };
-        let head = [&head.encode()[..], begun].concat();
-        endpoint.send(connection, stream, &head, rest)
+        endpoint.send(connection, stream, head, rest)
     }
 
-    /// Ends the stream of a group to a peer.
-    pub(crate) fn end_group(&mut self, connection: ConnectionHandle, group: u64) {
-        let stream = self.streams.get_mut(&connection).and_then(|of| of.groups.remove(&group));
+    /// Ends a stream of packets to a peer.
+    pub(crate) fn end_channel(&mut self, connection: ConnectionHandle, channel: Channel) {
+        let stream = self.streams.get_mut(&connection).and_then(|of| of.channels.remove(&channel));
         if let Some(stream) = stream {
             self.endpoint.finish(connection, stream);
         }

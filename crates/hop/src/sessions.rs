@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::catalog;
 use faircast_proto::content::Zeros;
 use faircast_proto::credit;
@@ -12,7 +12,11 @@ use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 
 use crate::host::{Behind, Host};
-use crate::{CongestionControl, Endpoint, NodeLimits, RelayKey, RelayNode, UplinkState};
+use crate::message::ParcelHead;
+use crate::seal::Seal;
+use crate::{
+    CongestionControl, Endpoint, NodeLimits, NodeStatus, RelayKey, RelayNode, UplinkState,
+};
 
 const DELAY: Duration = Duration::from_millis(5);
 /// Rate at which a host or a relay sends, in bytes per second, and bytes that wait for it at most.
@@ -40,12 +44,28 @@ struct Site {
     starts: u32,
     stopped_until: Time,
     /// Packets at the socket of a stopped host.
-    socket: Vec<(NodeId, Vec<u8>)>,
+    socket: Vec<Packet>,
+    /// True if no multicast arrives.
+    is_deaf: bool,
+    /// Multicast datagrams that the relay has sent.
+    multicasts: u64,
     busy_until: Time,
     rng: Rng,
     delivered: u64,
     completed: bool,
     data_packets: u64,
+}
+
+impl Site {
+    /// True if the host receives multicast of a relay.
+    fn listens(&self, relay: NodeId) -> bool {
+        match &self.part {
+            Part::Host(host) => {
+                !self.is_deaf && host.host().multicast_at() == Some(&relay.0.to_be_bytes()[..])
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Counts data packets that a source sends.
@@ -57,8 +77,11 @@ impl Trace for DataPackets {
     }
 }
 
-/// A packet on its way: moment of its arrival, its number, source, destination and bytes.
-type OnTheWay = (Time, u64, NodeId, NodeId, Vec<u8>);
+/// A packet: its source, whether it is multicast, and its bytes.
+type Packet = (NodeId, bool, Vec<u8>);
+
+/// A packet on its way: moment of its arrival, its number, its destination and itself.
+type OnTheWay = (Time, u64, NodeId, Packet);
 
 struct World {
     now: Time,
@@ -70,6 +93,9 @@ struct World {
     source: NodeId,
     /// Bytes of the session; `None` for no end.
     bytes: Option<u64>,
+    /// Loss of multicast at each host, if relays send any. The address is the relay's number.
+    multicast: Option<f64>,
+    losses: Rng,
 }
 
 impl World {
@@ -83,6 +109,8 @@ impl World {
             key: RelayKey::shared([7; 32]).without_secrecy(),
             source: NodeId(100),
             bytes,
+            multicast: None,
+            losses: Rng::new(6, NodeId(0), Purpose::Scenario),
         }
     }
 
@@ -97,6 +125,8 @@ impl World {
             starts: 0,
             stopped_until: Time::ZERO,
             socket: Vec::new(),
+            is_deaf: false,
+            multicasts: 0,
             busy_until: Time::ZERO,
             rng: Rng::new(5, node, Purpose::Machine(0)),
             delivered: 0,
@@ -122,13 +152,12 @@ impl World {
         site.part = if is_relay {
             let program = credit::relay(node, &options, None);
             let who = (node, &name[..]);
-            Part::Relay(Box::new(RelayNode::new(
-                endpoint,
-                who,
-                site.above.clone(),
-                NodeLimits::default(),
-                program,
-            )))
+            let limits = NodeLimits::default();
+            let mut relay = RelayNode::new(endpoint, who, site.above.clone(), limits, program);
+            if self.multicast.is_some() {
+                relay.set_multicast(&node.0.to_be_bytes(), 1);
+            }
+            Part::Relay(Box::new(relay))
         } else {
             let stack = catalog::stack("credit").expect("it is registered");
             let sources = [self.source];
@@ -165,19 +194,22 @@ impl World {
 
     /// Has a site handle a packet, or the passing of time if there is none; sends what it has to
     /// send.
-    fn call(&mut self, node: NodeId, packet: Option<(NodeId, &[u8])>) {
+    fn call(&mut self, node: NodeId, packet: Option<Packet>) {
         let now = self.now;
         let Some(site) = self.sites.get_mut(&node) else { return };
         let mut trace = DataPackets(0);
         let mut cx = Cx::new(now, &mut site.rng, &mut trace);
-        let own = Destination::Node(site.at);
+        let own = |is_multicast| match is_multicast {
+            true => Destination::Group(GroupId(0)),
+            false => Destination::Node(site.at),
+        };
         let mut buf = Vec::new();
         let mut out = Vec::new();
         match &mut site.part {
             Part::Relay(relay) => {
                 match packet {
-                    Some((from, bytes)) => {
-                        relay.handle_datagram(&mut cx, Datagram::new(from, own, bytes));
+                    Some((from, to, bytes)) => {
+                        relay.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
                     }
                     None => relay.handle_timeout(&mut cx),
                 }
@@ -188,8 +220,8 @@ impl World {
             }
             Part::Host(host) => {
                 match packet {
-                    Some((from, bytes)) => {
-                        host.handle_datagram(&mut cx, Datagram::new(from, own, bytes));
+                    Some((from, to, bytes)) => {
+                        host.handle_datagram(&mut cx, Datagram::new(from, own(to), &bytes));
                     }
                     None => host.handle_timeout(&mut cx),
                 }
@@ -210,17 +242,33 @@ impl World {
             Part::Dead => {}
         }
         site.data_packets += trace.0;
+        let mut multicasts = Vec::new();
         for (to, bytes) in out {
-            let Destination::Node(to) = to else { continue };
             let busy = site.busy_until.max(now);
             if busy.since(now).mul_f64(RATE as f64 / 1e9).as_nanos() > QUEUE_BYTES {
                 continue;
             }
             let takes = Duration::from_nanos((bytes.len() as u64 + 28) * 1_000_000_000 / RATE);
             site.busy_until = busy + takes;
-            self.sent += 1;
-            let at = site.busy_until + DELAY;
-            self.wire.push(Reverse((at, self.sent, site.at, to, bytes)));
+            let (at, from) = (site.busy_until + DELAY, site.at);
+            match to {
+                Destination::Node(to) => {
+                    self.sent += 1;
+                    self.wire.push(Reverse((at, self.sent, to, (from, false, bytes))));
+                }
+                Destination::Group(_) => {
+                    site.multicasts += 1;
+                    multicasts.push((at, (from, true, bytes)));
+                }
+            }
+        }
+        for (at, packet) in multicasts {
+            for site in self.sites.values().filter(|site| site.listens(node)) {
+                if self.losses.unit() >= self.multicast.unwrap_or_default() {
+                    self.sent += 1;
+                    self.wire.push(Reverse((at, self.sent, site.at, packet.clone())));
+                }
+            }
         }
     }
 
@@ -246,24 +294,24 @@ impl World {
                 (Some((at, node)), next) if at <= end && next.is_none_or(|next| at <= next) => {
                     self.now = self.now.max(at);
                     let waiting = std::mem::take(&mut self.sites.get_mut(&node).unwrap().socket);
-                    for (from, bytes) in waiting {
-                        self.call(node, Some((from, &bytes)));
+                    for packet in waiting {
+                        self.call(node, Some(packet));
                     }
                     self.call(node, None);
                 }
                 (_, Some(at)) if at <= end => {
-                    let Some(Reverse((_, _, from, to, bytes))) = self.wire.pop() else { break };
+                    let Some(Reverse((_, _, to, packet))) = self.wire.pop() else { break };
                     self.now = self.now.max(at);
                     let Some(node) = self.at.get(&to).copied() else { continue };
                     let Some(site) = self.sites.get_mut(&node) else { continue };
                     if self.now < site.stopped_until {
-                        let held: usize = site.socket.iter().map(|(_, bytes)| bytes.len()).sum();
+                        let held: usize = site.socket.iter().map(|(.., bytes)| bytes.len()).sum();
                         if held < SOCKET_BYTES {
-                            site.socket.push((from, bytes));
+                            site.socket.push(packet);
                         }
                         continue;
                     }
-                    self.call(node, Some((from, &bytes)));
+                    self.call(node, Some(packet));
                 }
                 _ => break,
             }
@@ -291,7 +339,12 @@ impl World {
 
 /// A source, an upper relay, two lower relays and two receivers at each of these.
 fn tree(bytes: Option<u64>) -> World {
+    tree_with(bytes, None)
+}
+
+fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
     let mut world = World::new(bytes);
+    world.multicast = multicast;
     world.add(1, &[]);
     world.add(2, &[1]);
     world.add(3, &[1]);
@@ -437,7 +490,9 @@ impl World {
 /// after the last.
 fn suffers(seed: u64) -> Result<(), Vec<Fault>> {
     let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
-    let mut world = tree(None);
+    // Every second tree has multicast, of which up to 5 % is lost.
+    let multicast = (seed % 2 == 1).then(|| (seed % 12) as f64 / 200.0);
+    let mut world = tree_with(None, multicast);
     world.run(3.0);
     let usual = world.sent_in_a_second();
     let mut faults = Vec::new();
@@ -490,4 +545,173 @@ fn two_relays_below_each_other_say_so() {
     world.run(10.0);
     let states = [world.attachment(1), world.attachment(2)];
     assert!(states.contains(&Some(UplinkState::Loop)), "{states:?}");
+}
+
+/// A source, a relay and four receivers on the relay's network, which loses this share of multicast
+/// at each receiver.
+fn site(bytes: Option<u64>, loss: f64) -> World {
+    let mut world = World::new(bytes);
+    world.multicast = Some(loss);
+    world.add(1, &[]);
+    for host in [100, 101, 102, 103, 104] {
+        world.add(host, &[1]);
+    }
+    world
+}
+
+impl World {
+    fn hears(&self, node: u32) -> bool {
+        match &self.sites[&NodeId(node)].part {
+            Part::Host(host) => host.host().hears_multicast(),
+            _ => false,
+        }
+    }
+
+    fn relay(&self) -> NodeStatus {
+        match &self.sites[&NodeId(1)].part {
+            Part::Relay(relay) => relay.status(),
+            _ => panic!("the relay is dead"),
+        }
+    }
+}
+
+/// Frames of a packet with 1400 bytes of content and its heads.
+const FRAMES_EACH: f64 = 2.0;
+
+#[test]
+fn packets_leave_once_for_all_hosts_of_a_network() {
+    for loss in [0.0, 0.01, 0.05] {
+        let mut world = site(Some(OBJECT), loss);
+        world.run(1.0);
+        let (mut all, sent) = (RECEIVERS.map(|it| world.hears(it)), world.relay().sent);
+        assert_eq!(all, [true; 4], "{loss}");
+        world.run(30.0);
+        all = RECEIVERS.map(|it| world.is_complete(it));
+        assert_eq!(all, [true; 4], "{loss}: {:?}", RECEIVERS.map(|it| world.delivered(it)));
+        let data = world.sites[&world.source].data_packets as f64;
+        let multicasts = world.sites[&NodeId(1)].multicasts as f64;
+        // Frames that two hosts lack leave again for all, beside beacons and what hosts say.
+        let most = FRAMES_EACH * data * (1.05 + 2.0 * loss);
+        assert!(multicasts < most, "{loss}: {multicasts} of {data}");
+        let refused = world.relay().refused;
+        assert_eq!((refused.malformed, refused.lost), (0, 0));
+        assert!(world.relay().sent > sent);
+    }
+}
+
+impl World {
+    /// Asserts that the receivers `others` stand still for 4 s at most in the next seconds, and
+    /// that all receivers get everything.
+    fn holds_briefly(&mut self, others: &[u32]) {
+        let mut still = 0;
+        for _ in 0..60 {
+            let before: Vec<u64> = others.iter().map(|it| self.delivered(*it)).collect();
+            self.run(1.0);
+            let is_still = |(node, before): (&u32, u64)| {
+                self.delivered(*node) == before && !self.is_complete(*node)
+            };
+            still += u32::from(others.iter().zip(before).any(is_still));
+        }
+        assert!(still <= 4, "{still} s");
+        assert!(RECEIVERS.iter().all(|it| self.is_complete(*it)), "not all have everything");
+    }
+}
+
+#[test]
+fn a_host_without_multicast_is_served_by_unicast() {
+    // From the beginning, and from a moment on.
+    for seconds in [0.0, 2.0] {
+        let mut world = site(Some(OBJECT), 0.01);
+        world.run(seconds);
+        world.sites.get_mut(&NodeId(104)).unwrap().is_deaf = true;
+        world.holds_briefly(&[101, 102, 103]);
+        assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true, true, true, false]);
+        // Multicast arrives again: after a minute it is used.
+        world.sites.get_mut(&NodeId(104)).unwrap().is_deaf = false;
+        world.run(10.0);
+        assert!(world.hears(104), "{seconds}");
+    }
+}
+
+#[test]
+fn a_host_that_is_stopped_holds_the_others_3_seconds() {
+    let mut world = site(Some(OBJECT), 0.01);
+    world.run(2.0);
+    world.stop(104, 8);
+    world.holds_briefly(&[101, 102, 103]);
+}
+
+#[test]
+fn multicast_goes_on_after_a_restart_of_the_relay_or_a_host() {
+    let mut world = site(Some(OBJECT), 0.01);
+    world.run(2.0);
+    world.suffer(Fault::Restart(1, 1));
+    world.run(5.0);
+    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.suffer(Fault::Restart(104, 1));
+    // A host that moves keeps its connection, and its link.
+    world.suffer(Fault::Move(101));
+    world.run(2.0);
+    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.holds_briefly(&[101, 102, 103]);
+}
+
+#[test]
+fn a_host_that_joins_late_gets_everything_by_multicast() {
+    let mut world = site(Some(OBJECT), 0.01);
+    world.kill(104);
+    world.run(4.0);
+    world.start(NodeId(104));
+    world.run(2.0);
+    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    world.holds_briefly(&[101, 102, 103]);
+}
+
+#[test]
+fn forged_multicast_changes_nothing() {
+    let mut world = site(Some(OBJECT), 0.0);
+    world.run(2.0);
+    let link = match &world.sites[&NodeId(1)].part {
+        Part::Relay(relay) => {
+            let links = relay.groups.get(GROUP).unwrap().members.values();
+            links.filter_map(|member| member.link).next().unwrap().0
+        }
+        _ => panic!("the relay is dead"),
+    };
+    let control = CongestionControl::NewReno;
+    let relay = Endpoint::new(&world.key, b"node 1", 1 << 32 | 1, true, control);
+    let head =
+        ParcelHead { hops: 1, origin: world.source, to: Destination::Group(GroupId::SESSION) };
+    let frame = [&head.encode()[..], b"forged"].concat();
+    let keys = [[7; 32], relay.multicast_key()];
+    let seqs = [u64::MAX, u64::MAX - 1, 1 << 32, 0];
+    for (key, seq) in keys.into_iter().flat_map(|key| seqs.map(|seq| (key, seq))) {
+        for link in [0, link, link + 1] {
+            let sealed = Seal::new(&key).seal(link, seq, &frame);
+            world.call(NodeId(104), Some((NodeId(9), true, sealed.clone())));
+            world.call(NodeId(104), Some((NodeId(9), true, sealed[..20].to_vec())));
+        }
+    }
+    world.holds_briefly(&RECEIVERS);
+    assert_eq!(RECEIVERS.map(|it| world.hears(it)), [true; 4]);
+    assert_eq!(world.relay().refused.malformed, 0);
+}
+
+#[test]
+fn a_session_completes_with_many_hosts_on_a_link() {
+    let mut world = World::new(Some(OBJECT / 6));
+    world.multicast = Some(0.01);
+    let hosts = 101..133;
+    world.add(1, &[]);
+    [100].into_iter().chain(hosts.clone()).for_each(|host| world.add(host, &[1]));
+    world.run(2.0);
+    assert!(hosts.clone().all(|host| world.hears(host)));
+    world.run(20.0);
+    for host in hosts {
+        let site = &world.sites[&NodeId(host)];
+        assert!(site.completed && site.delivered == OBJECT / 6, "{host}: {}", site.delivered);
+    }
+    let multicasts = world.sites[&NodeId(1)].multicasts as f64;
+    let data = world.sites[&world.source].data_packets as f64;
+    assert!(multicasts < FRAMES_EACH * data * 1.5, "{multicasts} of {data}");
 }

@@ -27,7 +27,8 @@ impl Default for NodeLimits {
 pub struct NodeRefused {
     /// Packets that belong to no connection.
     pub foreign: u64,
-    /// Connections that were closed, since the peer broke the protocol.
+    /// Connections that were closed, since the peer broke the protocol, and messages about
+    /// multicast that cannot be right.
     pub malformed: u64,
     /// Peers without the key.
     pub unauthenticated: u64,
@@ -79,7 +80,7 @@ pub struct PeerStatus {
     pub groups: usize,
     /// Receivers at it or below, of all groups.
     pub receivers: u32,
-    /// True if it has a group by multicast.
+    /// True if packets of one of its groups leave for it by multicast.
     pub multicast: bool,
     /// State of its connection.
     pub connection: ConnectionStats,

@@ -7,7 +7,7 @@ use faircast_base::{NodeId, Time};
 use crate::dial::Dialer;
 use crate::down::Down;
 use crate::endpoint::ConnectionHandle;
-use crate::message::{Hello, JoinRefusal, Message};
+use crate::message::{Channel, Hello, JoinRefusal, Message};
 use crate::peers::Peers;
 
 /// State of the way to the relay above.
@@ -111,7 +111,7 @@ impl Uplink {
                     return;
                 }
                 if let Some(connection) = self.connection() {
-                    peers.end_group(connection, group);
+                    peers.end_channel(connection, Channel::Group(group));
                 }
                 Message::Leave { group }
             }
@@ -186,8 +186,8 @@ impl Uplink {
                     self.path = path;
                 }
             }
-            // Messages to a relay from those below it.
-            Message::Join { .. } | Message::Leave { .. } | Message::EndOfJoins => {}
+            // Messages to a relay from those below it, and messages of multicast.
+            _ => {}
         }
         None
     }

@@ -1,0 +1,102 @@
+//! Groups of a relay: the receivers that each neighbour has.
+
+use std::collections::BTreeMap;
+
+use faircast_base::FlowId;
+use faircast_proto::relay::PortId;
+
+/// Membership of a neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Member {
+    pub(crate) receivers: u32,
+    /// Port of the multicast link by which packets of the group leave for the neighbour.
+    pub(crate) link: Option<PortId>,
+    /// Port of the link that the neighbour has left last.
+    pub(crate) left: Option<PortId>,
+}
+
+/// A group that has members.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) flow: FlowId,
+    pub(crate) members: BTreeMap<PortId, Member>,
+    receivers: u32,
+    /// Neighbours with receivers.
+    active: usize,
+}
+
+impl Group {
+    /// Receivers that a member reaches by this relay, with `above` at the relay above.
+    pub(crate) fn elsewhere(&self, port: PortId, above: u32) -> u32 {
+        let own = self.members.get(&port).map_or(0, |member| member.receivers);
+        (self.receivers - own).saturating_add(above)
+    }
+}
+
+/// Groups by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    by_id: BTreeMap<u64, Group>,
+    last_flow: u32,
+}
+
+/// Change of a group.
+pub(crate) struct Change {
+    pub(crate) flow: FlowId,
+    /// Receivers of the group; `None` if the group has no members.
+    pub(crate) receivers: Option<u32>,
+    /// True if a member may have receivers elsewhere now and had none before, or the reverse.
+    pub(crate) concerns_all: bool,
+}
+
+impl Groups {
+    pub(crate) fn get(&self, group: u64) -> Option<&Group> {
+        self.by_id.get(&group)
+    }
+
+    pub(crate) fn member_mut(&mut self, group: u64, port: PortId) -> Option<&mut Member> {
+        self.by_id.get_mut(&group)?.members.get_mut(&port)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(crate) fn of_flow(&self, flow: FlowId) -> Option<u64> {
+        self.by_id.iter().find(|(_, of)| of.flow == flow).map(|(group, _)| *group)
+    }
+
+    /// Sets the receivers that a neighbour has of a group; `None` ends the membership. `above` is
+    /// the number of receivers at the relay above.
+    pub(crate) fn set(
+        &mut self,
+        group: u64,
+        port: PortId,
+        receivers: Option<u32>,
+        above: u32,
+    ) -> Change {
+        let of = self.by_id.entry(group).or_insert_with(|| {
+            self.last_flow = self.last_flow.wrapping_add(1);
+            let flow = FlowId(self.last_flow);
+            Group { flow, members: BTreeMap::new(), receivers: 0, active: 0 }
+        });
+        let kind = |of: &Group| (of.active + usize::from(above > 0)).min(2);
+        let (before, flow) = (kind(of), of.flow);
+        let was = match receivers {
+            Some(receivers) => {
+                let member = of.members.entry(port).or_default();
+                std::mem::replace(&mut member.receivers, receivers)
+            }
+            None => of.members.remove(&port).map_or(0, |member| member.receivers),
+        };
+        let is = receivers.unwrap_or(0);
+        of.receivers = of.receivers.saturating_sub(was).saturating_add(is);
+        of.active = of.active + usize::from(is > 0) - usize::from(was > 0);
+        let concerns_all = before != kind(of);
+        let receivers = (!of.members.is_empty()).then_some(of.receivers);
+        if receivers.is_none() {
+            self.by_id.remove(&group);
+        }
+        Change { flow, receivers, concerns_all }
+    }
+}

@@ -1,0 +1,270 @@
+//! Multicast at a relay: packets of a group leave once for all hosts of a network that receive them
+//! there, on a link that is a port of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use faircast_base::{Cx, Duration, Time};
+use faircast_proto::relay::PortId;
+
+use crate::link::{Again, Link};
+use crate::message::{Channel, MULTICAST_AT_MAX, Message};
+use crate::node::RelayNode;
+use crate::seal::{BEACON, Seal};
+
+/// Interval between beacons.
+const BEACONS: Duration = Duration::from_millis(500);
+/// Time from an offer to the next beacon, in which the host joins the multicast group.
+const BEACON_SOON: Duration = Duration::from_millis(50);
+/// Most bytes of a packet in one frame: with all headers the datagram fits into 1500 bytes.
+const PART_BYTES_MAX: usize = 1500 - 48 - 30;
+/// Most links. Packets of more groups leave by unicast.
+const LINKS_MAX: usize = 1024;
+
+/// Networks to which a relay sends by multicast, and the links there.
+#[derive(Debug)]
+pub(crate) struct Lans {
+    at: Vec<u8>,
+    networks: u16,
+    key: [u8; 32],
+    seal: Seal,
+    links: BTreeMap<PortId, Link>,
+    beacons: u64,
+    beacon_at: Option<Time>,
+    /// Datagrams that leave next, with their networks.
+    out: VecDeque<(u16, Vec<u8>)>,
+}
+
+impl Lans {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
+        Self {
+            at: Vec::new(),
+            networks: 0,
+            key,
+            seal: Seal::new(&key),
+            links: BTreeMap::new(),
+            beacons: 0,
+            beacon_at: None,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Sets the multicast address, of which 64 bytes at most are used, and the number of networks.
+    pub(crate) fn set(&mut self, at: &[u8], networks: u16) {
+        self.at = at[..at.len().min(MULTICAST_AT_MAX)].to_vec();
+        self.networks = networks;
+        self.beacon_at = (networks > 0).then_some(Time::ZERO);
+    }
+
+    /// Returns the offer to a host that is attached now; `None` without multicast.
+    pub(crate) fn offer(&mut self, now: Time) -> Option<Message> {
+        let beacon_at = self.beacon_at.as_mut()?;
+        *beacon_at = (*beacon_at).min(now + BEACON_SOON);
+        Some(Message::Multicast { key: self.key, at: self.at.clone() })
+    }
+
+    pub(crate) fn get(&self, port: PortId) -> Option<&Link> {
+        self.links.get(&port)
+    }
+
+    /// Sends a packet on a link, in as many frames as it takes. Returns false if the link is full.
+    pub(crate) fn send(&mut self, now: Time, on: PortId, packet: &[u8]) -> bool {
+        let Self { links, seal, out, .. } = self;
+        let Some(link) = links.get_mut(&on) else { return false };
+        let mut parts = packet.chunks(PART_BYTES_MAX).peekable();
+        if !link.takes(parts.len()) {
+            return false;
+        }
+        while let Some(part) = parts.next() {
+            let frame = Bytes::from([&[u8::from(parts.peek().is_some())], part].concat());
+            let seq = link.send(now, frame.clone());
+            out.push_back((link.network, seal.seal(on.0, seq, &frame)));
+        }
+        true
+    }
+
+    /// Returns the next datagram to a network.
+    pub(crate) fn poll(&mut self) -> Option<(u16, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let links = self.links.values().filter_map(Link::next_timeout);
+        links.chain(self.beacon_at).min()
+    }
+}
+
+impl RelayNode {
+    /// A host receives multicast on a network: its groups come that way from now on. Returns false
+    /// if there is no such network.
+    pub(crate) fn on_hears(&mut self, now: Time, port: PortId, network: u16) -> bool {
+        if network >= self.lans.networks {
+            return false;
+        }
+        if let Some(of) = self.neighbours.get_mut(port).filter(|of| of.may_hear(now)) {
+            of.network = Some(network);
+            let groups: Vec<u64> = of.groups.iter().copied().collect();
+            groups.into_iter().for_each(|group| self.join_link(now, port, group));
+        }
+        true
+    }
+
+    /// Puts a member of a group on the group's link if the member receives multicast.
+    pub(crate) fn join_link(&mut self, now: Time, port: PortId, group: u64) {
+        let Self { lans, neighbours, groups, peers, .. } = self;
+        let Some(of) = neighbours.get(port) else { return };
+        let (connection, Some(network)) = (of.connection, of.network) else { return };
+        let member = groups.member_mut(group, port);
+        let Some(member) = member.filter(|it| it.receivers > 0 && it.link.is_none()) else {
+            return;
+        };
+        let mut known = lans.links.iter();
+        let known = known.find(|(_, link)| (link.group, link.network) == (group, network));
+        let on = match known {
+            Some((on, _)) => *on,
+            None if lans.links.len() >= LINKS_MAX => return,
+            None => neighbours.next_port(),
+        };
+        let link = lans.links.entry(on).or_insert_with(|| Link::new(group, network));
+        link.join(now, port);
+        member.link = Some(on);
+        let (link, next, pace) = (on.0, link.sent(), link.pace());
+        peers.send_message(now, connection, &Message::LinkJoin { group, link, next, pace });
+    }
+
+    /// Takes a member of a group from the group's link.
+    pub(crate) fn leave_link(&mut self, cx: &mut Cx<'_>, port: PortId, group: u64) {
+        let Self { lans, neighbours, groups, peers, .. } = self;
+        let Some(member) = groups.member_mut(group, port) else { return };
+        let Some(on) = member.link.take() else { return };
+        member.left = Some(on);
+        if let Some(of) = neighbours.get(port) {
+            let (connection, node) = (of.connection, of.hello.node);
+            peers.end_channel(connection, Channel::Link(on.0));
+            peers.send_message(cx.now, connection, &Message::LinkLeave { link: on.0 });
+            if let Some(of) = groups.get(group) {
+                self.program.handle_gone(cx, of.flow, on, node);
+            }
+        }
+        if let Some(link) = lans.links.get_mut(&on) {
+            link.leave(port);
+            if link.hosts().next().is_none() {
+                lans.links.remove(&on);
+            }
+        }
+        self.fulfil_link(on);
+    }
+
+    /// Takes a neighbour from all links.
+    pub(crate) fn leave_links(&mut self, cx: &mut Cx<'_>, port: PortId) {
+        let Some(of) = self.neighbours.get_mut(port) else { return };
+        of.network = None;
+        let groups: Vec<u64> = of.groups.iter().copied().collect();
+        groups.into_iter().for_each(|group| self.leave_link(cx, port, group));
+    }
+
+    /// The program hears that a link has room, or exists no longer.
+    fn fulfil_link(&mut self, on: PortId) {
+        if self.lans.get(on).is_none_or(Link::has_room) {
+            self.awaited.fulfil(on);
+        }
+    }
+
+    /// Takes an acknowledgement of a link. Returns false if it names frames that were not sent.
+    pub(crate) fn on_link_ack(
+        &mut self,
+        now: Time,
+        port: PortId,
+        on: PortId,
+        (next, heard, runs): (u64, u32, &[[u16; 2]]),
+    ) -> bool {
+        let Some(link) = self.lans.links.get_mut(&on) else { return true };
+        let connection = self.neighbours.get(port).map(|of| of.connection);
+        let stats = connection.and_then(|it| self.peers.endpoint.stats(it));
+        let rtt = stats.map_or(Duration::ZERO, |stats| stats.rtt);
+        let is_right = link.on_ack(now, port, (next, heard, runs), rtt);
+        self.fulfil_link(on);
+        is_right
+    }
+
+    /// Tells hosts how far a link has come.
+    fn mark(&mut self, now: Time, on: PortId, hosts: Vec<PortId>) {
+        let Some(link) = self.lans.get(on) else { return };
+        let mark = Message::LinkMark { link: on.0, next: link.sent(), pace: link.pace() };
+        for of in hosts.into_iter().filter_map(|port| self.neighbours.get(port)) {
+            self.peers.send_message(now, of.connection, &mark);
+        }
+    }
+
+    /// Takes the passing of time for multicast.
+    pub(crate) fn handle_lan_timeouts(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let is_tick = self.lans.beacon_at.take_if(|at| *at <= now).is_some();
+        if is_tick {
+            self.send_beacons(now);
+            self.forget_stalled(cx);
+        }
+        let links = self.lans.links.iter();
+        let due =
+            links.filter(|(_, link)| is_tick || link.next_timeout().is_some_and(|at| at <= now));
+        let due: Vec<PortId> = due.map(|(on, _)| *on).collect();
+        for on in due {
+            let Self { lans: Lans { links, seal, out, .. }, neighbours, peers, .. } = self;
+            let Some(link) = links.get_mut(&on) else { continue };
+            let mut due = link.handle_timeout(now);
+            if is_tick && link.changes_pace() {
+                due.marks = link.hosts().collect();
+            }
+            for (seq, frame, to) in due.repairs {
+                match to {
+                    Again::All => out.push_back((link.network, seal.seal(on.0, seq, &frame))),
+                    Again::One(port) => {
+                        if let Some(of) = neighbours.get(port) {
+                            let channel = Channel::Link(on.0);
+                            peers.send_packet(of.connection, channel, &seq.to_be_bytes(), frame);
+                        }
+                    }
+                }
+            }
+            self.mark(now, on, due.marks);
+            for port in due.stalled {
+                self.leave_links(cx, port);
+                if let Some(of) = self.neighbours.get_mut(port) {
+                    of.stalled_at = Some(now);
+                }
+            }
+        }
+    }
+
+    /// Late packets of a host that was stopped may name the link that the host has left: the
+    /// program is not to wait for the host there.
+    fn forget_stalled(&mut self, cx: &mut Cx<'_>) {
+        let Self { neighbours, groups, program, .. } = self;
+        let now = cx.now;
+        for (port, of) in neighbours.iter().filter(|(_, of)| of.is_off(now)) {
+            for group in of.groups.iter().filter_map(|group| groups.get(*group)) {
+                if let Some(on) = group.members.get(&port).and_then(|member| member.left) {
+                    program.handle_gone(cx, group.flow, on, of.hello.node);
+                }
+            }
+        }
+    }
+
+    /// Sends beacons if there are hosts that may receive multicast and have not said so.
+    fn send_beacons(&mut self, now: Time) {
+        let Self { lans, neighbours, .. } = self;
+        lans.beacon_at = Some(now + BEACONS);
+        let mut may_hear = neighbours.iter().filter(|(_, of)| of.may_hear(now));
+        let receives = |port: PortId, group: &u64| {
+            let member = self.groups.get(*group).and_then(|of| of.members.get(&port));
+            member.is_some_and(|member| member.receivers > 0)
+        };
+        if may_hear.any(|(port, of)| of.groups.iter().any(|group| receives(port, group))) {
+            for network in 0..lans.networks {
+                lans.beacons += 1;
+                let beacon = lans.seal.seal(BEACON, lans.beacons, &network.to_be_bytes());
+                lans.out.push_back((network, beacon));
+            }
+        }
+    }
+}

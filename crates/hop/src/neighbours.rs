@@ -1,0 +1,147 @@
+//! Neighbours below a relay, each at a port of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faircast_base::{Duration, NodeId, Time};
+use faircast_proto::relay::PortId;
+
+use crate::endpoint::ConnectionHandle;
+use crate::message::Hello;
+use crate::status::NodeLimits;
+
+/// The port to the relay above.
+pub(crate) const PARENT: PortId = PortId(0);
+/// Longest time from an established connection to the peer's presentation.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+/// Time for which a host that stalled on a multicast link is served by unicast.
+const UNICAST: Duration = Duration::from_secs(60);
+
+/// A neighbour below.
+#[derive(Debug)]
+pub(crate) struct Neighbour {
+    pub(crate) connection: ConnectionHandle,
+    pub(crate) hello: Hello,
+    pub(crate) groups: BTreeSet<u64>,
+    /// Groups from before its present connection that it has not said again.
+    pub(crate) before: BTreeSet<u64>,
+    /// Network on which the neighbour receives multicast.
+    pub(crate) network: Option<u16>,
+    /// When the neighbour last stalled on a multicast link.
+    pub(crate) stalled_at: Option<Time>,
+}
+
+impl Neighbour {
+    /// True if the neighbour has stalled on a link, and is served by unicast therefore.
+    pub(crate) fn is_off(&self, now: Time) -> bool {
+        self.stalled_at.is_some_and(|at| now < at + UNICAST)
+    }
+
+    /// True if the neighbour may come to receive multicast.
+    pub(crate) fn may_hear(&self, now: Time) -> bool {
+        !self.is_off(now) && !self.hello.is_relay && self.network.is_none()
+    }
+}
+
+/// Neighbours by their ports, and connections that are not neighbours yet.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    pub(crate) limits: NodeLimits,
+    /// Connections whose peers have not presented themselves, with the time limit of each.
+    unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
+    by_port: BTreeMap<PortId, Neighbour>,
+    ports: BTreeMap<ConnectionHandle, PortId>,
+    last: PortId,
+}
+
+impl Neighbours {
+    pub(crate) const fn new(limits: NodeLimits) -> Self {
+        Self {
+            limits,
+            unnamed: BTreeMap::new(),
+            by_port: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            last: PARENT,
+        }
+    }
+
+    pub(crate) fn get(&self, port: PortId) -> Option<&Neighbour> {
+        self.by_port.get(&port)
+    }
+
+    pub(crate) fn get_mut(&mut self, port: PortId) -> Option<&mut Neighbour> {
+        self.by_port.get_mut(&port)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PortId, &Neighbour)> {
+        self.by_port.iter().map(|(port, of)| (*port, of))
+    }
+
+    pub(crate) fn port(&self, connection: ConnectionHandle) -> Option<PortId> {
+        self.ports.get(&connection).copied()
+    }
+
+    /// Returns a port that was never used.
+    pub(crate) const fn next_port(&mut self) -> PortId {
+        self.last.0 += 1;
+        self.last
+    }
+
+    /// Waits for the presentation of a peer. Returns false if there are too many neighbours.
+    pub(crate) fn welcome(&mut self, now: Time, connection: ConnectionHandle, at: NodeId) -> bool {
+        let has_room = self.unnamed.len() + self.by_port.len() < self.limits.neighbours;
+        if has_room {
+            self.unnamed.insert(connection, (at, now + HELLO_MAX));
+        }
+        has_room
+    }
+
+    /// Returns the address of a peer that presents itself for the first time.
+    pub(crate) fn present(&mut self, connection: ConnectionHandle) -> Option<NodeId> {
+        self.unnamed.remove(&connection).map(|(at, _)| at)
+    }
+
+    /// Adds a neighbour. Returns its port, and its connection before: another connection of the
+    /// same neighbour keeps the port.
+    pub(crate) fn add(
+        &mut self,
+        connection: ConnectionHandle,
+        hello: Hello,
+    ) -> (PortId, Option<ConnectionHandle>) {
+        let mut known = self.by_port.iter_mut();
+        let known = known.find(|(_, of)| (of.hello.node, of.hello.run) == (hello.node, hello.run));
+        if let Some((port, of)) = known {
+            let (port, before) = (*port, std::mem::replace(&mut of.connection, connection));
+            of.before = of.groups.clone();
+            self.ports.remove(&before);
+            self.ports.insert(connection, port);
+            return (port, Some(before));
+        }
+        let port = self.next_port();
+        self.ports.insert(connection, port);
+        let of = Neighbour {
+            connection,
+            hello,
+            groups: BTreeSet::new(),
+            before: BTreeSet::new(),
+            network: None,
+            stalled_at: None,
+        };
+        self.by_port.insert(port, of);
+        (port, None)
+    }
+
+    /// Removes the neighbour of a connection that has ended.
+    pub(crate) fn remove(&mut self, connection: ConnectionHandle) -> Option<Neighbour> {
+        self.unnamed.remove(&connection);
+        let port = self.ports.remove(&connection)?;
+        self.by_port.remove(&port)
+    }
+
+    /// Removes and returns connections whose peers have not presented themselves in time.
+    pub(crate) fn expire(&mut self, now: Time) -> Vec<ConnectionHandle> {
+        let late = self.unnamed.iter().filter(|(_, (_, until))| *until <= now);
+        let late: Vec<_> = late.map(|(connection, _)| *connection).collect();
+        late.iter().for_each(|connection| _ = self.unnamed.remove(connection));
+        late
+    }
+}
