@@ -585,7 +585,7 @@ fn packets_leave_once_for_all_hosts_of_a_network() {
         world.run(1.0);
         let (mut all, sent) = (RECEIVERS.map(|it| world.hears(it)), world.relay().sent);
         assert_eq!(all, [true; 4], "{loss}");
-        world.run(30.0);
+        world.run(60.0);
         all = RECEIVERS.map(|it| world.is_complete(it));
         assert_eq!(all, [true; 4], "{loss}: {:?}", RECEIVERS.map(|it| world.delivered(it)));
         let data = world.sites[&world.source].data_packets as f64;
