@@ -18,6 +18,16 @@ pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
                 key.id()
             ))
         }
+        KeyVerb::Relay { group, file, key_exposed } => {
+            let key = GroupKey::read(group, exposure(*key_exposed)).map_err(wrong)?.relay();
+            key.write(file).map_err(wrong)?;
+            print(&format!(
+                "{}: the key with the id {} for relays of this group\nA relay with this key alone \
+                 passes packets on and reads no content.\n",
+                file.display(),
+                key.id()
+            ))
+        }
         KeyVerb::Show { file, key_exposed } => {
             let key = GroupKey::read(file, exposure(*key_exposed)).map_err(wrong)?;
             print(&format!("{}\n", key.id()))

@@ -45,7 +45,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         let multicast = Multicast { interfaces, ..Multicast::new(group) };
         builder = builder.multicast(multicast).sockets(sockets);
     }
-    if let Some(key) = live::read_key(&args.key)? {
+    if let Some(key) = live::read_relay_key(&args.key)? {
         builder = builder.key(key);
     }
     for (key, value) in live::options(&args.options)? {

@@ -24,7 +24,7 @@ use faircast_proto::tram::{self, HEADS};
 use crate::ends::Carrier;
 use crate::envelope::{overhead, unspecified};
 use crate::ids::random;
-use crate::{Error, GroupKey};
+use crate::{Error, GroupKey, RelaySecret};
 
 /// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to it. What
 /// is due or comes within it is handled together, so that nobody wakes up for each packet. It is what pacing of TCP in
@@ -83,7 +83,7 @@ impl Common {
             relays: self.via.clone(),
             group: meeting_number(&meeting),
             receivers,
-            key: relay_key(self.key.as_ref()),
+            key: relay_key(self.key.as_ref().map(GroupKey::relay)),
         }))
     }
 
@@ -256,10 +256,9 @@ impl Common {
     }
 }
 
-/// The key of connections to relays: all that have the group's key have it too, and not the other
-/// way round.
-pub(crate) fn relay_key(key: Option<&GroupKey>) -> RelayKey {
-    key.map_or(RelayKey::none(), |key| RelayKey::shared(key.hop()))
+/// The key of connections to relays.
+pub(crate) fn relay_key(secret: Option<RelaySecret>) -> RelayKey {
+    secret.map_or(RelayKey::none(), |secret| RelayKey::shared(secret.bytes()))
 }
 
 /// The number by which relays know a meeting: hosts that name the same one find each other.

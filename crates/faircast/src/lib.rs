@@ -79,7 +79,9 @@ pub use faircast_proto::object::{
 };
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::pgm::negotiation::SchemeMismatch;
-pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomness, Refusals};
+pub use faircast_seal::{
+    Exposure, GroupKey, KeyError, KeyHint, KeyId, NoRandomness, Refusals, RelaySecret,
+};
 pub use programs::{
     ProgramFacts, RUNS_PROGRAMS, check_program, new_signing_key, program_host, sign_program,
 };

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::common::{name_of, node_of, relay_key};
 use crate::ids::random;
-use crate::{Error, GroupKey};
+use crate::{Error, RelaySecret};
 
 /// Makes a [`RelayServer`].
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct RelayBuilder {
     name: String,
     parents: Vec<String>,
     multicast: Option<Multicast>,
-    key: Option<GroupKey>,
+    key: Option<RelaySecret>,
     limits: NodeLimits,
     sockets: SocketSettings,
     options: Vec<(String, OptionValue)>,
@@ -120,8 +120,9 @@ impl RelayBuilder {
         self
     }
 
-    /// The group's key: who has not got it is served nothing. The relay reads none of the content. Default: none.
-    pub fn key(mut self, key: GroupKey) -> Self {
+    /// The key of hosts and relays, as [`GroupKey::relay`](crate::GroupKey::relay) gives it: nodes
+    /// without the key are not served. Default: none.
+    pub fn key(mut self, key: RelaySecret) -> Self {
         self.key = Some(key);
         self
     }
@@ -162,7 +163,7 @@ impl RelayBuilder {
             listen: self.listen,
             parents: self.parents,
             multicast: self.multicast,
-            key: relay_key(self.key.as_ref()),
+            key: relay_key(self.key),
             limits: self.limits,
             sockets: self.sockets,
         };

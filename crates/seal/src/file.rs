@@ -7,7 +7,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use crate::{GroupKey, KeyError};
+use crate::{GroupKey, KeyError, RelaySecret};
 
 /// What to do about a key that others than its owner may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,7 @@ impl GroupKey {
     /// There is such a file, or it cannot be written; then there is none.
     pub fn create(path: &Path) -> Result<Self, KeyError> {
         let key = Self::random()?;
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(
-            |error| match error.kind() {
-                io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
-                _ => failed(path, error),
-            },
-        )?;
-        let written = file.write_all(key.to_text().as_bytes()).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // Half a key is of no use, and would be in the way of the next try.
-            let _ = std::fs::remove_file(path);
-            return Err(failed(path, error));
-        }
+        write_new(path, &key.to_text())?;
         Ok(key)
     }
 
@@ -46,18 +34,57 @@ impl GroupKey {
     /// # Errors
     /// It cannot be read, is no key file, or is open to others.
     pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
-        let file = File::open(path).map_err(|error| failed(path, error))?;
-        let others = open_to_others(&file);
-        let mut text = Zeroizing::new(String::new());
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
-        let key = Self::from_text(&text)
-            .map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
-        match (others, exposure) {
-            (Some(mode), Exposure::Refuse) => {
-                Err(KeyError::Exposed { path: path.to_owned(), mode })
-            }
-            _ => Ok(key),
-        }
+        read(path, exposure, Self::from_text)
+    }
+}
+
+impl RelaySecret {
+    /// Writes the key to a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// There is such a file, or it cannot be written; then there is none.
+    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
+        write_new(path, &self.to_text())
+    }
+
+    /// Reads a key file, of relays or of a group.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no key file, or is open to others.
+    pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
+        read(path, exposure, Self::from_text)
+    }
+}
+
+fn write_new(path: &Path, text: &str) -> Result<(), KeyError> {
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
+        _ => failed(path, error),
+    })?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        // Half a key is of no use, and would be in the way of the next try.
+        let _ = std::fs::remove_file(path);
+        failed(path, error)
+    })
+}
+
+fn read<K>(
+    path: &Path,
+    exposure: Exposure,
+    parse: fn(&str) -> Result<K, &'static str>,
+) -> Result<K, KeyError> {
+    let file = File::open(path).map_err(|error| failed(path, error))?;
+    let others = open_to_others(&file);
+    let mut text = Zeroizing::new(String::new());
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
+    let key =
+        parse(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
+    match (others, exposure) {
+        (Some(mode), Exposure::Refuse) => Err(KeyError::Exposed { path: path.to_owned(), mode }),
+        _ => Ok(key),
     }
 }
 

@@ -91,9 +91,9 @@ impl GroupKey {
         KeyId(self.derive(b"faircast v1 key id"))
     }
 
-    /// The key by which relays and hosts know each other, which tells nothing of this one.
-    pub fn hop(&self) -> [u8; 32] {
-        self.derive(b"faircast v1 hop")
+    /// The key of connections to relays, which tells nothing of this one.
+    pub fn relay(&self) -> RelaySecret {
+        RelaySecret(Zeroizing::new(self.derive(b"faircast v1 hop")))
     }
 
     /// Bytes for one purpose alone.
@@ -109,16 +109,7 @@ impl GroupKey {
     /// The text of a key file: a heading, the id, and the key in groups of eight hexadecimal
     /// digits, the last of which is a checksum.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut text = format!("{HEADING}\nid {}\nkey ", self.id());
-        let check = checksum(self.secret());
-        for (i, byte) in self.secret().iter().chain(&check).enumerate() {
-            if i > 0 && i % 4 == 0 {
-                text.push('-');
-            }
-            text.push_str(&format!("{byte:02x}"));
-        }
-        text.push('\n');
-        Zeroizing::new(text)
+        text(HEADING, self.id(), &self.0)
     }
 
     /// Reads the text of a key file.
@@ -126,36 +117,98 @@ impl GroupKey {
     /// # Errors
     /// What is wrong with it, in words that give nothing of the key away.
     pub fn from_text(text: &str) -> Result<Self, &'static str> {
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        match lines.next() {
-            Some(HEADING) => {}
-            Some(other) if other.starts_with("faircast group key") => {
-                return Err("is a key of another version of faircast; expected \"version 1\"");
+        match heading(text) {
+            HEADING => parse(text).map(Self),
+            RELAY_HEADING => Err("is a key for relays, which opens no content; expected the group's"),
+            other if other.starts_with("faircast group key") => {
+                Err("is a key of another version of faircast; expected \"version 1\"")
             }
-            _ => return Err("is no key file; expected one that `faircast key new` has made"),
+            _ => Err("is no key file; expected one that `faircast key new` has made"),
         }
-        let line = lines.find_map(|line| line.strip_prefix("key ")).ok_or("has no line \"key\"")?;
-        let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECK_BYTES]);
-        let mut digits = 0;
-        for letter in line.chars().filter(|letter| *letter != '-' && !letter.is_whitespace()) {
-            let value = letter.to_digit(16).ok_or("its key has a letter that is no digit")?;
-            let byte = bytes.get_mut(digits / 2).ok_or("its key has more than 72 digits")?;
-            *byte = *byte << 4 | value as u8;
-            digits += 1;
-        }
-        if digits != 2 * bytes.len() {
-            return Err("its key has fewer than 72 digits");
-        }
-        let (key, check) = bytes.split_at(KEY_BYTES);
-        if checksum(key) != check {
-            return Err("its key and its checksum (the last eight digits) disagree: it has a typo");
-        }
-        Ok(Self(Zeroizing::new(key.try_into().expect("it was split there"))))
     }
 
     pub(crate) fn secret(&self) -> &[u8] {
         &self.0[..]
     }
+}
+
+/// The key by which relays and their hosts authenticate each other. Every host of a group derives
+/// it from the group's key; a relay that has this key alone reads no content.
+#[derive(Clone)]
+pub struct RelaySecret(Zeroizing<[u8; KEY_BYTES]>);
+
+impl RelaySecret {
+    /// The key itself.
+    pub fn bytes(&self) -> [u8; KEY_BYTES] {
+        *self.0
+    }
+
+    /// Number by which people tell the key from others.
+    pub fn id(&self) -> KeyId {
+        let digest = digest::digest(&digest::SHA256, &[b"faircast v1 relay id", &self.0[..]].concat());
+        KeyId(*digest.as_ref().first_chunk().expect("a digest has 32 bytes"))
+    }
+
+    /// The text of a key file.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        text(RELAY_HEADING, self.id(), &self.0)
+    }
+
+    /// Reads the text of a key file, of relays or of a group.
+    ///
+    /// # Errors
+    /// The fault of the text, in words that give nothing of the key away.
+    pub fn from_text(text: &str) -> Result<Self, &'static str> {
+        match heading(text) {
+            RELAY_HEADING => parse(text).map(Self),
+            _ => GroupKey::from_text(text).map(|key| key.relay()),
+        }
+    }
+}
+
+/// Shows no more than the id.
+impl fmt::Debug for RelaySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelaySecret({})", self.id())
+    }
+}
+
+fn text(heading: &str, id: KeyId, key: &[u8; KEY_BYTES]) -> Zeroizing<String> {
+    let mut text = format!("{heading}\nid {id}\nkey ");
+    for (i, byte) in key.iter().chain(&checksum(key)).enumerate() {
+        if i > 0 && i % 4 == 0 {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text.push('\n');
+    Zeroizing::new(text)
+}
+
+/// First line of a key file.
+fn heading(text: &str) -> &str {
+    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+fn parse(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, &'static str> {
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find_map(|line| line.strip_prefix("key ")).ok_or("has no line \"key\"")?;
+    let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECK_BYTES]);
+    let mut digits = 0;
+    for letter in line.chars().filter(|letter| *letter != '-' && !letter.is_whitespace()) {
+        let value = letter.to_digit(16).ok_or("its key has a letter that is no digit")?;
+        let byte = bytes.get_mut(digits / 2).ok_or("its key has more than 72 digits")?;
+        *byte = *byte << 4 | value as u8;
+        digits += 1;
+    }
+    if digits != 2 * bytes.len() {
+        return Err("its key has fewer than 72 digits");
+    }
+    let (key, check) = bytes.split_at(KEY_BYTES);
+    if checksum(key) != check {
+        return Err("its key and its checksum (the last eight digits) disagree: it has a typo");
+    }
+    Ok(Zeroizing::new(key.try_into().expect("it was split there")))
 }
 
 /// Shows no more than the id.
@@ -200,6 +253,7 @@ fn checksum(key: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 const HEADING: &str = "faircast group key, version 1";
+const RELAY_HEADING: &str = "faircast relay key, version 1";
 const KEY_BYTES: usize = 32;
 /// One typo in four thousand million stays unseen.
 const CHECK_BYTES: usize = 4;
@@ -218,6 +272,17 @@ mod tests {
         assert_ne!(key.id().0, key.secret()[..8]);
         assert_ne!(key.id(), GroupKey::random().unwrap().id());
         assert_eq!(format!("{key:?}"), format!("GroupKey({})", key.id()));
+    }
+
+    #[test]
+    fn relays_have_the_key_of_their_group_by_either_file() {
+        let key = GroupKey::random().unwrap();
+        for text in [key.to_text(), key.relay().to_text()] {
+            assert_eq!(RelaySecret::from_text(&text).unwrap().bytes(), key.relay().bytes());
+        }
+        assert_ne!(key.relay().bytes()[..], *key.secret());
+        let error = GroupKey::from_text(&key.relay().to_text()).unwrap_err();
+        assert!(error.contains("a key for relays"), "{error}");
     }
 
     #[test]

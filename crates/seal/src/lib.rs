@@ -17,7 +17,7 @@ mod window;
 
 pub use file::Exposure;
 pub use header::{KeyHint, OVERHEAD, Role, Salt, key_hint};
-pub use key::{GroupKey, KeyError, KeyId, NoRandomness};
+pub use key::{GroupKey, KeyError, KeyId, NoRandomness, RelaySecret};
 pub use peers::PEERS_MAX;
 pub use refusal::{Refusal, Refusals};
 pub use seal::{Opened, Seal};

@@ -11,6 +11,7 @@ Examples:
   faircast key new group.key        then bring it to all members, by scp for example
   faircast send FILE --group 239.192.7.1:7500 --key group.key
   faircast key show group.key       its id, to compare by telephone
+  faircast key relay group.key relay.key      for `relay --key relay.key` on hosts that must not read content
 
 Exit status: 0 done, 2 the file or the arguments are wrong.")]
 pub struct KeyArgs {
@@ -27,6 +28,18 @@ pub enum KeyVerb {
         /// The file to make; never overwritten
         #[arg(value_name = "FILE", default_value = "faircast.key")]
         file: PathBuf,
+    },
+    /// Make the key for relays of a group: whoever has it passes content on and cannot read it
+    Relay {
+        /// The key file of the group
+        #[arg(value_name = "GROUP_KEY")]
+        group: PathBuf,
+        /// The file to make; never overwritten
+        #[arg(value_name = "FILE", default_value = "relay.key")]
+        file: PathBuf,
+        /// Take the group's key although others may read it
+        #[arg(long)]
+        key_exposed: bool,
     },
     /// Print the id of a key, which says nothing of the key itself
     Show {

@@ -13,7 +13,9 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
-use faircast::{Error, GroupKey, Interface, NetError, OptionValue};
+use faircast::{
+    Error, Exposure, GroupKey, Interface, KeyError, NetError, OptionValue, RelaySecret,
+};
 use faircast_base::escaped_lines;
 use faircast_proto::credit;
 use faircast_proto::options::OptionKind;
@@ -117,11 +119,23 @@ pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) ->
 }
 
 pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
+    read_with(options, GroupKey::read)
+}
+
+/// The key of a relay, from a file of relays or of a group.
+pub(crate) fn read_relay_key(options: &KeyOptions) -> Result<Option<RelaySecret>, Failure> {
+    read_with(options, RelaySecret::read)
+}
+
+fn read_with<K>(
+    options: &KeyOptions,
+    read: fn(&Path, Exposure) -> Result<K, KeyError>,
+) -> Result<Option<K>, Failure> {
     let read = |path| {
-        GroupKey::read(path, exposure(options.key_exposed)).map_err(|error| {
+        read(path, exposure(options.key_exposed)).map_err(|error| {
             let advice = match error {
-                faircast::KeyError::Exposed { .. } => "; --key-exposed takes it all the same",
-                faircast::KeyError::File { error: ref said, .. }
+                KeyError::Exposed { .. } => "; --key-exposed takes it all the same",
+                KeyError::File { error: ref said, .. }
                     if said.kind() == io::ErrorKind::NotFound =>
                 {
                     "; expected a file that `faircast key new` has made"
