@@ -163,18 +163,8 @@ impl HopLink {
     }
 
     /// The number of a frame that is to be sent again.
-    pub(super) fn poll_again(&mut self, now: Time) -> Option<u32> {
+    fn poll_again(&mut self, now: Time) -> Option<u32> {
         self.window.again(now)
-    }
-
-    /// Frames that were sent and have neither arrived nor were lost.
-    pub(super) const fn in_flight(&self) -> usize {
-        self.window.in_flight()
-    }
-
-    /// Whether all that was sent has arrived.
-    pub(super) fn has_arrived(&self) -> bool {
-        !self.window.waits() && !self.window.gave_up()
     }
 
     /// Whether nothing was sent, and nothing has come.
@@ -305,7 +295,7 @@ mod tests {
             let _ = link.on_ack(now, &ack);
             link.handle_timeout(now + Duration::from_secs(1));
             while link.window.again(now).is_some() {}
-            prop_assert!(link.frames.next() == sent && link.in_flight() <= sent as usize);
+            prop_assert!(link.frames.next() == sent && link.window.in_flight() <= sent as usize);
         }
     }
 }

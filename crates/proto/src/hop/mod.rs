@@ -2,12 +2,11 @@
 //! has receivers of which group, and where packets go.
 //!
 //! Reading order: `frame` (packets), `guard` (their authentication), `link` (between two neighbours), `attach` (how a host or
-//! a relay holds on to the relay above it), `node` (a relay), `join` (who is attached to it), `lan` (its multicast). `flow` is
-//! one link as a flow of a scenario. Described in `docs/relay.md`.
+//! a relay holds on to the relay above it), `node` (a relay), `join` (who is attached to it), `lan` (its multicast).
+//! Described in `docs/relay.md`.
 
 mod arrivals;
 mod attach;
-pub mod flow;
 mod frame;
 mod guard;
 mod held;

@@ -21,7 +21,7 @@ const LATER: u32 = 3;
 /// Bounds of the retransmission timeout. Its least is not TCP's second, since what waits for a frame is a whole tree.
 const TIMEOUT_MIN: Duration = Duration::from_millis(50);
 const TIMEOUT_FIRST: Duration = Duration::from_millis(500);
-pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(2);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A frame that has not got through for so long is not sent again, and what waits for it not held up any longer.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(4);
 /// Longest wait of an acknowledgement for another frame, on a link of two: 2 ms.
@@ -107,7 +107,6 @@ pub(super) struct Window {
     round_trip: Option<(Duration, Duration)>,
     timeout: Duration,
     timeout_at: Option<Time>,
-    gave_up: bool,
     lateness: Lateness,
     /// The window and its threshold before the last cut, and frames that it was made for and that have not come.
     undo: Option<(f64, f64, u32)>,
@@ -128,15 +127,9 @@ impl Window {
             round_trip: None,
             timeout: TIMEOUT_FIRST,
             timeout_at: None,
-            gave_up: false,
             lateness: Lateness::default(),
             undo: None,
         }
-    }
-
-    /// Whether something was sent in vain.
-    pub(super) const fn gave_up(&self) -> bool {
-        self.gave_up
     }
 
     /// The number of the oldest that has not arrived, or of the next where all have.
@@ -150,6 +143,7 @@ impl Window {
     }
 
     /// Frames on their way.
+    #[cfg(test)]
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -360,8 +354,7 @@ impl Window {
         }
         let is_over = |it: &Sent| it.arrived || now.since(it.first_at) >= GIVE_UP;
         while self.sent.front().is_some_and(is_over) {
-            let over = self.sent.pop_front();
-            self.gave_up |= over.is_some_and(|it| !it.arrived);
+            self.sent.pop_front();
             self.first = self.first.wrapping_add(1);
         }
         (self.in_flight, self.lost) = (0, 0);
