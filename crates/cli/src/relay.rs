@@ -37,8 +37,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     let parents = live::names("--parent", &args.parent)?;
     let limits = NodeLimits { neighbours: args.neighbours_max as usize, ..NodeLimits::default() };
     let name = args.name.clone().unwrap_or_else(live::host_name);
-    let mut builder =
-        RelayServer::builder(listen_at).name(&name).parents(parents).limits(limits);
+    let mut builder = RelayServer::builder(listen_at).name(&name).parents(parents).limits(limits);
     if let Some(group) = args.group {
         let interfaces = args.interface.iter().map(|name| live::interface(Some(name))).collect();
         let sockets = SocketSettings { hops: args.ttl, ..SocketSettings::default() };
@@ -219,9 +218,10 @@ struct Show {
 impl Show {
     fn update(&mut self, status: &RelayStatus) -> Result<(), Failure> {
         let Some(report) = &status.report else { return Ok(()) };
-        let neighbours = report.node.neighbours.iter().filter_map(|it| {
-            Some((*report.addresses.get(&it.at)?, it.name.clone(), it.is_relay))
-        });
+        let neighbours =
+            report.node.neighbours.iter().filter_map(|it| {
+                Some((*report.addresses.get(&it.at)?, it.name.clone(), it.is_relay))
+            });
         let now: BTreeSet<_> = neighbours.collect();
         let tell = |event, (address, name, is_relay): &(SocketAddr, String, bool), what| {
             let kind = kind(*is_relay);

@@ -29,9 +29,9 @@ fn cases() -> Vec<Case> {
     for stack in faircast_sim::catalog().protocols {
         let both = stack.is_simulated() && stack.has_option("delivery");
         for object in [false, true].into_iter().filter(|object| !object || both) {
-            // Objects over PGM and frames of hops number each transmission; CBR sends none again.
+            // Objects over PGM and QUIC number each transmission; CBR sends none again.
             let over_pgm = object && !stack.transport.repair_heads;
-            let fresh_numbers = over_pgm || ["hop", "quic", "cbr"].contains(&stack.transport.name);
+            let fresh_numbers = over_pgm || ["quic", "cbr"].contains(&stack.transport.name);
             all.push(Case { stack, object, fresh_numbers });
         }
     }

@@ -119,9 +119,8 @@ impl RelayNode {
         let above = self.uplink.connection();
         let of = |connection| self.peers.endpoint.stats(connection);
         let neighbours = self.neighbours.iter().filter_map(|(port, it)| {
-            let members = it.groups.iter().filter_map(|group| {
-                self.groups.get(*group)?.members.get(&port)
-            });
+            let members =
+                it.groups.iter().filter_map(|group| self.groups.get(*group)?.members.get(&port));
             let receivers = members.clone().fold(0u32, |sum, it| sum.saturating_add(it.receivers));
             Some(PeerStatus {
                 at: self.peers.endpoint.peer(it.connection)?,

@@ -445,8 +445,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
         {
             let Self { outbox, sockets, counters, .. } = self;
             match sockets.way_to(to) {
-                Some(way) => outbox
-                    .push(Route::Address(way, to), 0, |out| out.extend_from_slice(&packet)),
+                Some(way) => {
+                    outbox.push(Route::Address(way, to), 0, |out| out.extend_from_slice(&packet))
+                }
                 None => counters.sent.unaddressed += 1,
             }
             packet.clear();

@@ -77,7 +77,11 @@ fn look_up(texts: &[String]) -> Lookup {
         match text.to_socket_addrs() {
             Ok(found) => {
                 let known = &mut all.addresses;
-                found.for_each(|at| if !known.contains(&at) { known.push(at) });
+                found.for_each(|at| {
+                    if !known.contains(&at) {
+                        known.push(at)
+                    }
+                });
             }
             Err(error) => _ = all.error.get_or_insert_with(|| format!("{text}: {error}")),
         }

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use faircast_base::{Duration, NodeId, Seq, Time};
-use faircast_proto::{Machine, credit};
 use faircast_proto::pgm::SpmOrder;
 use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
 use faircast_proto::tram;
+use faircast_proto::{Machine, credit};
 
 use crate::book::native;
 use crate::demux::{Arrival, Demux, Found};

@@ -52,7 +52,7 @@ impl Demux for RelayDemux {
 
     fn remove(&mut self, _id: SessionId) {}
 
-    fn find<'a>(&mut self, arrival: Arrival<'_>, _datagram: &'a [u8]) -> Option<Found<()>> {
+    fn find(&mut self, arrival: Arrival<'_>, _datagram: &[u8]) -> Option<Found<()>> {
         arrival.book.node(arrival.from).map(|node| Found::Session(self.0, node))
     }
 

@@ -98,10 +98,7 @@ impl Via {
 
     /// Returns the relay and the group of its multicast if either has changed, or if the group is
     /// not heard: this host may have another address by now.
-    pub(crate) fn poll_multicast(
-        &mut self,
-        now: Time,
-    ) -> Option<Option<(SocketAddr, SocketAddr)>> {
+    pub(crate) fn poll_multicast(&mut self, now: Time) -> Option<Option<(SocketAddr, SocketAddr)>> {
         let at = self.host.multicast_at().and_then(|at| str::from_utf8(at).ok()?.parse().ok());
         let wanted = self.relay().zip(at);
         let again = wanted.is_some() && !self.host.hears_multicast() && self.hear_at <= now;

@@ -14,9 +14,7 @@ use std::sync::Arc;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_hop::{
-    Behind, CongestionControl, Endpoint, Host, NodeLimits, RelayKey, RelayNode,
-};
+use faircast_hop::{Behind, CongestionControl, Endpoint, Host, NodeLimits, RelayKey, RelayNode};
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
 use faircast_proto::options::{OptionValue, Options};

@@ -18,7 +18,6 @@ use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
 use crate::congestion::{Guarantees, Scheme};
 use crate::credit::{self, ProgramHost};
-use crate::hop::flow;
 use crate::options::{OptionSpec, Options};
 use crate::pgm;
 use crate::pgm::element::ElementConfig;
@@ -95,15 +94,6 @@ pub static TRANSPORTS: &[TransportEntry] = &[
         )
     },
     TRAM,
-    TransportEntry {
-        end: Some(|_, role, setup| flow::end(role, setup)),
-        ..datagrams(
-            "hop",
-            "the link between two relays: NewReno with SACK, by frames over UDP",
-            Alone { options: &[], guarantees: flow::GUARANTEES },
-            flow::facts,
-        )
-    },
     kernel_tcp("tcp-cubic", "cubic", "the kernel's TCP with CUBIC; in the lab only"),
     kernel_tcp("tcp-bbr", "bbr", "the kernel's TCP with BBR; in the lab only"),
 ];

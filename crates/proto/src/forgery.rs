@@ -9,7 +9,7 @@ use crate::congestion::AckVector;
 use crate::pgm::wire::{
     Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Poll, Polr, Spm, checksum,
 };
-use crate::{credit, hop, tram};
+use crate::{credit, tram};
 
 /// Most bytes of a packet that are looked through for fields: payload follows.
 const FIELDS_END: usize = 96;
@@ -51,8 +51,6 @@ pub struct Format {
 enum Seal {
     Whole,
     Credits,
-    /// None: there is no checksum.
-    None,
 }
 
 /// Format of TRAM.
@@ -80,10 +78,6 @@ pub const CREDIT: Format = Format {
     sender: None,
     seal: Seal::Credits,
 };
-
-/// Format of the frames between hosts and relays.
-pub const HOP: Format =
-    Format { magic: b"fh", kind: 3, flags: 4, fields: 8, word: 4, sender: None, seal: Seal::None };
 
 /// A harmful value of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,9 +157,6 @@ impl Format {
         if self == CREDIT {
             return credit::specimens(data);
         }
-        if self == HOP {
-            return hop::specimens(data);
-        }
         let number = |at: usize| {
             let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
             bytes.map_or(1, |bytes| u64::from_be_bytes(*bytes))
@@ -212,7 +203,6 @@ impl Format {
         let covered = match self.seal {
             Seal::Whole => packet.len(),
             Seal::Credits => credit::header_bytes(packet).min(packet.len()),
-            Seal::None => return,
         };
         let packet = &mut packet[..covered];
         if let Some(place) = packet.get_mut(6..8) {
@@ -330,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_credits_and_of_frames_has_a_specimen_and_changes_keep_its_checksum() {
+    fn each_kind_of_credits_has_a_specimen_and_changes_keep_its_checksum() {
         let capsule = |place: usize, byte| {
             let mut bytes = b"fr\x01\x01\x08\0\0\0".to_vec();
             bytes.resize(52, 0);
@@ -351,12 +341,6 @@ mod tests {
                 assert_eq!(checksum(&forged[..credit::header_bytes(&forged)]), 0, "{change:?}");
             }
         }
-        let mut frame = b"fh\x01\x01\x01\0\0\x01".to_vec();
-        frame.resize(60, 0);
-        let frames = HOP.specimens(&frame, 0);
-        formats::check("hop", frames.clone());
-        let kinds: BTreeSet<u8> = frames.iter().map(|bytes| HOP.kind(bytes)).collect();
-        assert_eq!(kinds, (1..=8).collect());
     }
 
     #[test]

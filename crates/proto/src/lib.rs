@@ -17,7 +17,6 @@ pub mod content;
 pub mod credit;
 mod fields;
 pub mod forgery;
-pub mod hop;
 mod loss_record;
 mod machine;
 pub mod object;

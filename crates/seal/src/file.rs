@@ -80,8 +80,7 @@ fn read<K>(
     let others = open_to_others(&file);
     let mut text = Zeroizing::new(String::new());
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
-    let key =
-        parse(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
+    let key = parse(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
     match (others, exposure) {
         (Some(mode), Exposure::Refuse) => Err(KeyError::Exposed { path: path.to_owned(), mode }),
         _ => Ok(key),

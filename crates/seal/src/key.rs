@@ -119,7 +119,9 @@ impl GroupKey {
     pub fn from_text(text: &str) -> Result<Self, &'static str> {
         match heading(text) {
             HEADING => parse(text).map(Self),
-            RELAY_HEADING => Err("is a key for relays, which opens no content; expected the group's"),
+            RELAY_HEADING => {
+                Err("is a key for relays, which opens no content; expected the group's")
+            }
             other if other.starts_with("faircast group key") => {
                 Err("is a key of another version of faircast; expected \"version 1\"")
             }
@@ -145,7 +147,8 @@ impl RelaySecret {
 
     /// Number by which people tell the key from others.
     pub fn id(&self) -> KeyId {
-        let digest = digest::digest(&digest::SHA256, &[b"faircast v1 relay id", &self.0[..]].concat());
+        let digest =
+            digest::digest(&digest::SHA256, &[b"faircast v1 relay id", &self.0[..]].concat());
         KeyId(*digest.as_ref().first_chunk().expect("a digest has 32 bytes"))
     }
 

@@ -54,7 +54,9 @@ impl Above {
                 format!("no relay is known yet: {error}. Names are looked up again and again")
             }
             (UplinkState::Asking(Some(Down::Unauthenticated)), _) => {
-                format!("the relay {at} has another key, or one of both has none: give the same --key")
+                format!(
+                    "the relay {at} has another key, or one of both has none: give the same --key"
+                )
             }
             (UplinkState::Asking(_), _) => format!(
                 "the relay {at} does not answer: is `faircast relay` running there, and may UDP pass? \
@@ -63,9 +65,9 @@ impl Above {
             (UplinkState::Loop, _) => {
                 format!("the relay {at} hangs below this one: a loop; give another --parent")
             }
-            (UplinkState::Full, _) => format!(
-                "the relay {at} has no room: see --neighbours-max and --at-host-max there"
-            ),
+            (UplinkState::Full, _) => {
+                format!("the relay {at} has no room: see --neighbours-max and --at-host-max there")
+            }
         };
         output.warn(&text)
     }

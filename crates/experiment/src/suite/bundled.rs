@@ -47,7 +47,7 @@ static SUITES: &[(&str, Bundled)] = &[
     suite!("tram-scale", "tram-scale", "crowd" "independent" "branches" "ethernets"),
     // The experiments of Lee & Kim 2001, and their open questions.
     suite!("credit", "credit",
-        "fairness" "two-levels" "levels" "prototype" "policies" "depth" "hop"),
+        "fairness" "two-levels" "levels" "prototype" "policies" "depth" "quic"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "reordering" "tcp-alone" "transfer"

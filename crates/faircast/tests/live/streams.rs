@@ -9,6 +9,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
+fn neighbours(relay: &RelayServer) -> usize {
+    let status = relay.status();
+    let report = &status.borrow().report;
+    report.as_ref().map_or(0, |report| report.node.neighbours.len())
+}
+
 #[tokio::test]
 async fn bytes_arrive_in_order_at_several_receivers_over_every_stack_and_through_a_relay() {
     for (stack, number) in live_stacks().zip(0..) {
@@ -32,7 +38,7 @@ async fn bytes_arrive_in_order(stack: Stack, number: u32, relay: Option<RelaySer
     let mut sender = builder.start().unwrap();
     let writing = async {
         // Through a relay receivers that are not attached yet would miss the beginning.
-        while relay.as_ref().is_some_and(|relay| relay.status().borrow().hop.neighbours.len() < 3) {
+        while relay.as_ref().is_some_and(|relay| neighbours(relay) < 3) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         for piece in bytes.chunks(7_777) {
@@ -86,7 +92,7 @@ async fn through_relays_a_sender_waits_for_who_reads_slowly() {
     let status = slow.status();
     let writing = async {
         // Nobody is waited for before there is anybody.
-        while relay.status().borrow().hop.neighbours.len() < 3 {
+        while neighbours(&relay) < 3 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         sender.write_all(&bytes).await.unwrap();

@@ -146,7 +146,12 @@ impl<M: Machine> Machine for CreditSource<M> {
         }
         // What it has to send waits for a credit, and not for time.
         let waits = |at: &Time| self.branch.may_send() || *at > self.woken_at;
-        self.inner.next_timeout().filter(waits).into_iter().chain(self.branch.next_timeout(false)).min()
+        self.inner
+            .next_timeout()
+            .filter(waits)
+            .into_iter()
+            .chain(self.branch.next_timeout(false))
+            .min()
     }
 
     passes_on!(inner: handle_close, poll_membership, poll_event);

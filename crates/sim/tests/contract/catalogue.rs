@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::catalog::scheme;
-use faircast_proto::forgery::{CREDIT, Change, Format, HOP, PGM, TRAM, Value};
+use faircast_proto::forgery::{CREDIT, Change, Format, PGM, TRAM, Value};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
@@ -39,7 +39,7 @@ const SHARE: f64 = 1.3;
 /// Most seconds that forged packets may cost a session with TFMCC, whose rate rises slowly after a forged report.
 const RISE_MAX: f64 = 14.0;
 
-/// Longest stall under credits and of a hop, in seconds: both wait 3 and 4 s for a node that is not there.
+/// Longest stall under credits, in seconds: branches wait 3 and 4 s for a node that is not there.
 const SILENCE_MAX: f64 = 5.0;
 
 /// Age of a packet that is still like those of now.
@@ -53,7 +53,6 @@ const INVENTED: NodeId = NodeId(900);
 /// The format of a protocol's packets: what credits carry is attacked without credits.
 fn format_of(protocol: Stack) -> Format {
     match protocol.transport.name {
-        "hop" => HOP,
         _ if protocol.hop.is_some() => CREDIT,
         "tram" => TRAM,
         _ => PGM,
@@ -63,7 +62,7 @@ fn format_of(protocol: Stack) -> Format {
 /// Least bytes of a packet of the source with data.
 const DATA_BYTES: usize = 900;
 
-/// The type of original data of PGM, and of data of credits and hops.
+/// The type of original data of PGM, and of data of credits.
 const ORIGINAL: u8 = 4;
 const DATA: u8 = 1;
 
@@ -520,10 +519,6 @@ impl Case {
             Simulation::new(&scenario, &mixed, &mut arrivals).expect("no file is read");
         let outcome = simulation.run(&mut Unobserved);
         let whole = |it: &(faircast_sim::Delivery, bool)| {
-            // A hop delivers whatever came in order: ends of sessions compare.
-            if protocol.name() == "hop" {
-                return it.0.bytes >= OBJECT / 100 * 90;
-            }
             let stream = delivery == "stream" && it.0.bytes >= OBJECT / 100 * 99;
             it.1 && it.0.bytes == OBJECT || stream && it.0.lost_packets == 0
         };
@@ -566,7 +561,7 @@ impl Case {
         let scheme = self.protocol.scheme;
         let recovery = scheme.map_or(LOST_MAX, |it| it.guarantees.recovery.as_secs_f64());
         let lost = if name.ends_with("tfmcc") { RISE_MAX } else { recovery };
-        let waits = name == "hop" || self.protocol.hop.is_some();
+        let waits = self.protocol.hop.is_some();
         (lost, if waits { recovery.max(SILENCE_MAX) } else { recovery })
     }
 
@@ -637,7 +632,7 @@ fn no_forged_packet_ends_or_stalls_a_session() {
     let asked = std::env::var("FAIRCAST_CATALOGUE").ok();
     let mut faults = BTreeSet::new();
     let mut protocols = protocols();
-    protocols.retain(|it| it.is_reliable_multicast() || it.transport.name == "hop");
+    protocols.retain(|it| it.is_reliable_multicast());
     for protocol in protocols {
         if asked.as_deref().is_some_and(|asked| asked != "all" && asked != protocol.name()) {
             continue;
