@@ -47,8 +47,8 @@ pub trait Demux {
         book.address(to)
     }
 
-    /// The place of the way by which a packet leaves for an address: by default the way on which the
-    /// address was heard last, since it knows this host by that one's address.
+    /// Place of the way by which a packet leaves for an address. By default that is the way on
+    /// which the address was heard last, since it knows this host by the address of that way.
     fn way(&self, to: SocketAddr, sockets: &Sockets, book: &AddressBook) -> usize {
         if sockets.ways.len() > 1 { book.way(to) } else { 0 }
     }

@@ -210,7 +210,7 @@ impl<Q: Copy> FlowNode<Q> {
         Ok(moves.then_some(port))
     }
 
-    /// Nothing leaves a port, or it takes packets again: a branch that does not read sets no pace.
+    /// A port takes nothing, or takes packets again: a branch that does not read sets no pace.
     /// Returns packets that waited for the branch.
     pub(super) fn set_stuck(&mut self, port: PortId, stuck: bool) -> Vec<Q> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port);
