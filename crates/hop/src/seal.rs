@@ -2,7 +2,7 @@
 //!
 //! | datagram | bytes |
 //! | --- | --- |
-//! | frame of a link | 1, link (4), number (8), 0 or 1 if more follows, part of a packet, tag (16) |
+//! | frame of a link | 1, link (4), number (8), 0 or 1 if more follows, part, tag (16) |
 //! | beacon | 1, 0 (4), beacon number (8), network (2), tag (16) |
 
 use bytes::Bytes;
