@@ -35,7 +35,11 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     let watch = &args.watch;
     let listener = live::metrics::listen(watch).await?;
     let parents = live::names("--parent", &args.parent)?;
-    let limits = NodeLimits { neighbours: args.neighbours_max as usize, ..NodeLimits::default() };
+    let limits = NodeLimits {
+        neighbours: args.neighbours_max as usize,
+        at_host: args.at_host_max as usize,
+        ..NodeLimits::default()
+    };
     let name = args.name.clone().unwrap_or_else(live::host_name);
     let mut builder = RelayServer::builder(listen_at).name(&name).parents(parents).limits(limits);
     if let Some(group) = args.group {

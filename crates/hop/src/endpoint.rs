@@ -35,6 +35,13 @@ const CLOSED: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionHandle(u64);
 
+#[cfg(test)]
+impl ConnectionHandle {
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// Event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {

@@ -42,21 +42,57 @@ impl Neighbour {
     }
 }
 
+/// Connections of each host.
+#[derive(Debug)]
+struct Hosts {
+    /// The host of an address.
+    of: fn(NodeId) -> u32,
+    by_connection: BTreeMap<ConnectionHandle, u32>,
+    counts: BTreeMap<u32, usize>,
+}
+
+impl Hosts {
+    /// Counts a connection. Returns false if its host has as many as may be.
+    fn add(&mut self, connection: ConnectionHandle, at: NodeId, max: usize) -> bool {
+        let host = (self.of)(at);
+        let count = self.counts.entry(host).or_default();
+        let has_room = *count < max;
+        if has_room {
+            *count += 1;
+            self.by_connection.insert(connection, host);
+        }
+        has_room
+    }
+
+    fn remove(&mut self, connection: ConnectionHandle) {
+        let Some(host) = self.by_connection.remove(&connection) else { return };
+        if let Some(count) = self.counts.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&host);
+            }
+        }
+    }
+}
+
 /// Neighbours by their ports, and connections that are not neighbours yet.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     pub(crate) limits: NodeLimits,
     /// Connections whose peers have not presented themselves, with the time limit of each.
     unnamed: BTreeMap<ConnectionHandle, (NodeId, Time)>,
+    hosts: Hosts,
     by_port: BTreeMap<PortId, Neighbour>,
     ports: BTreeMap<ConnectionHandle, PortId>,
     last: PortId,
 }
 
 impl Neighbours {
-    pub(crate) const fn new(limits: NodeLimits) -> Self {
+    pub(crate) fn new(limits: NodeLimits) -> Self {
+        let (by_connection, counts) = (BTreeMap::new(), BTreeMap::new());
         Self {
             limits,
+            hosts: Hosts { of: |at| at.0, by_connection, counts },
             unnamed: BTreeMap::new(),
             by_port: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -86,9 +122,17 @@ impl Neighbours {
         self.last
     }
 
-    /// Waits for the presentation of a peer. Returns false if there are too many neighbours.
+    /// Sets the function that gives the host of an address. Every address is a host by default.
+    pub(crate) const fn set_hosts(&mut self, of: fn(NodeId) -> u32) {
+        self.hosts.of = of;
+    }
+
+    /// Waits for the presentation of a peer. Returns false if there are too many neighbours, or too
+    /// many of the peer's host.
     pub(crate) fn welcome(&mut self, now: Time, connection: ConnectionHandle, at: NodeId) -> bool {
-        let has_room = self.unnamed.len() + self.by_port.len() < self.limits.neighbours;
+        let NodeLimits { neighbours, at_host, .. } = self.limits;
+        let has_room = self.unnamed.len() + self.by_port.len() < neighbours
+            && self.hosts.add(connection, at, at_host);
         if has_room {
             self.unnamed.insert(connection, (at, now + HELLO_MAX));
         }
@@ -98,6 +142,11 @@ impl Neighbours {
     /// Returns the address of a peer that presents itself for the first time.
     pub(crate) fn present(&mut self, connection: ConnectionHandle) -> Option<NodeId> {
         self.unnamed.remove(&connection).map(|(at, _)| at)
+    }
+
+    /// Forgets a connection that was refused.
+    pub(crate) fn refuse(&mut self, connection: ConnectionHandle) {
+        self.hosts.remove(connection);
     }
 
     /// Adds a neighbour. Returns its port, and its connection before: another connection of the
@@ -113,6 +162,7 @@ impl Neighbours {
             let (port, before) = (*port, std::mem::replace(&mut of.connection, connection));
             of.before = of.groups.clone();
             self.ports.remove(&before);
+            self.hosts.remove(before);
             self.ports.insert(connection, port);
             return (port, Some(before));
         }
@@ -133,6 +183,7 @@ impl Neighbours {
     /// Removes the neighbour of a connection that has ended.
     pub(crate) fn remove(&mut self, connection: ConnectionHandle) -> Option<Neighbour> {
         self.unnamed.remove(&connection);
+        self.hosts.remove(connection);
         let port = self.ports.remove(&connection)?;
         self.by_port.remove(&port)
     }
@@ -141,7 +192,34 @@ impl Neighbours {
     pub(crate) fn expire(&mut self, now: Time) -> Vec<ConnectionHandle> {
         let late = self.unnamed.iter().filter(|(_, (_, until))| *until <= now);
         let late: Vec<_> = late.map(|(connection, _)| *connection).collect();
-        late.iter().for_each(|connection| _ = self.unnamed.remove(connection));
+        for connection in &late {
+            self.unnamed.remove(connection);
+            self.hosts.remove(*connection);
+        }
         late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::ConnectionHandle;
+
+    #[test]
+    fn a_host_has_a_limited_number_of_connections() {
+        let limits = NodeLimits { at_host: 2, ..NodeLimits::default() };
+        let mut neighbours = Neighbours::new(limits);
+        neighbours.set_hosts(|at| at.0 / 10);
+        let mut welcome = |number: u64, at: u32, ms: u64| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            neighbours.expire(now);
+            neighbours.welcome(now, ConnectionHandle::new(number), NodeId(at))
+        };
+        let first = [(1, 11), (2, 12), (3, 13), (4, 21)];
+        assert_eq!(first.map(|(number, at)| welcome(number, at, 0)), [true, true, false, true]);
+        // Peers that do not present themselves make room.
+        assert!(welcome(5, 13, 5000));
+        neighbours.remove(ConnectionHandle::new(5));
+        assert!(neighbours.hosts.counts.is_empty());
     }
 }

@@ -103,6 +103,11 @@ impl RelayNode {
         self.uplink.set_relays(parents);
     }
 
+    /// Sets the function that gives the host of an address. Every address is a host by default.
+    pub const fn set_hosts(&mut self, of: fn(NodeId) -> u32) {
+        self.neighbours.set_hosts(of);
+    }
+
     /// Sends by multicast on networks 0 to `networks` - 1, beside unicast, to hosts that attach
     /// from now on. `at` is the multicast address as hosts' drivers read it, at most 64 bytes.
     pub fn set_multicast(&mut self, at: &[u8], networks: u16) {
@@ -206,6 +211,7 @@ impl RelayNode {
         let Some(at) = self.neighbours.present(connection) else { return };
         if hello.node == self.peers.node() || self.uplink.path().contains(&hello.node) {
             self.counts.refused.loops += 1;
+            self.neighbours.refuse(connection);
             return self.peers.close(now, connection, LOOP);
         }
         let Hello { is_relay, ref name, .. } = hello;

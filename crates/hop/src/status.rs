@@ -12,13 +12,16 @@ use crate::uplink::UplinkState;
 pub struct NodeLimits {
     /// Most neighbours. Default 4096.
     pub neighbours: usize,
+    /// Most neighbours of one host: of an IPv4 address, or of an IPv6 network of 64 bits. Default
+    /// 256.
+    pub at_host: usize,
     /// Most groups of a neighbour. Default 256.
     pub groups: usize,
 }
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { neighbours: 4096, groups: 256 }
+        Self { neighbours: 4096, at_host: 256, groups: 256 }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The address book: which node is at which address.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use faircast_base::NodeId;
@@ -15,20 +16,87 @@ pub const ADDRESSES_MAX: usize = 1 << 16;
 /// A *native* book makes an IPv4 host the node of its address. A second port at the same address,
 /// an IPv6 host, and a host whose address lies in 240.0.0.0/4 get numbers from 240.0.0.0/5, which
 /// no host on the internet has; they mean nothing to anybody else. A *fixed* book knows what it
-/// was told and nothing else.
+/// was told and nothing else. A book *of hosts* numbers addresses by their hosts ([`host`]).
 #[derive(Debug)]
 pub struct AddressBook {
     /// The one that was heard last first.
-    by_address: LruCache<SocketAddr, Entry>,
+    by_address: LruCache<SocketAddr, Known>,
     by_node: BTreeMap<NodeId, SocketAddr>,
     next_local: u32,
     /// Who has the book: nobody that is heard.
     own: Option<NodeId>,
     learns: bool,
+    /// Numbers of hosts, in a book of hosts.
+    hosts: Option<Hosts>,
+}
+
+/// Hosts by number, each with the numbers of its addresses.
+#[derive(Debug, Default)]
+struct Hosts {
+    by_network: BTreeMap<IpAddr, Host>,
+    taken: BTreeSet<u32>,
+    last: u32,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    number: u32,
+    addresses: BTreeSet<u32>,
+    last: u32,
+}
+
+/// The host of a node in a book of hosts: an IPv4 address, or an IPv6 network of 64 bits, which one
+/// host may have for itself alone.
+pub(crate) const fn host(node: NodeId) -> u32 {
+    node.0 / HOST_ADDRESSES
+}
+
+fn network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        ip => ip,
+    }
+}
+
+/// The first number after `last` that is not taken, of `max` numbers; 0 is none of them.
+fn next_free(taken: &BTreeSet<u32>, last: u32, max: u32) -> Option<u32> {
+    if taken.len() + 1 >= max as usize {
+        return None;
+    }
+    (1..=max).map(|step| (last + step) % max).find(|it| *it != 0 && !taken.contains(it))
+}
+
+impl Hosts {
+    /// A number for an address; `None` if its host has too many.
+    fn add(&mut self, ip: IpAddr) -> Option<NodeId> {
+        let Self { by_network, taken, last } = self;
+        let host = match by_network.entry(network(ip)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                *last = next_free(taken, *last, u32::MAX / HOST_ADDRESSES)?;
+                taken.insert(*last);
+                new.insert(Host { number: *last, ..Host::default() })
+            }
+        };
+        host.last = next_free(&host.addresses, host.last, HOST_ADDRESSES)?;
+        host.addresses.insert(host.last);
+        Some(NodeId(host.number * HOST_ADDRESSES + host.last))
+    }
+
+    fn remove(&mut self, ip: IpAddr, node: NodeId) {
+        let network = network(ip);
+        if let Some(host) = self.by_network.get_mut(&network) {
+            host.addresses.remove(&(node.0 % HOST_ADDRESSES));
+            if host.addresses.is_empty() {
+                self.taken.remove(&host.number);
+                self.by_network.remove(&network);
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Known {
     node: NodeId,
     /// The socket by which it was last heard, where there are several.
     way: usize,
@@ -38,6 +106,11 @@ impl AddressBook {
     /// An empty book that learns.
     pub fn native() -> Self {
         Self::bounded(ADDRESSES_MAX)
+    }
+
+    /// An empty book of hosts: a host with many addresses has no more than 4095 places.
+    pub(crate) fn of_hosts() -> Self {
+        Self { hosts: Some(Hosts::default()), ..Self::native() }
     }
 
     /// A book of these and nobody else. Where a node or an address is named twice the last counts.
@@ -55,7 +128,7 @@ impl AddressBook {
         let mut by_address = LruCache::unbounded();
         by_address.resize(NonZeroUsize::new(max).expect("it is above zero"));
         let (by_node, next_local) = (BTreeMap::new(), LOCAL_FIRST);
-        Self { by_address, by_node, next_local, own: None, learns: true }
+        Self { by_address, by_node, next_local, own: None, learns: true, hosts: None }
     }
 
     /// The book is that of `node`: who is heard at its address, as another program on its host, has
@@ -80,9 +153,17 @@ impl AddressBook {
         }
         // Who makes room gives its number back first.
         while self.by_address.len() >= self.by_address.cap().get()
-            && let Some((_, oldest)) = self.by_address.pop_lru()
+            && let Some((at, oldest)) = self.by_address.pop_lru()
         {
             self.by_node.remove(&oldest.node);
+            if let Some(hosts) = &mut self.hosts {
+                hosts.remove(at.ip(), oldest.node);
+            }
+        }
+        if let Some(hosts) = &mut self.hosts {
+            let node = hosts.add(address.ip())?;
+            self.insert(address, node);
+            return Some(node);
         }
         let node = native(address.ip())
             .filter(|node| !self.by_node.contains_key(node) && self.own != Some(*node))
@@ -121,7 +202,7 @@ impl AddressBook {
 
     fn insert(&mut self, address: SocketAddr, node: NodeId) {
         // What was known of the address.
-        if let Some((_, old)) = self.by_address.push(address, Entry { node, way: 0 }) {
+        if let Some((_, old)) = self.by_address.push(address, Known { node, way: 0 }) {
             self.by_node.remove(&old.node);
         }
         if let Some(moved) = self.by_node.insert(node, address)
@@ -160,6 +241,8 @@ pub(crate) fn own_choice(random: u64) -> NodeId {
     NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
 }
 
+/// Numbers of addresses of one host.
+const HOST_ADDRESSES: u32 = 4096;
 /// 240.0.0.0 to 247.255.255.255.
 const LOCAL_FIRST: u32 = 0xf000_0000;
 const LOCAL_LAST: u32 = 0xf7ff_ffff;
@@ -223,6 +306,28 @@ mod tests {
         assert_eq!(book.address(NodeId(0x0a00_0000)), Some(host(0)), "heard again");
         assert_eq!(book.address(NodeId(0x0a00_0001)), None, "made room");
         assert_eq!(book.address(NodeId(0x0a00_0000 + count)), Some(host(count)));
+    }
+
+    #[test]
+    fn addresses_of_one_host_or_network_have_numbers_of_one_host() {
+        let mut book = AddressBook::of_hosts();
+        book.by_address.resize(NonZeroUsize::new(6000).unwrap());
+        let mut hosts = |text: &str| book.node(at(text)).map(host);
+        let all = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "[fd00::1]:1", "[fd00::2]:1"];
+        let all = all.map(|text| hosts(text).unwrap());
+        assert_eq!([all[0] == all[1], all[1] == all[2], all[3] == all[4]], [true, false, true]);
+        assert_ne!(hosts("[fd00:0:0:1::1]:1"), Some(all[3]));
+        let six = |i: u64| {
+            SocketAddr::new(IpAddr::from((0xfd01_u128 << 112 | u128::from(i)).to_be_bytes()), 9)
+        };
+        let known = (0..10_000).filter(|i| book.node(six(*i)).is_some()).count();
+        assert_eq!(known, 4095, "the others are forgotten by nobody");
+        assert_eq!(book.node(at("10.0.0.1:1")).map(host), Some(all[0]));
+        // Places of forgotten addresses are taken again.
+        (0..6000)
+            .for_each(|i| _ = book.node(SocketAddr::from(([10, 1, (i >> 8) as u8, i as u8], 9))));
+        assert!((0..10).all(|i| book.node(six(i)).is_some()));
+        assert_eq!(book.hosts.as_ref().unwrap().by_network.len(), book.by_address.len() - 9);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use faircast_hop::{
 use faircast_proto::relay::Relay;
 use faircast_trace::{Sink, Subject};
 
+use crate::book;
 use crate::demux::{Arrival, Demux, Found};
 use crate::live::system_seed;
 use crate::names::Names;
@@ -173,11 +174,12 @@ impl RelayDriver {
         let sockets = Sockets::relay(*listen, multicast.clone(), sockets.clone())?;
         let networks = sockets.networks() as u16;
         let driver = DriverSettings { ends_when_idle: false, ..DriverSettings::default() };
-        let (book, demux) = (AddressBook::native(), RelayDemux::default());
+        let (book, demux) = (AddressBook::of_hosts(), RelayDemux::default());
         let mut driver = Driver::with_demux(sockets, book, demux, driver)?;
         let own = node.0.to_be_bytes();
         let endpoint = Endpoint::new(key, &own, system_seed(), true, CongestionControl::default());
         let mut relay = RelayNode::new(endpoint, (node, name), Vec::new(), *limits, program);
+        relay.set_hosts(book::host);
         if let Some(multicast) = multicast {
             relay.set_multicast(multicast.group.to_string().as_bytes(), networks);
         }
