@@ -11,10 +11,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_hop::{Behind, CongestionControl, Endpoint, Host, NodeLimits, RelayKey, RelayNode};
+use faircast_hop::{
+    Behind, CongestionControl, ConnectionHandle, Endpoint, EndpointEvent, Host, NodeLimits,
+    RelayKey, RelayNode, StreamId,
+};
 use faircast_programs::{Limits, Signers, WasmHost};
 use faircast_proto::credit::{self, CreditReceiver, CreditSource, RunningProgram};
 use faircast_proto::options::{OptionValue, Options};
@@ -206,6 +210,126 @@ fn policy_as_it_is(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1, sample_count = 2000)]
 fn policy_as_a_program(bencher: Bencher<'_, '_>) {
     forward(bencher, &RelayKey::shared([5; 32]), Some("worst_path"));
+}
+
+/// Connections of QUIC without a relay: frames from one to two others.
+struct Bare {
+    now: Time,
+    middle: Endpoint,
+    ends: BTreeMap<NodeId, Endpoint>,
+    /// The stream of the source, and streams to the receivers.
+    from: (ConnectionHandle, StreamId),
+    to: Vec<(ConnectionHandle, StreamId)>,
+    out: Vec<(NodeId, Vec<u8>)>,
+    got: u64,
+}
+
+impl Bare {
+    fn new() -> Self {
+        let key = RelayKey::shared([5; 32]);
+        let endpoint = |node: NodeId, accepts| {
+            let (name, control) = (node.0.to_be_bytes(), CongestionControl::default());
+            Endpoint::new(&key, &name, u64::from(node.0), accepts, control)
+        };
+        let (now, mut middle) = (Time::ZERO, endpoint(RELAY, true));
+        let ends = RECEIVERS.into_iter().chain([SOURCE]);
+        let mut ends: BTreeMap<_, _> = ends.map(|node| (node, endpoint(node, false))).collect();
+        let connections: Vec<_> = ends.values_mut().map(|end| end.connect(now, RELAY)).collect();
+        let (mut up, mut out) = (BTreeMap::new(), Vec::new());
+        while up.len() < 3 {
+            for (node, end) in &mut ends {
+                for (_, bytes) in polled(end, now) {
+                    middle.handle_datagram(now, *node, false, &bytes);
+                }
+            }
+            out.extend(polled(&mut middle, now));
+            for (to, bytes) in out.drain(..) {
+                ends.get_mut(&to).expect("it is an end").handle_datagram(now, RELAY, false, &bytes);
+            }
+            while let Some(event) = middle.poll_event() {
+                if let EndpointEvent::Up { connection, peer, .. } = event {
+                    up.insert(peer, connection);
+                }
+            }
+        }
+        let open = |node: &NodeId| (up[node], middle.open(up[node]).expect("it is up"));
+        let to = RECEIVERS.iter().map(open).collect();
+        let source = ends.get_mut(&SOURCE).expect("it is an end");
+        let connection = connections[if SOURCE < RECEIVERS[0] { 0 } else { 2 }];
+        let from = (connection, source.open(connection).expect("it is up"));
+        Self { now, middle, ends, from, to, out, got: 0 }
+    }
+
+    fn batch(&mut self) -> Batch {
+        self.now += Duration::from_micros(100);
+        let Self { now, ends, from, out, got, .. } = self;
+        for (to, bytes) in out.drain(..) {
+            let end = ends.get_mut(&to).expect("it is an end");
+            end.handle_datagram(*now, RELAY, false, &bytes);
+        }
+        let (mut datagrams, mut packets) = (Vec::new(), 0);
+        for (node, end) in ends {
+            while let Some(event) = end.poll_event() {
+                *got += u64::from(matches!(event, EndpointEvent::Frame { .. }));
+            }
+            end.handle_timeout(*now);
+            while *node == SOURCE && packets < BATCH as u64 {
+                let body = Bytes::from_static(&[7; BYTES]);
+                if !end.send(from.0, from.1, &[], body) {
+                    break;
+                }
+                packets += 1;
+            }
+            datagrams.extend(polled(end, *now).into_iter().map(|(_, bytes)| (*node, bytes)));
+        }
+        Batch { datagrams, packets }
+    }
+
+    fn pass(&mut self, batch: &Batch) {
+        let Self { now, middle, to, out, .. } = self;
+        middle.handle_timeout(*now);
+        for (from, bytes) in &batch.datagrams {
+            middle.handle_datagram(*now, *from, false, bytes);
+            while let Some(event) = middle.poll_event() {
+                let EndpointEvent::Frame { bytes, .. } = event else { continue };
+                for (connection, stream) in &*to {
+                    middle.send(*connection, *stream, &[], bytes.clone());
+                }
+            }
+            out.extend(polled(middle, *now));
+        }
+        out.extend(polled(middle, *now));
+    }
+}
+
+fn polled(endpoint: &mut Endpoint, now: Time) -> Vec<(NodeId, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut bytes = Vec::with_capacity(1500);
+    while let Some(to) = endpoint.poll_transmit(now, &mut bytes) {
+        all.push((to, std::mem::replace(&mut bytes, Vec::with_capacity(1500))));
+    }
+    all
+}
+
+#[divan::bench(sample_size = 1, sample_count = 2000)]
+fn endpoints_alone(bencher: Bencher<'_, '_>) {
+    let bare = RefCell::new(Bare::new());
+    let sent = Cell::new(0);
+    for _ in 0..3000 {
+        let batch = bare.borrow_mut().batch();
+        bare.borrow_mut().pass(&batch);
+    }
+    bare.borrow_mut().got = 0;
+    bencher
+        .with_inputs(|| {
+            let batch = bare.borrow_mut().batch();
+            sent.update(|sent| sent + batch.packets);
+            batch
+        })
+        .input_counter(|batch| ItemsCount::new(batch.packets))
+        .bench_local_refs(|batch| bare.borrow_mut().pass(batch));
+    let (sent, got) = (sent.get(), bare.borrow().got);
+    assert!(sent > 1000 && got > sent, "both have many: {got} of twice {sent}");
 }
 
 #[divan::bench]
