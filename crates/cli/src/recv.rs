@@ -48,12 +48,15 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
             group.ip()
         ))?;
     }
-    let place: Vec<_> =
-        [args.group, args.listen].iter().flatten().map(ToString::to_string).collect();
+    let addresses = [args.group, args.listen].into_iter().flatten().map(|at| at.to_string());
+    let place: Vec<_> = addresses.chain(args.via.meeting.clone()).collect();
     let place = place.join(" and ");
     output.tell(
         "listening",
-        &format!("listening on {place}, {}", target(args)),
+        &match args.via.via.is_empty() {
+            true => format!("listening on {place}, {}", target(args)),
+            false => format!("meeting senders at {place}, {}", target(args)),
+        },
         json!({
             "on": place, "into": args.into, "device": args.to_device, "command": args.to_command,
         }),

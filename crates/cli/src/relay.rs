@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 use faircast::{
     ConnectionStats, Multicast, NodeLimits, NodeStatus, ProgramHost, RUNS_PROGRAMS, Refusals,
     RelayAbove, RelayReport, RelayServer, RelayStatus, SocketSettings, UplinkState, program_host,
 };
 use faircast_base::escaped;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -66,8 +69,12 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
         let document = move || Some(json_of(document.borrow().report.as_ref()?).to_string());
         live::metrics::serve_with(listener, fill, document);
     }
-    let mut show =
-        Show { output: Output::new(watch), neighbours: BTreeSet::new(), above: Above::new() };
+    let mut show = Show {
+        output: Output::new(watch),
+        neighbours: BTreeSet::new(),
+        above: Above::new(),
+        refused: (0, None),
+    };
     let local = relay.local_address();
     show.output.tell(
         "listening",
@@ -117,6 +124,7 @@ fn json_of(report: &RelayReport) -> Value {
         let mut json = json!({
             "address": addresses.get(&it.at).map(ToString::to_string),
             "name": it.name,
+            "version": it.software,
             "is": kind(it.is_relay),
             "groups": it.groups,
             "receivers": it.receivers,
@@ -154,13 +162,14 @@ fn json_of(report: &RelayReport) -> Value {
 
 /// Adds facts of a connection.
 fn connection_json(json: &mut Value, connection: &ConnectionStats) {
-    let ConnectionStats { rtt, window_bytes, sent_packets, lost_packets, mtu_bytes, .. } =
+    let ConnectionStats { rtt, window_bytes, sent_bytes, sent_packets, lost_packets, .. } =
         connection;
     json["rtt_ms"] = json!(rtt.as_secs_f64() * 1e3);
     json["window_bytes"] = json!(window_bytes);
+    json["sent_bytes"] = json!(sent_bytes);
     json["sent_packets"] = json!(sent_packets);
     json["lost_packets"] = json!(lost_packets);
-    json["mtu_bytes"] = json!(mtu_bytes);
+    json["mtu_bytes"] = json!(connection.mtu_bytes);
 }
 
 const fn kind(is_relay: bool) -> &'static str {
@@ -217,6 +226,8 @@ struct Show {
     /// Address, name and kind of neighbours.
     neighbours: BTreeSet<(SocketAddr, String, bool)>,
     above: Above,
+    /// Connections without the key that were told of, and when.
+    refused: (u64, Option<Instant>),
 }
 
 impl Show {
@@ -236,12 +247,22 @@ impl Show {
         now.difference(&self.neighbours).try_for_each(|it| tell("attached", it, "is attached"))?;
         self.neighbours.difference(&now).try_for_each(|it| tell("gone", it, "is gone"))?;
         self.neighbours = now;
+        let refused = report.node.refused.unauthenticated;
+        let (told, at) = self.refused;
+        if refused > told && at.is_none_or(|at| at.elapsed() >= REFUSALS) {
+            self.refused = (refused, Some(Instant::now()));
+            self.output.warn(&format!(
+                "{refused} connections of hosts or relays without this key were refused so far: \
+                 give them the same --key"
+            ))?;
+        }
         self.above.update(&self.output, report.above.as_ref())
     }
 }
 
 fn metrics(registry: &mut Registry, status: &RelayStatus) {
-    let Some(RelayReport { node, above, counters, .. }) = &status.report else { return };
+    let Some(report) = &status.report else { return };
+    let RelayReport { node, above, counters, .. } = report;
     traffic(registry, counters, &Refusals::default());
     let NodeStatus { neighbours, served, refused, .. } = node;
     let relays = neighbours.iter().filter(|it| it.is_relay).count();
@@ -249,6 +270,7 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     let multicast = neighbours.iter().filter(|it| it.multicast).count();
     let is_attached = |it: &&RelayAbove| matches!(it.state, UplinkState::Attached(_));
     let attached = above.as_ref().filter(is_attached).is_some();
+    neighbour_metrics(registry, report);
     for (name, help, value) in [
         ("relay_hosts", "Hosts that are attached", (neighbours.len() - relays) as f64),
         ("relay_relays", "Relays that are attached", relays as f64),
@@ -295,4 +317,38 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     }
 }
 
+/// Metrics of each connection, with the name and the address of the neighbour.
+fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
+    type Labels = Vec<(&'static str, String)>;
+    let neighbours = report.node.neighbours.iter().map(|it| {
+        let address = report.addresses.get(&it.at).map(ToString::to_string).unwrap_or_default();
+        (it.name.clone(), address, it.connection)
+    });
+    let above = report.above.iter().filter_map(|above| {
+        let UplinkState::Attached(name) = &above.state else { return None };
+        Some((name.clone(), above.at.clone(), above.connection?))
+    });
+    let labels = |(name, at, connection): (String, String, ConnectionStats)| {
+        (vec![("name", name), ("address", at)], connection)
+    };
+    let all: Vec<(Labels, ConnectionStats)> = neighbours.chain(above).map(labels).collect();
+    type Value = fn(&ConnectionStats) -> f64;
+    let values: [(&str, &str, Value); 5] = [
+        ("rtt_seconds", "Smoothed round trip", |it| it.rtt.as_secs_f64()),
+        ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
+        ("sent_bytes", "Bytes that were sent", |it| it.sent_bytes as f64),
+        ("sent_packets", "QUIC packets that were sent", |it| it.sent_packets as f64),
+        ("lost_packets", "QUIC packets that were lost", |it| it.lost_packets as f64),
+    ];
+    for (name, help, value) in values {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for (labels, connection) in &all {
+            family.get_or_create(labels).set(value(connection));
+        }
+        registry.register(format!("relay_neighbour_{name}"), help, family);
+    }
+}
+
 const LOOK: Duration = Duration::from_millis(200);
+/// Least time between two warnings of refused connections.
+const REFUSALS: Duration = Duration::from_secs(60);

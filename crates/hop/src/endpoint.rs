@@ -100,6 +100,8 @@ pub struct ConnectionStats {
     pub rtt: Duration,
     /// Congestion window in bytes.
     pub window_bytes: u64,
+    /// Bytes that were sent, without IP and UDP headers.
+    pub sent_bytes: u64,
     /// Packets that were sent.
     pub sent_packets: u64,
     /// Packets that were declared lost.
@@ -589,6 +591,7 @@ impl Endpoint {
         Some(ConnectionStats {
             rtt: Duration::from_nanos(stats.path.rtt.as_nanos() as u64),
             window_bytes: stats.path.cwnd,
+            sent_bytes: stats.udp_tx.bytes,
             sent_packets: stats.path.sent_packets,
             lost_packets: stats.path.lost_packets,
             stream_frames: stats.frame_tx.stream,

@@ -52,7 +52,7 @@ impl Host {
         (group, receivers): (u64, u32),
     ) -> Self {
         let run = endpoint.run();
-        let hello = Hello { node, run, is_relay: false, name: name.to_string() };
+        let hello = Hello::new(node, run, false, name);
         let mut peers = Peers::new(endpoint, hello);
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));

@@ -8,7 +8,7 @@
 //!
 //! | frame | bytes |
 //! | --- | --- |
-//! | first of the control stream | 0, version, node (4), run (8), flags (bit 0: relay), name |
+//! | first of the control stream | 0, version, node (4), run (8), flags (bit 0: relay), length of the next, software's version, name |
 //! | first of a group's stream | 1, group (8) |
 //! | first of a link's stream | 2, link (4) |
 //! | join | 2, group (8), receivers (4) |
@@ -69,8 +69,18 @@ pub(crate) struct Hello {
     /// replaces one before it, and nobody else knows the number.
     pub(crate) run: u64,
     pub(crate) is_relay: bool,
+    /// Version of the node's software, for people.
+    pub(crate) software: String,
     /// Name for people.
     pub(crate) name: String,
+}
+
+impl Hello {
+    /// The presentation of a node of this software.
+    pub(crate) fn new(node: NodeId, run: u64, is_relay: bool, name: &str) -> Self {
+        let software = env!("CARGO_PKG_VERSION").to_string();
+        Self { node, run, is_relay, software, name: name.to_string() }
+    }
 }
 
 /// Reason of a refusal.
@@ -131,6 +141,13 @@ fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
     take(bytes).map(u64::from_be_bytes)
 }
 
+/// Text for people.
+fn text(bytes: &[u8]) -> Result<String, BadInput> {
+    let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
+    let is_right = text.len() <= NAME_BYTES_MAX && !text.contains(char::is_control);
+    if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
+}
+
 /// `value` if nothing follows it.
 fn whole<T>(value: T, rest: &[u8]) -> Result<T, BadInput> {
     if rest.is_empty() { Ok(value) } else { Err(BadInput::Malformed) }
@@ -139,9 +156,11 @@ fn whole<T>(value: T, rest: &[u8]) -> Result<T, BadInput> {
 impl First {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Control(Hello { node, run, is_relay, name }) => {
+            Self::Control(Hello { node, run, is_relay, software, name }) => {
                 let (node, run) = (node.0.to_be_bytes(), run.to_be_bytes());
-                [&[0, VERSION], &node[..], &run, &[u8::from(*is_relay)], name.as_bytes()].concat()
+                let sizes = [u8::from(*is_relay), software.len() as u8];
+                let texts = [software.as_bytes(), name.as_bytes()].concat();
+                [&[0, VERSION], &node[..], &run, &sizes, &texts].concat()
             }
             Self::Packets(Channel::Group(group)) => [&[1][..], &group.to_be_bytes()].concat(),
             Self::Packets(Channel::Link(link)) => [&[2][..], &link.to_be_bytes()].concat(),
@@ -157,13 +176,10 @@ impl First {
                 }
                 let node = NodeId(take_u32(&mut bytes)?);
                 let run = take_u64(&mut bytes)?;
-                let [flags] = take(&mut bytes)?;
-                let name = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
-                if name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
-                    return Err(BadInput::Malformed);
-                }
-                let (is_relay, name) = (flags & 1 != 0, name.to_string());
-                Ok(Self::Control(Hello { node, run, is_relay, name }))
+                let [flags, length] = take(&mut bytes)?;
+                let texts = bytes.split_at_checked(length.into()).ok_or(BadInput::Truncated)?;
+                let (software, name) = (text(texts.0)?, text(texts.1)?);
+                Ok(Self::Control(Hello { node, run, is_relay: flags & 1 != 0, software, name }))
             }
             [1] => {
                 let channel = Channel::Group(take_u64(&mut bytes)?);
@@ -354,14 +370,12 @@ mod tests {
     }
 
     fn firsts() -> impl Strategy<Value = First> {
-        let hello = any::<(u32, u64, bool)>().prop_flat_map(|(node, run, is_relay)| {
-            "[a-zà-ü0-9 .-]{0,32}".prop_map(move |name| Hello {
-                node: NodeId(node),
-                run,
-                is_relay,
-                name,
-            })
-        });
+        let hello =
+            any::<(u32, u64, bool)>().prop_flat_map(|(node, run, is_relay)| {
+                ("[0-9a-z.+-]{0,64}", "[a-zà-ü0-9 .-]{0,32}").prop_map(move |(software, name)| {
+                    Hello { node: NodeId(node), run, is_relay, software, name }
+                })
+            });
         let channel = prop_oneof![
             any::<u64>().prop_map(Channel::Group),
             any::<u32>().prop_map(Channel::Link),

@@ -78,8 +78,7 @@ impl RelayNode {
         limits: NodeLimits,
         program: Box<dyn Relay + Send>,
     ) -> Self {
-        let (run, name) = (endpoint.run(), name.to_string());
-        let hello = Hello { node, run, is_relay: true, name };
+        let hello = Hello::new(node, endpoint.run(), true, name);
         let lans = Lans::new(endpoint.multicast_key());
         Self {
             peers: Peers::new(endpoint, hello),
@@ -130,6 +129,7 @@ impl RelayNode {
             Some(PeerStatus {
                 at: self.peers.endpoint.peer(it.connection)?,
                 name: it.hello.name.clone(),
+                software: it.hello.software.clone(),
                 is_relay: it.hello.is_relay,
                 groups: it.groups.len(),
                 receivers,

@@ -77,6 +77,8 @@ pub struct PeerStatus {
     pub at: NodeId,
     /// Name that it has given itself.
     pub name: String,
+    /// Version of its software.
+    pub software: String,
     /// True if it is a relay.
     pub is_relay: bool,
     /// Number of its groups.

@@ -49,14 +49,13 @@ impl Above {
                 let text = format!("attached to the relay {at}{named}{how}");
                 return output.tell("relay", &text, json);
             }
-            (UplinkState::Asking(_), _) if name_error.is_some() => {
-                let error = name_error.as_deref().unwrap_or_default();
-                format!("no relay is known yet: {error}. Names are looked up again and again")
-            }
             (UplinkState::Asking(Some(Down::Unauthenticated)), _) => {
                 format!(
                     "the relay {at} has another key, or one of both has none: give the same --key"
                 )
+            }
+            (UplinkState::Asking(None), _) if name_error.is_some() => {
+                "no relay is known yet".to_string()
             }
             (UplinkState::Asking(_), _) => format!(
                 "the relay {at} does not answer: is `faircast relay` running there, and may UDP pass? \
@@ -69,7 +68,10 @@ impl Above {
                 format!("the relay {at} has no room: see --neighbours-max and --at-host-max there")
             }
         };
-        output.warn(&text)
+        match name_error {
+            None => output.warn(&text),
+            Some(error) => output.warn(&format!("{text}; {error}; names are looked up every 6 s")),
+        }
     }
 }
 
