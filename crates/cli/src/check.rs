@@ -15,6 +15,7 @@ use crate::progress::{interrupted, listen};
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let settings = Settings {
         group: args.group,
+        via: live::names("--via", &args.via)?,
         interface: live::interface(args.interface.as_deref()),
         wait: args.wait,
         long: args.long,

@@ -14,6 +14,7 @@ Examples:
   faircast check                                   this host alone
   faircast check --group 239.192.7.1:7500          the same on a second host at the same time:
                                                    whether multicast arrives, both ways
+  faircast check --via 10.1.0.1:7600 --key group.key   whether a relay answers, and how far it is
   faircast check --group 239.192.7.1:7500 --long   and whether it still does after five minutes
 
 With another host that checks the same group it takes about ten seconds: which packets arrive, of which
@@ -24,6 +25,9 @@ pub struct CheckArgs {
     /// The group and port that are to be used
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
+    /// Attach to a relay for a moment: whether it answers, with the same key, and the way there
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    pub via: Vec<String>,
     /// The interface to use, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,

@@ -95,6 +95,45 @@ fn a_file_goes_through_two_levels_of_relays_and_who_has_no_key_gets_nothing() {
 }
 
 #[test]
+fn a_relay_with_its_own_key_passes_content_on_and_shows_its_neighbours() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(100_000));
+    let files = [relays.site.at("group.key"), relays.site.at("relay.key")];
+    succeed(&format!("key relay '{}' '{}'", files[0], files[1]));
+    let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let own = Relays { key: "--key relay.key --name top".to_string(), site: relays.site };
+    let (top, relay) = own.start_with(None, &[], &format!("--metrics {metrics}"));
+    let hosts = Relays { key: "--key group.key".to_string(), site: own.site };
+    // The name of a meeting, in place of a group.
+    let meet = format!("--via {} --meeting images --key group.key", via(top));
+    let receiver = hosts.site.start(&format!("recv {meet} --into a --once --name a"));
+    hosts.site.start(&format!("send file {meet}")).end_with(0);
+    receiver.end_with(0);
+    hosts.site.assert_same("a/file", "file");
+    // Other findings may be wrong on this host.
+    let check = |key: &str| {
+        let check = hosts.site.start(&format!("check --via {} {key}", via(top)));
+        let found = check.end().document()["findings"].clone();
+        let of_relay = |it: &&Value| it["check"] == "relay";
+        found.as_array().unwrap().iter().find(of_relay).unwrap()["found"].to_string()
+    };
+    let named = |name: &str| {
+        let status = hosts.site.json(&format!("relay status {metrics}"));
+        let neighbours = status["neighbours"].as_array().unwrap().clone();
+        neighbours.into_iter().find(|it| it["name"] == name)
+    };
+    let _late = hosts.site.start(&format!("recv {meet} --into b --name late"));
+    running::until("it is attached", || named("late").is_some());
+    let late = named("late").unwrap();
+    assert_eq!((&late["is"], &late["receivers"]), (&"host".into(), &1.into()), "{late}");
+    assert_eq!(late["version"], env!("CARGO_PKG_VERSION"));
+    assert!(late["rtt_ms"].as_f64() > Some(0.0) && late["mtu_bytes"].as_u64() >= Some(1200));
+    assert!(check("--key group.key").contains("top at"));
+    assert!(check("").contains("another key"));
+    relay.until("warning", |event| event["text"].as_str().unwrap().contains("without this key"));
+}
+
+#[test]
 fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
     for sealed in [false, true] {
         let relays = Relays::new(sealed);

@@ -80,6 +80,8 @@ checks! {
     LINK_MTU "MTU of the link" "`ip link set IF mtu 1500`, or `send --mtu` with what it takes"
     IGMP "IGMP version" "`sysctl -w net.ipv4.conf.all.force_igmp_version=0 net.ipv4.conf.IF.force_igmp_version=0`: `recv --from` needs version 3"
     KEY "key" "make one with `faircast key new FILE`, bring it to all hosts, and give it with `--key`; the same file on all, mode 600"
+    RELAY "relay" "start `faircast relay` there, with the same `--key`; let UDP to its port through firewalls"
+    RELAY_WAY "way to the relay" "nothing: these are measurements"
     OTHERS "other hosts" "run the same `faircast check` on another host at the same time; if one runs: same group and port, `--interface`, firewall (UDP and IGMP), switch with snooping and no querier, `--ttl` over routers"
     ARRIVES "arrives here" "on this host: firewall (the group's UDP port, IGMP), reverse-path filter, `--interface`; between: a switch with snooping and no querier"
     HEARD "is heard there" "the same on the other host: firewall, reverse-path filter, `--interface`; between: a switch with snooping and no querier"

@@ -4,6 +4,7 @@ mod exchange;
 mod finding;
 mod judge;
 mod local;
+mod relay;
 mod wire;
 
 use std::io::ErrorKind;
@@ -38,6 +39,8 @@ const DATAGRAMS_MAX: usize = 256;
 pub struct Settings {
     /// The group that is to be used; without one only the host itself is looked at.
     pub group: Option<SocketAddr>,
+    /// Relays to reach, each `HOST:PORT`.
+    pub via: Vec<String>,
     /// The interface to use.
     pub interface: Interface,
     /// How long to wait for another host that checks the same group; zero leaves others out.
@@ -101,6 +104,10 @@ pub fn check(
     }
     facts.read_settings();
     let mut found = facts.findings();
+    if !settings.via.is_empty() {
+        let Some(more) = relay::findings(settings, watch)? else { return Ok(None) };
+        found.extend(more);
+    }
     if let (Some(sockets), Some(group)) = (sockets, settings.group)
         && settings.wait > Duration::ZERO
     {
