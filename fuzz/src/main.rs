@@ -18,6 +18,8 @@ mod packet;
 #[cfg(feature = "programs")]
 #[path = "../../crates/programs/tests/fuzz/programs.rs"]
 mod programs;
+#[path = "../../crates/hop/tests/fuzz/relay_node.rs"]
+mod relay_node;
 #[path = "../../crates/seal/tests/fuzz/sealed.rs"]
 mod sealed;
 #[path = "../../crates/sim/tests/fuzz/texts.rs"]
@@ -46,6 +48,9 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("sealed", sealed::sealed),
     ("key_file", |data| {
         let _ = sealed::key_file(data);
+    }),
+    ("relay_node", |data| {
+        let _ = relay_node::relay_node(data);
     }),
     ("background", background::run),
     ("scenario", |data| {
