@@ -2,14 +2,14 @@
 //!
 //! Each side of a connection opens one stream for control, one for each group to which it sends
 //! packets, and one for repairs of each multicast link. The first frame of a stream says which it
-//! is. All numbers are in network byte order. Software is a version with its length before it. A
+//! is. All numbers are in network byte order. Flag 1 is a relay. Software has its length before it. A
 //! name is UTF-8 and the rest of its frame. The pace of a link is the number of frames that a host
 //! acknowledges together. Runs are numbers of missing frames, and of frames after them that have
 //! come, beginning with the next frame, 32 at most.
 //!
 //! | frame | bytes |
 //! | --- | --- |
-//! | first of the control stream | 0, version, node (4), run (8), flags (1: relay), software, name |
+//! | first of the control stream | 0, version, node (4), run (8), flags, software, name |
 //! | first of a group's stream | 1, group (8) |
 //! | first of a link's stream | 2, link (4) |
 //! | join | 2, group (8), receivers (4) |
