@@ -50,6 +50,8 @@ pub(crate) struct Common {
     pub(crate) meeting: Option<String>,
     /// Name of this host, for people at the relays.
     pub(crate) name: String,
+    /// True if nobody waits for slow receivers, at relays neither.
+    pub(crate) leaves_slow: bool,
 }
 
 impl Default for Common {
@@ -64,6 +66,7 @@ impl Default for Common {
             via: Vec::new(),
             meeting: None,
             name: String::new(),
+            leaves_slow: false,
         }
     }
 }
@@ -126,8 +129,11 @@ impl Common {
             return Ok((self.clone(), Options::default()));
         }
         // Packets that fill 100 Mbit/s and 20 ms from one relay to the next.
-        let usual = [("credit_buffer", 96), ("credit_unit", 12)];
+        let usual = [("credit_buffer", 96), ("credit_unit", 12), ("lag", 64)];
         let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
+        let policy = ("policy".to_string(), OptionValue::Text("bounded-lag".to_string()));
+        let policy = Some(policy).filter(|_| self.leaves_slow);
+        let usual: Vec<_> = usual.into_iter().chain(policy).collect();
         let credits = Options::checked(own, credit::OPTIONS)?.under(&usual, credit::OPTIONS);
         Ok((Self { options, ..self.clone() }, credits))
     }

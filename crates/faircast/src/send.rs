@@ -163,9 +163,10 @@ impl SenderBuilder {
         self
     }
 
-    /// What is done about slow receivers. Default [`SlowPolicy::Wait`].
+    /// What is done about slow receivers, at relays too. Default [`SlowPolicy::Wait`].
     pub fn slow(mut self, policy: SlowPolicy) -> Self {
         self.slow = policy;
+        self.common.leaves_slow = policy != SlowPolicy::Wait;
         self
     }
 

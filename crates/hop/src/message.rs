@@ -3,7 +3,7 @@
 //! Each side of a connection opens one stream for control, one for each group to which it sends
 //! packets, and one for repairs of each multicast link. The first frame of a stream says which it
 //! is. All numbers are in network byte order. Flag 1 is a relay. Software has its length before it,
-//! and a name is UTF-8 and the rest of its frame. The pace of a link is the number of frames that a host
+//! and a name is UTF-8 and the rest. The pace of a link is the number of frames that a host
 //! acknowledges together. Runs are numbers of missing frames, and of frames after them that have
 //! come, beginning with the next frame, 32 at most.
 //!

@@ -154,5 +154,16 @@ fn three_sites_with_ten_receivers_each_are_eight_times_as_fast_as_copies_over_tc
     }
 }
 
+#[test]
+#[ignore = "takes minutes, and is about speed"]
+fn a_slow_site_is_not_waited_for_if_the_sender_says_so() {
+    let [[waits, _], [leaves, slow]] = [true, false].map(relays::a_slow_site);
+    println!(
+        "a site behind 50 Mbit/s beside one behind 4: {waits:.0} s, or {leaves:.0} s with --slow \
+         drop-below, and {slow:.0} s to the slow one"
+    );
+    assert!(leaves < waits / 3.0, "{leaves} s of {waits}");
+}
+
 /// Seconds after which a transfer is taken to hang.
 const FULL_LIMIT_S: u64 = 600;

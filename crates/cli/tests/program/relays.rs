@@ -378,6 +378,48 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     [0, 1].map(|it| (after[it] - before[it]) as f64 * 8.0 / 1e6)
 }
 
+/// Seconds until a file of 20 MB is at a site behind 50 Mbit/s, and at one behind 4 Mbit/s, if the sender waits for the
+/// slow one or not.
+pub(super) fn a_slow_site(waits: bool) -> [f64; 2] {
+    let hosts = Hosts::new(&["s", "fast", "slow"], |to| {
+        let rate = match to {
+            Some("fast") => 50,
+            Some("slow") => 4,
+            _ => 1000,
+        };
+        format!(
+            "rate = \"{rate} Mbit/s\"\ndelay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 100 }}"
+        )
+    });
+    hosts.site.put("file", noise(20_000_000));
+    let at = format!("{}:7600", hosts.address("s"));
+    let relay = hosts.run("s", {
+        let mut command = program("relay --listen 0.0.0.0:7600 --json");
+        command.current_dir(hosts.site.path(""));
+        command
+    });
+    let mut up = Command::new("ip");
+    up.args(["link", "set", "lo", "up"]);
+    hosts.run("s", up).end_with(0);
+    relay.until("listening", |_| true);
+    let receivers = ["fast", "slow"].map(|name| {
+        hosts.start(name, &format!("recv --via {at} --into {name} --once --name {name}"))
+    });
+    let slow = if waits { "" } else { "--slow 'drop-below 10Mbit/s'" };
+    let sender = hosts.start("s", &format!("send file --via {at} --wait-for 2 {slow}"));
+    sender.until("progress", |event| event["bytes_least"].as_u64() > Some(0));
+    let begun = std::time::Instant::now();
+    let took = receivers.map(|receiver| {
+        receiver.end_within(LIMIT_S * 10).with(0);
+        begun.elapsed().as_secs_f64()
+    });
+    sender.end_within(LIMIT_S).with(0);
+    ["fast", "slow"]
+        .iter()
+        .for_each(|name| hosts.site.assert_same(&format!("{name}/file"), "file"));
+    took
+}
+
 /// How fast each of thirty copies arrives at three sites behind links of `mbit` Mbit/s, ten at each: over relays, and as
 /// connections of the kernel's TCP (CUBIC) from the source. Megabits a second.
 pub(super) fn three_sites(mbit: u32, multicast: bool) -> [f64; 2] {
