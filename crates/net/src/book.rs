@@ -16,7 +16,7 @@ pub const ADDRESSES_MAX: usize = 1 << 16;
 /// A *native* book makes an IPv4 host the node of its address. A second port at the same address,
 /// an IPv6 host, and a host whose address lies in 240.0.0.0/4 get numbers from 240.0.0.0/5, which
 /// no host on the internet has; they mean nothing to anybody else. A *fixed* book knows what it
-/// was told and nothing else. A book *of hosts* numbers addresses by their hosts ([`host`]).
+/// was told and nothing else. A book *of hosts* numbers addresses by their hosts.
 #[derive(Debug)]
 pub struct AddressBook {
     /// The one that was heard last first.

@@ -378,8 +378,8 @@ pub(super) fn a_hop_beside_tcp(seconds: u64) -> [f64; 2] {
     [0, 1].map(|it| (after[it] - before[it]) as f64 * 8.0 / 1e6)
 }
 
-/// Seconds until a file of 20 MB is at a site behind 50 Mbit/s, and at one behind 4 Mbit/s, if the sender waits for the
-/// slow one or not.
+/// Seconds until a file of 20 MB is at a site behind 50 Mbit/s, and at one behind 4 Mbit/s, if the
+/// sender waits for the slow one or not.
 pub(super) fn a_slow_site(waits: bool) -> [f64; 2] {
     let hosts = Hosts::new(&["s", "fast", "slow"], |to| {
         let rate = match to {
