@@ -106,8 +106,6 @@ pub struct ConnectionStats {
     pub sent_packets: u64,
     /// Packets that were declared lost.
     pub lost_packets: u64,
-    /// Frames with stream data that were sent.
-    pub stream_frames: u64,
     /// Greatest length of a packet without IP and UDP headers, in bytes.
     pub mtu_bytes: u16,
 }
@@ -594,7 +592,6 @@ impl Endpoint {
             sent_bytes: stats.udp_tx.bytes,
             sent_packets: stats.path.sent_packets,
             lost_packets: stats.path.lost_packets,
-            stream_frames: stats.frame_tx.stream,
             mtu_bytes: stats.path.current_mtu,
         })
     }

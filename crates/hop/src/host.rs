@@ -8,7 +8,7 @@ use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::endpoint::{ConnectionStats, Endpoint};
 use crate::hearing::Hearing;
-use crate::message::{Channel, Hello, JoinRefusal, Message, PARCEL_HEAD_BYTES, ParcelHead};
+use crate::message::{Channel, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
 use crate::node::HOPS_MAX;
 use crate::peers::{PeerEvent, Peers};
 use crate::uplink::{Uplink, UplinkState};
@@ -90,9 +90,9 @@ impl Host {
         is_used
     }
 
-    /// State of the way, and the reason if the relay takes the group not.
-    pub fn state(&self) -> (&UplinkState, Option<JoinRefusal>) {
-        (self.uplink.state(), self.uplink.refusal(self.group))
+    /// State of the way, and true if the relay does not take the group.
+    pub fn state(&self) -> (&UplinkState, bool) {
+        (self.uplink.state(), self.uplink.is_refused(self.group))
     }
 
     /// Address of the relay above.

@@ -38,7 +38,7 @@ pub use down::Down;
 pub use endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
 pub use host::{Behind, Host, SessionPacket};
 pub use keys::RelayKey;
-pub use message::{JoinRefusal, NAME_BYTES_MAX};
+pub use message::NAME_BYTES_MAX;
 pub use node::RelayNode;
 pub use status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
 pub use transport::CongestionControl;

@@ -15,7 +15,7 @@
 //! | join | 2, group (8), receivers (4) |
 //! | leave | 3, group (8) |
 //! | member | 4, group (8), receivers elsewhere (4) |
-//! | refusal | 5, group (8), reason |
+//! | refusal | 5, group (8) |
 //! | path | 6, nodes (4 each) from the relay itself upwards |
 //! | end of joins | 7 |
 //! | offer of multicast | 8, key (32), address (64 at most) |
@@ -84,15 +84,6 @@ impl Hello {
     }
 }
 
-/// Reason of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JoinRefusal {
-    /// The node stands above the relay.
-    Loop,
-    /// The relay has as many neighbours, or the neighbour as many groups, as may be.
-    Full,
-}
-
 /// Control message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -103,7 +94,7 @@ pub(crate) enum Message {
     /// The node is a member; this number of receivers is elsewhere.
     Member { group: u64, elsewhere: u32 },
     /// The node is not taken: with one group, or at all.
-    Refuse { group: u64, reason: JoinRefusal },
+    Refuse { group: u64 },
     /// The relay, and those above it.
     Path(Vec<NodeId>),
     /// The node has said all its groups on this connection.
@@ -203,7 +194,7 @@ impl Message {
             Self::Join { group, receivers } => of(2, *group, &receivers.to_be_bytes()),
             Self::Leave { group } => of(3, *group, &[]),
             Self::Member { group, elsewhere } => of(4, *group, &elsewhere.to_be_bytes()),
-            Self::Refuse { group, reason } => of(5, *group, &[*reason as u8]),
+            Self::Refuse { group } => of(5, *group, &[]),
             Self::Path(path) => {
                 let nodes = path.iter().flat_map(|node| node.0.to_be_bytes());
                 [6].into_iter().chain(nodes).collect()
@@ -237,15 +228,7 @@ impl Message {
             2 => Self::Join { group: take_u64(bytes)?, receivers: take_u32(bytes)? },
             3 => Self::Leave { group: take_u64(bytes)? },
             4 => Self::Member { group: take_u64(bytes)?, elsewhere: take_u32(bytes)? },
-            5 => {
-                let group = take_u64(bytes)?;
-                let reason = match take(bytes)? {
-                    [0] => JoinRefusal::Loop,
-                    [1] => JoinRefusal::Full,
-                    _ => return Err(BadInput::Malformed),
-                };
-                Self::Refuse { group, reason }
-            }
+            5 => Self::Refuse { group: take_u64(bytes)? },
             6 => {
                 let (nodes, rest) = bytes.as_chunks::<4>();
                 if nodes.len() > PATH_MAX {
@@ -336,13 +319,12 @@ mod tests {
     use super::*;
 
     fn messages() -> impl Strategy<Value = Message> {
-        let reason = prop_oneof![Just(JoinRefusal::Loop), Just(JoinRefusal::Full)];
         let path = proptest::collection::vec(any::<u32>().prop_map(NodeId), 0..PATH_MAX);
         prop_oneof![
             any::<(u64, u32)>().prop_map(|(group, receivers)| Message::Join { group, receivers }),
             any::<u64>().prop_map(|group| Message::Leave { group }),
             any::<(u64, u32)>().prop_map(|(group, elsewhere)| Message::Member { group, elsewhere }),
-            (any::<u64>(), reason).prop_map(|(group, reason)| Message::Refuse { group, reason }),
+            any::<u64>().prop_map(|group| Message::Refuse { group }),
             path.prop_map(Message::Path),
             Just(Message::EndOfJoins),
             links(),

@@ -13,7 +13,7 @@ use crate::endpoint::{ConnectionHandle, Endpoint};
 use crate::groups::Groups;
 use crate::held::{Packets, Parcel};
 use crate::lan::Lans;
-use crate::message::{Channel, Hello, JoinRefusal, Message, PATH_MAX, ParcelHead};
+use crate::message::{Channel, Hello, Message, PATH_MAX, ParcelHead};
 use crate::neighbours::{Neighbours, PARENT};
 use crate::peers::{PeerEvent, Peers};
 use crate::routes::{Claim, Routes};
@@ -274,7 +274,7 @@ impl RelayNode {
             Message::Join { group, receivers } => {
                 if !of.groups.contains(&group) && of.groups.len() >= groups_max {
                     self.counts.refused.full += 1;
-                    let refusal = Message::Refuse { group, reason: JoinRefusal::Full };
+                    let refusal = Message::Refuse { group };
                     return self.peers.send_message(now, of.connection, &refusal);
                 }
                 of.groups.insert(group);

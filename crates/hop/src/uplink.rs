@@ -7,7 +7,7 @@ use faircast_base::{NodeId, Time};
 use crate::dial::Dialer;
 use crate::down::Down;
 use crate::endpoint::ConnectionHandle;
-use crate::message::{Channel, Hello, JoinRefusal, Message};
+use crate::message::{Channel, Hello, Message};
 use crate::peers::Peers;
 
 /// State of the way to the relay above.
@@ -29,7 +29,7 @@ pub enum UplinkState {
 struct Membership {
     receivers: u32,
     elsewhere: u32,
-    refused: Option<JoinRefusal>,
+    refused: bool,
 }
 
 /// Connection to the relay above, and the groups that this node has there.
@@ -84,9 +84,9 @@ impl Uplink {
         self.groups.get(&group).map_or(0, |of| of.elsewhere)
     }
 
-    /// Reason why the relay above takes a group not.
-    pub(crate) fn refusal(&self, group: u64) -> Option<JoinRefusal> {
-        self.groups.get(&group).and_then(|of| of.refused)
+    /// True if the relay above takes no more groups, and not this one.
+    pub(crate) fn is_refused(&self, group: u64) -> bool {
+        self.groups.get(&group).is_some_and(|of| of.refused)
     }
 
     /// Sets the receivers of a group at this node and below; `None` ends the membership.
@@ -100,7 +100,7 @@ impl Uplink {
                 match of {
                     Some(of) => of.receivers = receivers,
                     None => {
-                        let new = Membership { receivers, elsewhere: 0, refused: None };
+                        let new = Membership { receivers, elsewhere: 0, refused: false };
                         self.groups.insert(group, new);
                     }
                 }
@@ -168,13 +168,13 @@ impl Uplink {
         match message {
             Message::Member { group, elsewhere } => {
                 let of = self.groups.get_mut(&group)?;
-                of.refused = None;
+                of.refused = false;
                 return (std::mem::replace(&mut of.elsewhere, elsewhere) != elsewhere)
                     .then_some(group);
             }
-            Message::Refuse { group, reason } => {
+            Message::Refuse { group } => {
                 let of = self.groups.get_mut(&group)?;
-                (of.refused, of.elsewhere) = (Some(reason), 0);
+                (of.refused, of.elsewhere) = (true, 0);
                 return Some(group);
             }
             Message::Path(path) => {
@@ -219,7 +219,7 @@ impl Uplink {
         self.state = state;
         self.path.clear();
         for of in self.groups.values_mut() {
-            (of.elsewhere, of.refused) = (0, None);
+            (of.elsewhere, of.refused) = (0, false);
         }
     }
 

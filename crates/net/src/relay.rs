@@ -109,7 +109,7 @@ impl Work {
         let above = self.first.as_ref().map(|first| RelayAbove {
             at: at.map_or_else(|| first.clone(), |at| at.to_string()),
             state: machine.above().clone(),
-            refused: None,
+            refused: false,
             multicast: false,
             name_error: self.names.error().map(str::to_string),
             connection: node.above_connection,

@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_hop::{
-    CongestionControl, ConnectionStats, Endpoint, Host, JoinRefusal, RelayKey, SessionPacket,
-    UplinkState,
+    CongestionControl, ConnectionStats, Endpoint, Host, RelayKey, SessionPacket, UplinkState,
 };
 use faircast_proto::Destination;
 
@@ -39,8 +38,8 @@ pub struct RelayAbove {
     pub at: String,
     /// State of the way there.
     pub state: UplinkState,
-    /// Reason for which the relay does not take the group of the host.
-    pub refused: Option<JoinRefusal>,
+    /// True if the relay does not take the host's group.
+    pub refused: bool,
     /// True if the relay's multicast is heard.
     pub multicast: bool,
     /// The error of the first name that was not found.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use faircast::{Down, JoinRefusal, RelayAbove, UplinkState};
+use faircast::{Down, RelayAbove, UplinkState};
 use serde_json::json;
 
 use super::Output;
@@ -36,13 +36,10 @@ impl Above {
         }
         let RelayAbove { at, state, refused, multicast, name_error, .. } = self.told.insert(now);
         let text = match (state, refused) {
-            (UplinkState::Attached(_), Some(JoinRefusal::Full)) => {
+            (UplinkState::Attached(_), true) => {
                 format!("the relay {at} has no room for one more session of this host")
             }
-            (UplinkState::Attached(_), Some(JoinRefusal::Loop)) => {
-                format!("the relay {at} stands below this host")
-            }
-            (UplinkState::Attached(name), None) => {
+            (UplinkState::Attached(name), false) => {
                 let how = if *multicast { ", and hears its multicast" } else { "" };
                 let named = if name.is_empty() { String::new() } else { format!(" ({name})") };
                 let json = json!({ "relay": at, "name": name, "multicast": multicast });

@@ -1,6 +1,8 @@
 //! Files through relays, which join hosts that have no multicast between them.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 
@@ -221,6 +223,92 @@ fn a_receiver_that_stops_reading_holds_others_up_for_seconds_and_has_it_all_late
         receiver.end_within(LIMIT_S).with(0);
         relays.site.assert_same(&format!("{name}/file"), "file");
     }
+}
+
+#[test]
+fn a_relay_that_stands_still_for_8_s_goes_on_where_it_was() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(8_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let (below, low) = relays.start(None, &[top]);
+    let (near, far) = (relays.recv("near", &[top]), relays.recv("far", &[below]));
+    let limits = "--wait-for 2 --rate-max 8Mbit/s --give-up 60s";
+    let sender = relays.send("file", top, limits);
+    far.until_has(1 << 20);
+    low.signal(Signal::SIGSTOP);
+    // Others have the next megabytes meanwhile.
+    near.until_has(4 << 20);
+    std::thread::sleep(Duration::from_secs(4));
+    low.signal(Signal::SIGCONT);
+    sender.end_within(LIMIT_S).with(0);
+    for (name, receiver) in [("near", near), ("far", far)] {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
+#[test]
+fn a_receiver_that_dies_keeps_the_sender_for_no_longer_than_it_is_waited_for() {
+    let relays = Relays::new(false);
+    relays.site.put("file", noise(4_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let (dies, other) = (relays.recv("dies", &[top]), relays.recv("other", &[top]));
+    let sender = relays.send("file", top, "--wait-for 2 --rate-max 8Mbit/s --give-up 8s");
+    dies.until_has(1 << 20);
+    dies.kill();
+    let summary = sender.end_within(LIMIT_S).with(1).summary();
+    let states = summary["receivers"].as_array().unwrap().iter();
+    let mut states: Vec<_> = states.map(|it| it["state"].as_str().unwrap()).collect();
+    states.sort_unstable();
+    assert_eq!(states, ["done", "lost"]);
+    other.end_within(LIMIT_S).with(0);
+    relays.site.assert_same("other/file", "file");
+}
+
+/// Passes datagrams between a host and the relay at `relay` as a router with address translation:
+/// the relay sees another port once `remaps` is true. Returns the port for the host.
+fn translated(relay: u16, remaps: &Arc<AtomicBool>) -> u16 {
+    let open = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        socket
+    };
+    let (inside, mut outside, remaps) = (open(), open(), remaps.clone());
+    let port = inside.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut host, mut bytes) = (None, [0; 2048]);
+        loop {
+            if remaps.swap(false, Ordering::Relaxed) {
+                outside = open();
+            }
+            while let Ok((len, from)) = inside.recv_from(&mut bytes) {
+                host = Some(from);
+                _ = outside.send_to(&bytes[..len], ("127.0.0.1", relay));
+            }
+            while let (Ok((len, _)), Some(host)) = (outside.recv_from(&mut bytes), host) {
+                _ = inside.send_to(&bytes[..len], host);
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_sender_whose_address_is_translated_to_another_goes_on() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(4_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let receiver = relays.recv("a", &[top]);
+    let remaps = Arc::new(AtomicBool::new(false));
+    let sender = relays.send("file", translated(top, &remaps), "--rate-max 8Mbit/s");
+    for megabytes in [1, 2] {
+        receiver.until_has(megabytes << 20);
+        remaps.store(true, Ordering::Relaxed);
+    }
+    let summary = sender.end_within(LIMIT_S).with(0).summary();
+    receiver.end_within(LIMIT_S).with(0);
+    relays.site.assert_same("a/file", "file");
+    assert!(summary["bytes_sent"].as_u64() < Some(5_000_000), "{summary}");
 }
 
 #[test]
