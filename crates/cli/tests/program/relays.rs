@@ -265,6 +265,23 @@ fn a_receiver_that_dies_keeps_the_sender_for_no_longer_than_it_is_waited_for() {
     relays.site.assert_same("other/file", "file");
 }
 
+#[test]
+fn a_receiver_that_is_killed_and_started_again_counts_as_the_same() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(4_000_000));
+    let (top, _top) = relays.start(None, &[]);
+    let (dies, other) = (relays.recv("again", &[top]), relays.recv("other", &[top]));
+    let sender = relays.send("file", top, "--wait-for 2 --rate-max 8Mbit/s --give-up 30s");
+    dies.until_has(1 << 20);
+    dies.kill();
+    let again = relays.recv("again", &[top]);
+    sender.end_within(LIMIT_S).with(0);
+    for (name, receiver) in [("again", again), ("other", other)] {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
 /// Passes datagrams between a host and the relay at `relay` as a router with address translation:
 /// the relay sees another port once `remaps` is true. Returns the port for the host.
 fn translated(relay: u16, remaps: &Arc<AtomicBool>) -> u16 {
