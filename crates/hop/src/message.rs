@@ -14,8 +14,7 @@
 //! | first of a link's stream | 2, link (4) |
 //! | join | 2, group (8), receivers (4) |
 //! | leave | 3, group (8) |
-//! | member | 4, group (8), receivers elsewhere (4) |
-//! | refusal | 5, group (8) |
+//! | member | 4, group (8), receivers elsewhere (4), 1 if the group is refused or 0 |
 //! | path | 6, nodes (4 each) from the relay itself upwards |
 //! | end of joins | 7 |
 //! | offer of multicast | 8, key (32), address (64 at most) |
@@ -91,10 +90,9 @@ pub(crate) enum Message {
     Join { group: u64, receivers: u32 },
     /// The node is no member of a group any more.
     Leave { group: u64 },
-    /// The node is a member; this number of receivers is elsewhere.
-    Member { group: u64, elsewhere: u32 },
-    /// The node is not taken: with one group, or at all.
-    Refuse { group: u64 },
+    /// This number of receivers is elsewhere. The group is refused if this relay, or one above it,
+    /// has as many groups as may be.
+    Member { group: u64, elsewhere: u32, is_refused: bool },
     /// The relay, and those above it.
     Path(Vec<NodeId>),
     /// The node has said all its groups on this connection.
@@ -193,8 +191,9 @@ impl Message {
         match self {
             Self::Join { group, receivers } => of(2, *group, &receivers.to_be_bytes()),
             Self::Leave { group } => of(3, *group, &[]),
-            Self::Member { group, elsewhere } => of(4, *group, &elsewhere.to_be_bytes()),
-            Self::Refuse { group } => of(5, *group, &[]),
+            Self::Member { group, elsewhere, is_refused } => {
+                of(4, *group, &[&elsewhere.to_be_bytes()[..], &[u8::from(*is_refused)]].concat())
+            }
             Self::Path(path) => {
                 let nodes = path.iter().flat_map(|node| node.0.to_be_bytes());
                 [6].into_iter().chain(nodes).collect()
@@ -227,8 +226,15 @@ impl Message {
         let message = match kind {
             2 => Self::Join { group: take_u64(bytes)?, receivers: take_u32(bytes)? },
             3 => Self::Leave { group: take_u64(bytes)? },
-            4 => Self::Member { group: take_u64(bytes)?, elsewhere: take_u32(bytes)? },
-            5 => Self::Refuse { group: take_u64(bytes)? },
+            4 => {
+                let (group, elsewhere) = (take_u64(bytes)?, take_u32(bytes)?);
+                let is_refused = match take(bytes)? {
+                    [0] => false,
+                    [1] => true,
+                    _ => return Err(BadInput::Malformed),
+                };
+                Self::Member { group, elsewhere, is_refused }
+            }
             6 => {
                 let (nodes, rest) = bytes.as_chunks::<4>();
                 if nodes.len() > PATH_MAX {
@@ -323,8 +329,9 @@ mod tests {
         prop_oneof![
             any::<(u64, u32)>().prop_map(|(group, receivers)| Message::Join { group, receivers }),
             any::<u64>().prop_map(|group| Message::Leave { group }),
-            any::<(u64, u32)>().prop_map(|(group, elsewhere)| Message::Member { group, elsewhere }),
-            any::<u64>().prop_map(|group| Message::Refuse { group }),
+            any::<(u64, u32, bool)>().prop_map(|(group, elsewhere, is_refused)| {
+                Message::Member { group, elsewhere, is_refused }
+            }),
             path.prop_map(Message::Path),
             Just(Message::EndOfJoins),
             links(),

@@ -274,7 +274,7 @@ impl RelayNode {
             Message::Join { group, receivers } => {
                 if !of.groups.contains(&group) && of.groups.len() >= groups_max {
                     self.counts.refused.full += 1;
-                    let refusal = Message::Refuse { group };
+                    let refusal = Message::Member { group, elsewhere: 0, is_refused: true };
                     return self.peers.send_message(now, of.connection, &refusal);
                 }
                 of.groups.insert(group);
@@ -338,7 +338,8 @@ impl RelayNode {
         else {
             return;
         };
-        let member = Message::Member { group, elsewhere: of.elsewhere(port, above) };
+        let (elsewhere, is_refused) = (of.elsewhere(port, above), self.uplink.is_refused(group));
+        let member = Message::Member { group, elsewhere, is_refused };
         self.peers.send_message(now, neighbour.connection, &member);
     }
 

@@ -1,13 +1,16 @@
 //! Two or more endpoints and a network between them that delays, moves, records and repeats
 //! packets.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
+use faircast_proto::options::Options;
+use faircast_proto::{Datagram, Destination, Machine as _, Transmit};
 
 use crate::{
-    CongestionControl, ConnectionHandle, Dialer, Down, Endpoint, EndpointEvent, RelayKey, StreamId,
+    CongestionControl, ConnectionHandle, Dialer, Down, Endpoint, EndpointEvent, Host, NodeLimits,
+    RelayKey, RelayNode, StreamId,
 };
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -344,4 +347,82 @@ fn frames_that_nobody_reads_stop_their_sender() {
     world.reads = true;
     world.run(1);
     assert!(world.client.has_room(link, stream));
+}
+
+/// Relays and hosts, whose datagrams arrive at once.
+enum Part {
+    Relay(RelayNode),
+    Host(Host),
+}
+
+#[test]
+fn a_group_too_many_is_refused_alone_and_its_hosts_hear_that() {
+    let (top, child) = (NodeId(5), NodeId(6));
+    let key = key(1);
+    let relay = |node, parents: &[NodeId], groups| {
+        let limits = NodeLimits { groups, ..NodeLimits::default() };
+        let program = faircast_proto::credit::relay(node, &Options::default(), None);
+        let endpoint = endpoint(&key, node, 1);
+        Part::Relay(RelayNode::new(endpoint, (node, ""), parents.to_vec(), limits, program))
+    };
+    let host = |node: u32, group| {
+        let (node, member) = (NodeId(node), (group, 1));
+        Part::Host(Host::new(Time::ZERO, endpoint(&key, node, 1), (node, ""), vec![child], member))
+    };
+    let mut parts = BTreeMap::from([
+        (top, relay(top, &[], 2)),
+        (child, relay(child, &[top], 9)),
+        (NodeId(11), host(11, 1)),
+        (NodeId(12), host(12, 2)),
+    ]);
+    let mut refused = Vec::new();
+    let mut rng = Rng::new(1, top, Purpose::Relay);
+    for ms in 0..3000 {
+        let now = Time::ZERO + Duration::from_millis(ms);
+        let mut cx = Cx::untraced(now, &mut rng);
+        if ms == 1000 {
+            parts.insert(NodeId(13), host(13, 3));
+        }
+        let mut sent = Vec::new();
+        for (node, part) in &mut parts {
+            let mut buf = Vec::new();
+            loop {
+                let to = match part {
+                    Part::Relay(relay) => match relay.poll_transmit(&mut cx, &mut buf) {
+                        Some(Transmit { to: Destination::Node(to), .. }) => Some(to),
+                        _ => None,
+                    },
+                    Part::Host(host) => host.poll_transmit(now, &mut buf),
+                };
+                let Some(to) = to else { break };
+                sent.push((*node, to, std::mem::take(&mut buf)));
+            }
+            match part {
+                Part::Relay(relay) => relay.handle_timeout(&mut cx),
+                Part::Host(host) => host.handle_timeout(now),
+            }
+        }
+        for (from, to, bytes) in sent {
+            match parts.get_mut(&to) {
+                Some(Part::Relay(relay)) => {
+                    relay.handle_datagram(
+                        &mut cx,
+                        Datagram::new(from, Destination::Node(to), &bytes),
+                    );
+                }
+                Some(Part::Host(host)) => _ = host.handle_datagram(now, from, false, &bytes),
+                None => {}
+            }
+        }
+        let of = |part: &Part| match part {
+            Part::Relay(_) => None,
+            Part::Host(host) => Some(host.state().1),
+        };
+        refused = parts.values().filter_map(of).collect();
+    }
+    assert_eq!(refused, [false, false, true]);
+    let Some(Part::Relay(top)) = parts.get(&top) else { panic!("no relay") };
+    let status = top.status();
+    let below: Vec<_> = status.neighbours.iter().map(|it| (it.groups, it.receivers)).collect();
+    assert_eq!((below, status.refused.full), (vec![(2, 2)], 1));
 }

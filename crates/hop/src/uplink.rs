@@ -166,16 +166,11 @@ impl Uplink {
         message: Message,
     ) -> Option<u64> {
         match message {
-            Message::Member { group, elsewhere } => {
+            Message::Member { group, elsewhere, is_refused } => {
                 let of = self.groups.get_mut(&group)?;
-                of.refused = false;
-                return (std::mem::replace(&mut of.elsewhere, elsewhere) != elsewhere)
-                    .then_some(group);
-            }
-            Message::Refuse { group } => {
-                let of = self.groups.get_mut(&group)?;
-                (of.refused, of.elsewhere) = (true, 0);
-                return Some(group);
+                let before = (of.elsewhere, of.refused);
+                (of.elsewhere, of.refused) = (elsewhere, is_refused);
+                return (before != (elsewhere, is_refused)).then_some(group);
             }
             Message::Path(path) => {
                 if path.contains(&peers.node()) {

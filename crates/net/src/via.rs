@@ -38,7 +38,7 @@ pub struct RelayAbove {
     pub at: String,
     /// State of the way there.
     pub state: UplinkState,
-    /// True if the relay does not take the host's group.
+    /// True if the relay, or one above it, does not take the host's group.
     pub refused: bool,
     /// True if the relay's multicast is heard.
     pub multicast: bool,

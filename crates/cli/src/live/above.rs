@@ -37,7 +37,7 @@ impl Above {
         let RelayAbove { at, state, refused, multicast, name_error, .. } = self.told.insert(now);
         let text = match (state, refused) {
             (UplinkState::Attached(_), true) => {
-                format!("the relay {at} has no room for one more session of this host")
+                format!("the relay {at}, or one above it, has no room for one more meeting")
             }
             (UplinkState::Attached(name), false) => {
                 let how = if *multicast { ", and hears its multicast" } else { "" };

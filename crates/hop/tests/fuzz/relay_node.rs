@@ -146,7 +146,7 @@ fn frame(kind: u8, node: NodeId, bytes: &[u8]) -> Vec<u8> {
         1 => [&[1][..], &group].concat(),
         2 => [&[2][..], &group, &number].concat(),
         3 => [&[3][..], &group].concat(),
-        4 => [&[4][..], &group, &number].concat(),
+        4 => [&[4][..], &group, &number, &[first & 1]].concat(),
         5 => vec![6, 0, 0, 0, first],
         6 => vec![7],
         7 => vec![9, 0, first & 1],
