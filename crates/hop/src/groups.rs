@@ -11,8 +11,6 @@ pub(crate) struct Member {
     pub(crate) receivers: u32,
     /// Port of the multicast link by which packets of the group leave for the neighbour.
     pub(crate) link: Option<PortId>,
-    /// Port of the link that the neighbour has left last.
-    pub(crate) left: Option<PortId>,
 }
 
 /// A group that has members.

@@ -137,7 +137,6 @@ impl RelayNode {
         let Self { lans, neighbours, groups, peers, .. } = self;
         let Some(member) = groups.member_mut(group, port) else { return };
         let Some(on) = member.link.take() else { return };
-        member.left = Some(on);
         if let Some(of) = neighbours.get(port) {
             let (connection, node) = (of.connection, of.hello.node);
             peers.end_channel(connection, Channel::Link(on.0));
@@ -202,7 +201,6 @@ impl RelayNode {
         let is_tick = self.lans.beacon_at.take_if(|at| *at <= now).is_some();
         if is_tick {
             self.send_beacons(now);
-            self.forget_stalled(cx);
         }
         let links = self.lans.links.iter();
         let due =
@@ -231,20 +229,6 @@ impl RelayNode {
                 self.leave_links(cx, port);
                 if let Some(of) = self.neighbours.get_mut(port) {
                     of.stalled_at = Some(now);
-                }
-            }
-        }
-    }
-
-    /// Late packets of a host that was stopped may name the link that the host has left: the
-    /// program is not to wait for the host there.
-    fn forget_stalled(&mut self, cx: &mut Cx<'_>) {
-        let Self { neighbours, groups, program, .. } = self;
-        let now = cx.now;
-        for (port, of) in neighbours.iter().filter(|(_, of)| of.is_off(now)) {
-            for group in of.groups.iter().filter_map(|group| groups.get(*group)) {
-                if let Some(on) = group.members.get(&port).and_then(|member| member.left) {
-                    program.handle_gone(cx, group.flow, on, of.hello.node);
                 }
             }
         }

@@ -401,10 +401,12 @@ impl RelayNode {
             self.counts.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
             return;
         }
+        // A host on a link belongs to the branch of the link.
+        let link = self.groups.get(group).and_then(|of| of.members.get(&port)?.link);
         let packet = RelayPacket {
             key: self.held.next_key(),
             flow,
-            port,
+            port: link.filter(|_| is_own).unwrap_or(port),
             ports_out: &ports_out,
             datagram: Datagram::new(head.origin, head.to, &body),
             time_to_live: head.hops,

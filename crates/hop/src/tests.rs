@@ -351,8 +351,8 @@ fn frames_that_nobody_reads_stop_their_sender() {
 
 /// Relays and hosts, whose datagrams arrive at once.
 enum Part {
-    Relay(RelayNode),
-    Host(Host),
+    Relay(Box<RelayNode>),
+    Host(Box<Host>),
 }
 
 #[test]
@@ -363,11 +363,14 @@ fn a_group_too_many_is_refused_alone_and_its_hosts_hear_that() {
         let limits = NodeLimits { groups, ..NodeLimits::default() };
         let program = faircast_proto::credit::relay(node, &Options::default(), None);
         let endpoint = endpoint(&key, node, 1);
-        Part::Relay(RelayNode::new(endpoint, (node, ""), parents.to_vec(), limits, program))
+        let relay = RelayNode::new(endpoint, (node, ""), parents.to_vec(), limits, program);
+        Part::Relay(Box::new(relay))
     };
     let host = |node: u32, group| {
         let (node, member) = (NodeId(node), (group, 1));
-        Part::Host(Host::new(Time::ZERO, endpoint(&key, node, 1), (node, ""), vec![child], member))
+        let endpoint = endpoint(&key, node, 1);
+        let host = Host::new(Time::ZERO, endpoint, (node, ""), vec![child], member);
+        Part::Host(Box::new(host))
     };
     let mut parts = BTreeMap::from([
         (top, relay(top, &[], 2)),

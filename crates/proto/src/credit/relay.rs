@@ -343,7 +343,16 @@ impl CreditRelay {
         KeepLimits { bytes: programs_bytes as usize, age: program_timeout }
     }
 
-    fn take_credit(&mut self, cx: &mut Cx<'_>, credit: &Credit) -> Result<(), BadInput> {
+    /// A credit has come through a port: nobody speaks for the branch of another port.
+    fn take_credit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        port: PortId,
+        credit: &Credit,
+    ) -> Result<(), BadInput> {
+        if credit.branch != port.0 {
+            return Err(BadInput::Foreign);
+        }
         let session = self.sessions.get_mut(&credit.session).ok_or(BadInput::Foreign)?;
         if let Some(port) = session.node.on_credit(cx.now, credit)? {
             self.port(port).turns.join(Turn::Session(credit.session));
@@ -502,7 +511,7 @@ impl Relay for CreditRelay {
             }
             Ok(Packet::Credit(credit)) if packet.datagram.to == Destination::Node(self.node) => {
                 self.works(cx.now, Some(packet.port));
-                self.take_credit(cx, &credit).map(|()| Handling::Drop)
+                self.take_credit(cx, packet.port, &credit).map(|()| Handling::Drop)
             }
             Ok(Packet::Pull(pull)) if packet.datagram.to == Destination::Node(self.node) => {
                 self.answer(cx.now, packet, &pull);

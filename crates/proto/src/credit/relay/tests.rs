@@ -9,18 +9,55 @@ use crate::world::at;
 
 /// Takes a packet of a session that came from above, or a credit from below; returns how many copies leave by each port.
 fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> usize {
+    // Branch 1 is port 1.
+    let port = PortId(u32::from(to == Destination::Node(NodeId(1))));
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut cx = Cx::untraced(at(1), &mut rng);
     let packet = RelayPacket {
         key: PacketKey(u64::from(number)),
         flow: FlowId(0),
-        port: PortId(0),
+        port,
         ports_out: &[PortId(1)],
         datagram: Datagram::new(NodeId(9), to, bytes),
         time_to_live: 9,
     };
     relay.handle_packet(&mut cx, &packet, &mut Vec::new());
     copies(relay, &mut cx)
+}
+
+/// Takes a credit of node 20 for branch 1 that comes through a port.
+fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
+    let (session, tag) = (7, tag_of(NodeId(20), 7));
+    let mut bytes = Vec::new();
+    Credit { session, tag, branch: 1, buffer: 5, count, weight: 1 }.encode(&mut bytes);
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let mut cx = Cx::untraced(at(1), &mut rng);
+    let packet = RelayPacket {
+        key: PacketKey(0),
+        flow: FlowId(0),
+        port,
+        ports_out: &[],
+        datagram: Datagram::new(NodeId(20), Destination::Node(NodeId(1)), &bytes),
+        time_to_live: 9,
+    };
+    relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+    copies(relay, &mut cx)
+}
+
+#[test]
+fn a_credit_for_the_branch_of_another_port_is_refused() {
+    let mut relay = CreditRelay::new(NodeId(1), &Options::default(), None);
+    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
+    for count in 1..12 {
+        let mut bytes = Vec::new();
+        Capsule { count, ..first }.encode(&mut bytes);
+        take(&mut relay, Destination::Group(GroupId::SESSION), &bytes, count);
+        if count == 1 {
+            take_credit(&mut relay, PortId(1), 1);
+        }
+    }
+    assert_eq!(take_credit(&mut relay, PortId(2), 6), 0);
+    assert_eq!(take_credit(&mut relay, PortId(1), 6), 5);
 }
 
 fn copies(relay: &mut CreditRelay, cx: &mut Cx<'_>) -> usize {
