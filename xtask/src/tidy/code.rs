@@ -73,6 +73,15 @@ fn names_std(file: &TextFile) -> Vec<String> {
     complaints
 }
 
+/// Protocols name nodes by numbers; drivers know which address each number is.
+pub(super) fn addresses(files: &[TextFile]) -> Vec<String> {
+    let protocols = files.iter().filter(|file| file.path.starts_with("crates/proto/src"));
+    let lines = protocols.flat_map(|file| file.lines().map(move |line| (file, line)));
+    let named =
+        lines.filter(|(_, (_, line))| line.contains("SocketAddr") || line.contains("IpAddr"));
+    named.map(|(file, (line, _))| file.complaint(line, "a network address in a protocol")).collect()
+}
+
 /// Every crate takes the lints of the workspace.
 pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -145,6 +154,12 @@ mod tests {
         let text = format!("ok\n// {word}: later\n{word}S\nA_{word}\n");
         assert_eq!(leftovers(&[text_file("a.rs", &text)]), [format!("a.rs:2: left over: {word}")]);
         assert_eq!(leftovers(&[text_file("a.rs", &format!("{}()", LEFTOVERS[4]))]).len(), 1);
+    }
+
+    #[test]
+    fn protocols_name_no_address() {
+        let found = |path| addresses(&[text_file(path, "use core::net::SocketAddr;")]).len();
+        assert_eq!((found("crates/proto/src/a.rs"), found("crates/net/src/a.rs")), (1, 0));
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
         code::lengths(&files),
         code::leftovers(&files),
         code::pure_crates(&files, crates),
+        code::addresses(&files),
         code::lints(&files, crates),
         code::unsafety(&files),
         documents::sources(&files),
