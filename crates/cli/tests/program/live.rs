@@ -89,25 +89,31 @@ pub(super) fn get(address: &str, method: &str, path: &str) -> (String, String) {
     (head.to_string(), body.to_string())
 }
 
-/// The values of a text in the format of OpenMetrics 1.0, without labels: every family has one HELP
-/// and one TYPE before its value, counters end in `_total`, and the end is said.
+/// The values of a text in the format of OpenMetrics 1.0, by name and labels: a family has one HELP
+/// and one TYPE before its values, counters end in `_total`, and the end is said.
 pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let (body, end) = text.split_at(text.len() - "# EOF\n".len());
     assert_eq!(end, "# EOF\n");
-    for family in body.lines().collect::<Vec<_>>().chunks(3) {
-        let [help, kind, sample] = family else { panic!("{family:?}") };
-        let name = help.strip_prefix("# HELP ").unwrap().split(' ').next().unwrap();
-        let sort = kind.strip_prefix(&format!("# TYPE {name} ")).unwrap();
-        let (full, value) = sample.split_once(' ').unwrap();
-        let suffix = match sort {
-            "counter" => "_total",
-            "gauge" => "",
-            other => panic!("{other}"),
-        };
-        assert_eq!(full, format!("{name}{suffix}"));
-        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        assert!(name.starts_with("faircast_") && name.chars().all(allowed), "{name}");
+    let (mut name, mut suffix) = ("", "");
+    for line in body.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            name = help.split(' ').next().unwrap();
+            let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(name.starts_with("faircast_") && name.chars().all(allowed), "{name}");
+            continue;
+        }
+        if let Some(kind) = line.strip_prefix(&format!("# TYPE {name} ")) {
+            suffix = match kind {
+                "counter" => "_total",
+                "gauge" => "",
+                other => panic!("{other}"),
+            };
+            continue;
+        }
+        let (full, value) = line.rsplit_once(' ').unwrap();
+        // Labels follow the name, in braces.
+        assert_eq!(full.split('{').next(), Some(&*format!("{name}{suffix}")), "{line}");
         let old = values.insert(full.to_string(), value.parse().unwrap());
         assert_eq!(old, None, "{full} comes twice");
     }
