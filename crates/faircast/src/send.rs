@@ -163,7 +163,7 @@ impl SenderBuilder {
         self
     }
 
-    /// What is done about slow receivers, at relays too. Default [`SlowPolicy::Wait`].
+    /// Policy for slow receivers, at relays too. Default [`SlowPolicy::Wait`].
     pub fn slow(mut self, policy: SlowPolicy) -> Self {
         self.slow = policy;
         self.common.leaves_slow = policy != SlowPolicy::Wait;

@@ -18,7 +18,8 @@ pub(crate) struct Member {
 pub(crate) struct Group {
     pub(crate) flow: FlowId,
     pub(crate) members: BTreeMap<PortId, Member>,
-    receivers: u32,
+    /// Sum over all members, which no number of neighbours overflows.
+    receivers: u64,
     /// Neighbours with receivers.
     active: usize,
 }
@@ -27,14 +28,19 @@ impl Group {
     /// Receivers that a member reaches by this relay, with `above` at the relay above.
     pub(crate) fn elsewhere(&self, port: PortId, above: u32) -> u32 {
         let own = self.members.get(&port).map_or(0, |member| member.receivers);
-        (self.receivers - own).saturating_add(above)
+        saturated(self.receivers - u64::from(own) + u64::from(above))
     }
 }
 
-/// Groups by their numbers.
+fn saturated(receivers: u64) -> u32 {
+    u32::try_from(receivers).unwrap_or(u32::MAX)
+}
+
+/// Groups by their numbers, and the number of each flow.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_id: BTreeMap<u64, Group>,
+    by_flow: BTreeMap<FlowId, u64>,
     last_flow: u32,
 }
 
@@ -61,7 +67,7 @@ impl Groups {
     }
 
     pub(crate) fn of_flow(&self, flow: FlowId) -> Option<u64> {
-        self.by_id.iter().find(|(_, of)| of.flow == flow).map(|(group, _)| *group)
+        self.by_flow.get(&flow).copied()
     }
 
     /// Sets the receivers that a neighbour has of a group; `None` ends the membership. `above` is
@@ -76,6 +82,7 @@ impl Groups {
         let of = self.by_id.entry(group).or_insert_with(|| {
             self.last_flow = self.last_flow.wrapping_add(1);
             let flow = FlowId(self.last_flow);
+            self.by_flow.insert(flow, group);
             Group { flow, members: BTreeMap::new(), receivers: 0, active: 0 }
         });
         let kind = |of: &Group| (of.active + usize::from(above > 0)).min(2);
@@ -88,13 +95,34 @@ impl Groups {
             None => of.members.remove(&port).map_or(0, |member| member.receivers),
         };
         let is = receivers.unwrap_or(0);
-        of.receivers = of.receivers.saturating_sub(was).saturating_add(is);
+        of.receivers = of.receivers - u64::from(was) + u64::from(is);
         of.active = of.active + usize::from(is > 0) - usize::from(was > 0);
         let concerns_all = before != kind(of);
-        let receivers = (!of.members.is_empty()).then_some(of.receivers);
+        let receivers = (!of.members.is_empty()).then_some(saturated(of.receivers));
         if receivers.is_none() {
             self.by_id.remove(&group);
+            self.by_flow.remove(&flow);
         }
         Change { flow, receivers, concerns_all }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_claim_too_many_receivers_break_no_sum() {
+        let (mut groups, [a, b, most]) = (Groups::default(), [1, 2, u32::MAX]);
+        let mut set = |port, receivers| {
+            let change = groups.set(7, PortId(port), receivers, 0);
+            let elsewhere = groups.get(7).map(|of| of.elsewhere(PortId(b), most));
+            (change.receivers, elsewhere, groups.of_flow(change.flow))
+        };
+        assert_eq!(set(a, Some(most)), (Some(most), Some(most), Some(7)));
+        assert_eq!(set(b, Some(most)), (Some(most), Some(most), Some(7)));
+        assert_eq!(set(a, None), (Some(most), Some(most), Some(7)));
+        assert_eq!(set(b, Some(3)), (Some(3), Some(most), Some(7)));
+        assert_eq!(set(b, None), (None, None, None));
     }
 }

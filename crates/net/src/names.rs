@@ -17,6 +17,8 @@ pub(crate) struct Names {
     found: Option<mpsc::Receiver<Lookup>>,
     next_at: Time,
     error: Option<String>,
+    /// True once addresses were returned.
+    is_known: bool,
 }
 
 /// Addresses of all names, in the order of the names, and the first name that has none.
@@ -29,7 +31,7 @@ struct Lookup {
 impl Names {
     /// Names that are looked up at once.
     pub(crate) const fn new(texts: Vec<String>) -> Self {
-        Self { texts, found: None, next_at: Time::ZERO, error: None }
+        Self { texts, found: None, next_at: Time::ZERO, error: None, is_known: false }
     }
 
     /// The error of the first name that was not found at the last lookup.
@@ -52,8 +54,10 @@ impl Names {
         if self.texts.is_empty() || !wanted || now < self.next_at {
             return None;
         }
-        let addresses = self.texts.iter().map(|text| text.parse());
-        if let Ok(addresses) = addresses.collect::<Result<Vec<SocketAddr>, _>>() {
+        let addresses: Vec<SocketAddr> =
+            self.texts.iter().filter_map(|text| text.parse().ok()).collect();
+        let first = !std::mem::replace(&mut self.is_known, true);
+        if addresses.len() == self.texts.len() {
             self.next_at = Time::MAX;
             return Some(addresses);
         }
@@ -67,7 +71,8 @@ impl Names {
                 (self.next_at, self.error) = (now + AGAIN, Some(error.to_string()));
             }
         }
-        None
+        // Addresses wait for no name server.
+        Some(addresses).filter(|all| first && !all.is_empty())
     }
 }
 
@@ -114,6 +119,9 @@ mod tests {
         let texts = ["no such name:1", "localhost:2"].map(String::from);
         let mut names = Names::new(texts.to_vec());
         assert_eq!(names.poll(Time::ZERO, false), None, "nobody wants them");
+        let mixed = ["no such name:1", "10.0.0.1:2"].map(String::from);
+        let first = Names::new(mixed.to_vec()).poll(Time::ZERO, true);
+        assert_eq!(first, Some(vec![at("10.0.0.1:2")]), "at once");
         for round in 0..2 {
             let now = Time::ZERO + AGAIN * round;
             let found = poll(&mut names, now).expect("localhost has an address");

@@ -29,7 +29,7 @@ pub enum KeyVerb {
         #[arg(value_name = "FILE", default_value = "faircast.key")]
         file: PathBuf,
     },
-    /// Make the key for relays of a group: whoever has it passes content on and cannot read it
+    /// Make the key for relays of a group, which pass content on and cannot read it
     Relay {
         /// The key file of the group
         #[arg(value_name = "GROUP_KEY")]

@@ -50,7 +50,7 @@ pub struct RelayArgs {
     /// Hosts and relays that may be attached
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub neighbours_max: u32,
-    /// Of them at one IPv4 address, as behind address translation, or in one IPv6 /64
+    /// Hosts and relays at one IPv4 address, as behind address translation, or in one IPv6 /64
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub at_host_max: u32,
     /// A setting of the relay program `credit`; may be repeated; `faircast schemes credit` lists them

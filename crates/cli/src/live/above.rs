@@ -28,10 +28,12 @@ impl Above {
         let Some(now) = now else { return Ok(()) };
         let now = RelayAbove { connection: None, ..now.clone() };
         let is_young = self.begun.elapsed() < ANSWER_TIMEOUT;
-        // A relay that is asked takes a moment to answer.
-        if self.told.as_ref() == Some(&now)
-            || is_young && matches!(now.state, UplinkState::Asking(None))
-        {
+        // A relay takes a moment to answer, and each attempt begins without a reason.
+        let was_asked = self.told.as_ref().is_some_and(|told| {
+            matches!(told.state, UplinkState::Asking(_)) && told.name_error == now.name_error
+        });
+        let is_begun = matches!(now.state, UplinkState::Asking(None));
+        if self.told.as_ref() == Some(&now) || is_begun && (is_young || was_asked) {
             return Ok(());
         }
         let RelayAbove { at, state, refused, multicast, name_error, .. } = self.told.insert(now);
@@ -56,7 +58,7 @@ impl Above {
             }
             (UplinkState::Asking(_), _) => format!(
                 "the relay {at} does not answer: is `faircast relay` running there, and may UDP pass? \
-                 It is asked again and again"
+                 This program asks the relay again and again"
             ),
             (UplinkState::Loop, _) => {
                 format!("the relay {at} hangs below this one: a loop; give another --parent")

@@ -89,8 +89,8 @@ pub(super) fn get(address: &str, method: &str, path: &str) -> (String, String) {
     (head.to_string(), body.to_string())
 }
 
-/// The values of a text in the format of OpenMetrics 1.0, by name and labels: a family has one HELP
-/// and one TYPE before its values, counters end in `_total`, and the end is said.
+/// Values of a text in the format of OpenMetrics 1.0, by name and labels. A family has one HELP and
+/// one TYPE before its values; counters end in `_total`, and the text in EOF.
 pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let (body, end) = text.split_at(text.len() - "# EOF\n".len());

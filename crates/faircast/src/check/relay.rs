@@ -87,7 +87,8 @@ fn judge(above: &RelayAbove) -> Vec<Finding> {
     };
     let Some(connection) = connection else { return vec![found] };
     let rtt_ms = connection.rtt.as_secs_f64() * 1e3;
-    let ip_bytes = connection.mtu_bytes + 48;
+    // Headers of IP and UDP, of either family.
+    let ip_bytes = connection.mtu_bytes + if at.starts_with('[') { 48 } else { 28 };
     let way = format!("round trip {rtt_ms:.1} ms, packets of {ip_bytes} bytes and less arrive");
     vec![found, f::RELAY_WAY.found(true, way)]
 }
