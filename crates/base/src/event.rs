@@ -197,6 +197,31 @@ pub enum Event {
         /// By how much more than the others, in nanoseconds.
         delay_ns: u64,
     },
+    /// A relay node or a host behind relays is attached to another relay, or to none.
+    Attached {
+        /// The relay above.
+        relay: Option<NodeId>,
+    },
+    /// A fault of a node began or ended, as the scenario wants it.
+    NodeFault {
+        /// Its kind.
+        kind: NodeFaultKind,
+    },
+}
+
+/// Kind of a fault of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeFaultKind {
+    /// Programs stand still.
+    Stopped,
+    /// Programs go on after a stop.
+    Resumed,
+    /// Programs were killed.
+    Killed,
+    /// Killed programs start again.
+    Started,
+    /// The address is another one.
+    Moved,
 }
 
 /// What one direction of a link has done since the start of the run.

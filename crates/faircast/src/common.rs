@@ -128,9 +128,8 @@ impl Common {
         if self.via.is_empty() {
             return Ok((self.clone(), Options::default()));
         }
-        // Packets that fill 100 Mbit/s and 20 ms from one relay to the next.
-        let usual = [("credit_buffer", 96), ("credit_unit", 12), ("lag", 64)];
-        let usual = usual.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
+        let usual =
+            credit::RELAYED.map(|(key, value)| (key.to_string(), OptionValue::Integer(value)));
         let policy = ("policy".to_string(), OptionValue::Text("bounded-lag".to_string()));
         let policy = Some(policy).filter(|_| self.leaves_slow);
         let usual: Vec<_> = usual.into_iter().chain(policy).collect();

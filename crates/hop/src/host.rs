@@ -250,6 +250,7 @@ impl<M: Machine> Behind<M> {
         }
         // All groups of a session come through the relay.
         while self.inner.poll_membership().is_some() {}
+        self.host.uplink.trace(cx, &self.host.peers);
     }
 }
 

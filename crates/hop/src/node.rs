@@ -157,6 +157,7 @@ impl RelayNode {
             self.run_program(cx);
         }
         self.run_program(cx);
+        self.uplink.trace(cx, &self.peers);
     }
 
     fn on_event(&mut self, cx: &mut Cx<'_>, event: PeerEvent) {

@@ -2,6 +2,7 @@
 
 use faircast_base::NodeId;
 use faircast_proto::relay::Served;
+use faircast_proto::{AppEvent, FlowEvent};
 
 use crate::down::Down;
 use crate::endpoint::ConnectionStats;
@@ -68,6 +69,13 @@ pub enum NodeEvent {
     },
     /// The way to the relay above has changed.
     Above(UplinkState),
+}
+
+/// Relays deliver nothing.
+impl AppEvent for NodeEvent {
+    fn into_flow(self) -> Option<FlowEvent> {
+        None
+    }
 }
 
 /// State of a neighbour, for people.

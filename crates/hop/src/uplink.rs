@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faircast_base::{NodeId, Time};
+use faircast_base::{Cx, Event, NodeId, Time};
 
 use crate::dial::Dialer;
 use crate::down::Down;
@@ -40,6 +40,8 @@ pub(crate) struct Uplink {
     /// The relay above, and those above it.
     path: Vec<NodeId>,
     groups: BTreeMap<u64, Membership>,
+    /// The relay above that the trace knows.
+    traced: Option<NodeId>,
 }
 
 impl Uplink {
@@ -50,6 +52,16 @@ impl Uplink {
             state: UplinkState::Asking(None),
             path: Vec::new(),
             groups: BTreeMap::new(),
+            traced: None,
+        }
+    }
+
+    /// Tells the trace of another relay above.
+    pub(crate) fn trace(&mut self, cx: &mut Cx<'_>, peers: &Peers) {
+        let relay = self.connection().and_then(|connection| peers.endpoint.peer(connection));
+        if relay != self.traced {
+            self.traced = relay;
+            cx.emit(Event::Attached { relay });
         }
     }
 

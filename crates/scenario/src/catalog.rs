@@ -11,6 +11,8 @@ pub struct Catalog {
     pub protocols: Vec<Stack>,
     /// What a router can run beside forwarding.
     pub programs: Vec<ProgramEntry>,
+    /// The program of relay nodes; `None` where they cannot be run.
+    pub relay_node: Option<ProgramEntry>,
     /// Whether relays run programs that sessions bring.
     pub runs_sessions_programs: bool,
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use faircast_base::NodeId;
+use faircast_proto::credit::RELAYED;
 use faircast_proto::options::OptionValue;
 
 use crate::{Flow, LinkSpec, Node, Scenario};
@@ -152,10 +153,15 @@ impl Tree {
 const HEADERS_BYTES: u64 = 130;
 
 impl Scenario {
-    /// Sets the unset `credit_buffer` of each session under credits to the buffer that its longest hop takes.
+    /// Sets the unset `credit_buffer` of each session under credits to the buffer that its longest hop takes; over
+    /// relay nodes to the usual one, as that of real hosts.
     pub(crate) fn size_credit_buffers(&mut self) {
         let Self { flows, nodes, links, .. } = self;
         for flow in flows {
+            if !flow.via.is_empty() {
+                let usual = RELAYED.map(|(key, value)| (key.into(), OptionValue::Integer(value)));
+                flow.options = flow.options.under(&usual, &flow.stack.options());
+            }
             if flow.stack.hop.is_none() || flow.options.has("credit_buffer") {
                 continue;
             }
@@ -171,7 +177,8 @@ impl Scenario {
     /// Facts that a reader of the figures should know of the settings, in sentences.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for flow in self.flows.iter().filter(|flow| flow.stack.hop.is_some()) {
+        let by_routers = |flow: &&Flow| flow.stack.hop.is_some() && flow.via.is_empty();
+        for flow in self.flows.iter().filter(by_routers) {
             let (name, unit) = (&flow.name, unit(flow));
             let node = |node: NodeId| &self.nodes[node.index()].name;
             let tree = Tree::new(flow, &self.nodes, &self.links);

@@ -22,11 +22,12 @@ use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, Value};
-use crate::{Data, Flow, Join, Speaks};
+use crate::{Data, Flow, Join, RelaySpec, Speaks};
 
 /// Reads all `[[flow]]` entries, one after the other.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
+    pub(crate) relays: &'a [RelaySpec],
     pub(crate) reach: Reach,
     pub(crate) catalog: &'a Catalog,
     pub(crate) duration: Duration,
@@ -61,6 +62,8 @@ impl Flows<'_> {
         let joins = self.joins(&table, stack, &from, &to)?;
         let speaks = self.speaks(&table, stack, &to)?;
         let heads = self.heads(&table, stack, &from, &to)?;
+        let ends: Vec<NodeId> = from.iter().chain(&to).copied().collect();
+        let via = self.via(&table, stack, &ends)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
         let receivers = from.len() * to.len() + joins.len();
         let copies = self.copies(&table, flow_name, count.unwrap_or(1), receivers)?;
@@ -88,6 +91,7 @@ impl Flows<'_> {
                 .unwrap_or(Data::Unlimited),
             join: Vec::new(),
             speaks,
+            via,
             heads,
             options,
             raw_options,
@@ -496,7 +500,7 @@ fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
 
 const FLOW_KEYS: &[&str] = &[
     "name", "protocol", "from", "to", "packet", "header", "start", "stop", "data", "count", "join",
-    "speaks", "heads", "options",
+    "speaks", "via", "heads", "options",
 ];
 const MEMBER_RULE: &str = "allowed: nodes listed in to";
 const PATH_RULE: &str = "expected nodes that links connect";

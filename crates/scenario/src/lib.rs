@@ -19,10 +19,13 @@ mod overrides;
 mod parse;
 mod reach;
 mod read;
+mod relays;
 mod topology;
 mod value;
 
 pub use catalog::{Catalog, ProgramEntry};
 pub use error::{ErrorPlace, ScenarioError};
-pub use model::{Data, Flow, Join, LinkSpec, Node, Program, Scenario, Speaks};
+pub use model::{
+    Data, FaultKind, Flow, Join, LinkSpec, Node, NodeFault, Program, RelaySpec, Scenario, Speaks,
+};
 pub use overrides::Overrides;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use faircast_base::{Bytes, Duration, NodeId, Time};
+use faircast_base::{Bytes, Duration, FlowId, NodeId, Time};
 use faircast_link::LinkConfig;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
@@ -30,6 +30,52 @@ pub struct Scenario {
     /// All flows, `count` already spelled out; a [`FlowId`](faircast_base::FlowId) is an index
     /// into this.
     pub flows: Vec<Flow>,
+    /// All relay nodes.
+    pub relays: Vec<RelaySpec>,
+    /// Faults of nodes, in order of time.
+    pub faults: Vec<NodeFault>,
+}
+
+impl Scenario {
+    /// The flow to which packets of relay nodes count: the first number that no flow has.
+    pub fn relays_flow(&self) -> FlowId {
+        FlowId(self.flows.len() as u32)
+    }
+}
+
+/// A relay node: a host that passes sessions on to hosts and relays below it.
+#[derive(Clone, Debug)]
+pub struct RelaySpec {
+    /// Its node.
+    pub node: NodeId,
+    /// Relays above, of which the first that answers is used. Empty for the uppermost.
+    pub parents: Vec<NodeId>,
+    /// Settings of its program, checked against the program's table.
+    pub options: Options,
+}
+
+/// A fault of a node: of all ends of flows there, and of its relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeFault {
+    /// When it happens.
+    pub at: Time,
+    /// The node.
+    pub node: NodeId,
+    /// The fault.
+    pub kind: FaultKind,
+}
+
+/// Kind of a fault of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Programs stand still for this long. Packets wait at their sockets, as many as fit there.
+    Stop(Duration),
+    /// Programs are killed for good.
+    Kill,
+    /// Programs are killed, and start after this long without what they knew.
+    Restart(Duration),
+    /// The node has another address from then on; nobody is told.
+    Move,
 }
 
 /// A host or router.
@@ -87,6 +133,9 @@ pub struct Flow {
     pub join: Vec<Join>,
     /// Receivers that speak another scheme than the flow's.
     pub speaks: Vec<Speaks>,
+    /// For each end the relays to attach to, of which the first that answers is used. Empty for a flow
+    /// that goes through no relay nodes.
+    pub via: BTreeMap<NodeId, Vec<NodeId>>,
     /// Receivers whose repair head is given, with that head: a receiver or the sender.
     pub heads: BTreeMap<NodeId, NodeId>,
     /// The settings of the protocol, checked against its table.

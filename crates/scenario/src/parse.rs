@@ -15,9 +15,10 @@ use crate::options::Files;
 use crate::overrides::Overrides;
 use crate::reach::Reach;
 use crate::read::Table;
+use crate::relays::{Relays, faults};
 use crate::topology::Topology;
 use crate::value::{Kind, Value};
-use crate::{Scenario, ScenarioError};
+use crate::{NodeFault, Scenario, ScenarioError};
 
 impl Scenario {
     /// Reads and checks the file `path`, changed as the command line says.
@@ -91,7 +92,9 @@ fn scenario(
     overrides: &Overrides,
     catalog: &Catalog,
 ) -> Result<Scenario, Problem> {
-    let table = root.table(&["title", "duration", "warmup", "seed", "link", "node", "flow"])?;
+    let table = root.table(&[
+        "title", "duration", "warmup", "seed", "link", "node", "relay", "flow", "fault",
+    ])?;
     let stem =
         || file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let title = table.optional("title", title)?.unwrap_or_else(stem);
@@ -110,9 +113,17 @@ fn scenario(
     if table.has("node") {
         entries(&table, "node", |entry| topology.node(entry, catalog, &files))?;
     }
+    let reach = Reach::new(topology.nodes.len(), &topology.links);
+    let mut relays = Relays { topology: &topology, reach: &reach, relays: Vec::new() };
+    if table.has("relay") {
+        entries(&table, "relay", |entry| relays.relay(entry, catalog, &files))?;
+        entries(&table, "relay", |entry| relays.parents(entry))?;
+    }
+    let relays = relays.relays;
     let mut flows = Flows {
         topology: &topology,
-        reach: Reach::new(topology.nodes.len(), &topology.links),
+        relays: &relays,
+        reach,
         catalog,
         duration,
         seed,
@@ -122,6 +133,14 @@ fn scenario(
         receivers: 0,
     };
     entries(&table, "flow", |entry| flows.flow(entry))?;
+    let mut suffered = Vec::new();
+    if table.has("fault") {
+        entries(&table, "fault", |entry| {
+            suffered.extend(faults(entry, &flows, duration)?);
+            Ok(())
+        })?;
+    }
+    suffered.sort_by_key(|fault: &NodeFault| fault.at);
     let flows = flows.flows;
     let largest = flows.iter().map(|flow| flow.packet.count()).max().unwrap_or(1);
     topology.fill_in_packet_size(u32::try_from(largest).expect("PACKET_BYTES_MAX fits"));
@@ -135,6 +154,8 @@ fn scenario(
         nodes: topology.nodes,
         links: topology.links,
         flows,
+        relays,
+        faults: suffered,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::engine::Simulation;
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 
-/// A sender or receiver of a flow. What every packet needs stands first and together, in lines of the
+/// A sender or receiver of a flow, or a relay node. What every packet needs stands first and together, in lines of the
 /// processor's cache: a crowd of agents does not fit in it.
 #[repr(C, align(64))]
 pub(crate) struct Agent {
@@ -21,35 +21,50 @@ pub(crate) struct Agent {
     wants: Time,
     pub(crate) flow: FlowId,
     pub(crate) node: NodeId,
-    pub(crate) sender: bool,
+    pub(crate) role: AgentRole,
     alarm: Alarm,
     pub(crate) delivery: Delivery,
     pub(crate) rng: Rng,
 }
 
+/// The role of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentRole {
+    Sender,
+    Receiver,
+    Relay,
+}
+
 impl Agent {
-    pub(crate) fn new(flow: FlowId, node: NodeId, sender: bool, rng: Rng, real: bool) -> Self {
+    pub(crate) fn new(flow: FlowId, node: NodeId, role: AgentRole, rng: Rng, real: bool) -> Self {
         let delivery = Delivery::new(real);
         let alarm = Alarm::default();
-        Self { machine: None, wants: Time::MAX, flow, node, sender, alarm, delivery, rng }
+        Self { machine: None, wants: Time::MAX, flow, node, role, alarm, delivery, rng }
     }
 
     pub(crate) fn subject(&self) -> Subject {
-        Subject::Endpoint { flow: self.flow, node: self.node, sender: self.sender }
+        match self.role {
+            AgentRole::Relay => Subject::Node(self.node),
+            role => {
+                let sender = role == AgentRole::Sender;
+                Subject::Endpoint { flow: self.flow, node: self.node, sender }
+            }
+        }
     }
 
-    /// Calls its machine, if it has one.
+    /// Calls its machine, if it has one, as a driver that could have done so at `due`.
     #[inline]
     fn call<R>(
         &mut self,
-        now: Time,
+        (due, now): (Time, Time),
         sink: &mut dyn Sink,
         call: impl FnOnce(&mut dyn Machine<Event = FlowEvent>, &mut Cx<'_>) -> R,
     ) -> Option<R> {
         let subject = self.subject();
         let machine = self.machine.as_deref_mut()?;
         let mut trace = Tagged { sink, subject };
-        Some(call(machine, &mut Cx::new(now, &mut self.rng, &mut trace)))
+        let late = now.since(due);
+        Some(call(machine, &mut Cx { late, ..Cx::new(now, &mut self.rng, &mut trace) }))
     }
 
     /// Takes everything that the machine of this agent, the one of number `index`, wants to send and say,
@@ -87,6 +102,11 @@ impl Agent {
         self.arm(index, fabric);
     }
 
+    /// Its program is killed: what it knew is gone.
+    pub(crate) fn kill(&mut self) {
+        (self.machine, self.wants) = (None, Time::MAX);
+    }
+
     /// Asks the machine for its timer.
     #[inline]
     fn arm(&mut self, index: u32, fabric: &mut Fabric<'_>) {
@@ -109,6 +129,14 @@ impl Agent {
 impl Simulation<'_> {
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, packet: u32) {
+        if self.stopped.is_empty() || !self.keep(index, packet) {
+            self.deliver_late(index, packet, self.fabric.now);
+        }
+    }
+
+    /// Delivers a packet that arrived at `at`.
+    #[inline]
+    pub(crate) fn deliver_late(&mut self, index: u32, packet: u32, at: Time) {
         let agent = &mut self.agents[index as usize];
         let packet = self.fabric.network.packets.get(packet);
         let to = self.fabric.network.destination(packet.route);
@@ -118,7 +146,8 @@ impl Simulation<'_> {
             parsed: matches!(to, Destination::Group(_)).then_some(&packet.parsed),
             ..Datagram::new(packet.from, to, &packet.bytes)
         };
-        agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_datagram(cx, datagram));
+        let moments = (at, self.fabric.now);
+        agent.call(moments, self.sink, |machine, cx| machine.handle_datagram(cx, datagram));
         agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
     }
 
@@ -127,8 +156,17 @@ impl Simulation<'_> {
     pub(crate) fn run_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         agent.alarm.ring(self.fabric.now);
+        if self.stopped.is_empty() || !self.stopped.contains_key(&index) {
+            self.run_due_timer(index);
+        }
+    }
+
+    /// The same, once its event has happened or its program goes on.
+    pub(crate) fn run_due_timer(&mut self, index: u32) {
+        let agent = &mut self.agents[index as usize];
         if agent.wants <= self.fabric.now {
-            agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_timeout(cx));
+            let moments = (agent.wants, self.fabric.now);
+            agent.call(moments, self.sink, |machine, cx| machine.handle_timeout(cx));
             agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
         } else {
             agent.set_alarm(index, &mut self.fabric);
@@ -138,7 +176,8 @@ impl Simulation<'_> {
     /// Tells a machine that its application wants to end.
     pub(crate) fn close(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
-        agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_close(cx));
+        let now = self.fabric.now;
+        agent.call((now, now), self.sink, |machine, cx| machine.handle_close(cx));
         self.drain(index);
     }
 

@@ -3,28 +3,30 @@
 use std::sync::Arc;
 
 use faircast_base::{FlowId, GroupId, NodeId, Time};
-use faircast_proto::catalog::{self, RELAYS};
+use faircast_proto::catalog::{self, RELAYS, RelayEntry};
 use faircast_proto::credit::ProgramHost;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Destination, FlowMachine};
-use faircast_scenario::{Catalog, Flow, Program, ProgramEntry};
+use faircast_proto::{Destination, FlowEnd, FlowMachine};
+use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, RelaySpec};
 
 use crate::fabric::Protocols;
 
 /// What a scenario may name: multicast schemes, background traffic and relays.
 pub fn catalog() -> Catalog {
-    let relay = |entry: &catalog::RelayEntry| ProgramEntry {
+    let relay = |entry: &RelayEntry| ProgramEntry {
         name: entry.name,
         about: entry.about,
         options: entry.options,
     };
+    let of_nodes = cfg!(feature = "quic").then(|| catalog::relay("credit")).flatten();
     Catalog {
         protocols: catalog::stacks().chain(quic()).collect(),
         programs: RELAYS.iter().map(relay).collect(),
+        relay_node: of_nodes.map(relay),
         runs_sessions_programs: cfg!(feature = "programs"),
     }
 }
@@ -38,6 +40,53 @@ fn quic() -> Option<Stack> {
 #[cfg(not(feature = "quic"))]
 fn quic() -> Option<Stack> {
     None
+}
+
+/// The connections of a node. Runs repeat: identifiers follow from the node and its start.
+#[cfg(feature = "quic")]
+fn connections(node: NodeId, start: Time, accepts: bool) -> faircast_hop::Endpoint {
+    use faircast_hop::{CongestionControl, Endpoint, RelayKey};
+    let key = RelayKey::shared([0; 32]).without_secrecy();
+    let seed = u64::from(node.0) << 48 ^ start.as_nanos();
+    Endpoint::new(&key, &node.0.to_be_bytes(), seed, accepts, CongestionControl::NewReno)
+}
+
+/// An end of a flow, with this number of receivers, below the first of `relays` that answers.
+#[cfg(feature = "quic")]
+fn behind(
+    end: FlowMachine,
+    (flow, receivers): (FlowId, u32),
+    node: NodeId,
+    relays: &[NodeId],
+    start: Time,
+) -> FlowMachine {
+    let named = (node, &*format!("node {}", node.0));
+    let group = (u64::from(flow.0) + 1, receivers);
+    // A sender is at its relay before it begins.
+    let start = if receivers == 0 { Time::ZERO } else { start };
+    let connections = connections(node, start, false);
+    let host = faircast_hop::Host::new(start, connections, named, relays.to_vec(), group);
+    Box::new(faircast_hop::Behind::new(end, host))
+}
+
+#[cfg(not(feature = "quic"))]
+fn behind(_: FlowMachine, _: (FlowId, u32), _: NodeId, _: &[NodeId], _: Time) -> FlowMachine {
+    unreachable!("the catalog has no relay nodes")
+}
+
+#[cfg(feature = "quic")]
+pub(crate) fn relay_node(relay: &RelaySpec, start: Time) -> FlowMachine {
+    use faircast_hop::{NodeLimits, RelayNode};
+    let program = faircast_proto::credit::relay(relay.node, &relay.options, program_host());
+    let connections = connections(relay.node, start, true);
+    let named = (relay.node, &*format!("node {}", relay.node.0));
+    let (parents, limits) = (relay.parents.clone(), NodeLimits::default());
+    Box::new(FlowEnd(RelayNode::new(connections, named, parents, limits, program)))
+}
+
+#[cfg(not(feature = "quic"))]
+pub(crate) fn relay_node(_: &RelaySpec, _: Time) -> FlowMachine {
+    unreachable!("the catalog has no relay nodes")
 }
 
 /// What runs the programs of sessions, the same for all relays.
@@ -79,9 +128,14 @@ impl Protocols for Builtin {
             options: shared.as_ref().unwrap_or(&flow.options),
             head: flow.heads.get(&node).copied(),
         };
-        spoken
+        let receivers = u32::from(!matches!(role, Role::Source(_)));
+        let end = spoken
             .end(role, setup)
-            .unwrap_or_else(|| unreachable!("{spoken} is simulated in this role"))
+            .unwrap_or_else(|| unreachable!("{spoken} is simulated in this role"));
+        match flow.via.get(&node) {
+            Some(relays) => behind(end, (id, receivers), node, relays, start),
+            None => end,
+        }
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
@@ -92,6 +146,6 @@ impl Protocols for Builtin {
     }
 
     fn sees_corruption(&self, flow: &Flow) -> bool {
-        flow.stack.transport.own_checksum
+        flow.stack.transport.own_checksum || !flow.via.is_empty()
     }
 }

@@ -1,15 +1,17 @@
 //! The loop: take the earliest event, let it happen.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::transport::Role;
-use faircast_scenario::{Flow, Join, Scenario};
+use faircast_scenario::{Flow, Join, NodeFault, Scenario};
 use faircast_trace::{Record, Sink};
 
-use crate::agents::Agent;
+use crate::agents::{Agent, AgentRole};
 use crate::delivery::{Delivery, SentContent, SimError};
 use crate::fabric::{Fabric, Protocols};
+use crate::faults::Stopped;
 use crate::network::{EventKind, LinkBalance, ScheduledEvent};
 use crate::topology::NONE;
 
@@ -54,22 +56,31 @@ pub struct SimOutcome {
 
 /// What the scenario asks for at a moment.
 #[derive(Clone, Copy, Debug)]
-enum Action {
+pub(crate) enum Action {
     Stop(FlowId),
-    Join { agent: u32 },
-    Leave { agent: u32 },
+    Join {
+        agent: u32,
+    },
+    Leave {
+        agent: u32,
+    },
+    Fault(NodeFault),
+    /// Programs of a node go on, or start again.
+    Recover(NodeId),
 }
 
 /// One run of a scenario.
 pub struct Simulation<'a> {
-    scenario: &'a Scenario,
-    protocols: &'a dyn Protocols,
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) protocols: &'a dyn Protocols,
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) fabric: Fabric<'a>,
     pub(crate) agents: Vec<Agent>,
     /// For each flow what it sends.
-    sent: Vec<SentContent>,
+    pub(crate) sent: Vec<SentContent>,
     actions: Vec<Action>,
+    /// Agents that stand still.
+    pub(crate) stopped: BTreeMap<u32, Stopped>,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -91,6 +102,7 @@ impl<'a> Simulation<'a> {
             agents: Vec::new(),
             sent: Vec::new(),
             actions: Vec::new(),
+            stopped: BTreeMap::new(),
             scratch: Vec::new(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
@@ -100,6 +112,8 @@ impl<'a> Simulation<'a> {
             }
             simulation.add_flow(FlowId(index as u32), flow)?;
         }
+        simulation.add_relays();
+        scenario.faults.iter().for_each(|it| simulation.schedule(it.at, Action::Fault(*it)));
         Ok(simulation)
     }
 
@@ -128,6 +142,8 @@ impl<'a> Simulation<'a> {
         }
         self.fabric.sample(self.sink);
         self.fabric.release_held();
+        let stopped = std::mem::take(&mut self.stopped);
+        stopped.into_values().for_each(|it| it.release(&mut self.fabric));
         let balances = self.fabric.network.balances(beyond_end);
         SimOutcome {
             at: self.fabric.now,
@@ -174,7 +190,8 @@ impl<'a> Simulation<'a> {
         for (index, node) in (senders.start..).zip(flow.ends()) {
             let rng = Rng::new(self.scenario.seed, node, Purpose::Machine(index));
             let only_sends = senders.contains(&index) && !flow.receives(node);
-            let mut agent = Agent::new(id, node, only_sends, rng, sent.is_real());
+            let kind = if only_sends { AgentRole::Sender } else { AgentRole::Receiver };
+            let mut agent = Agent::new(id, node, kind, rng, sent.is_real());
             if only_sends {
                 let role = Role::Source(sent.content());
                 agent.machine = Some(self.protocols.end(flow, id, node, role, flow.start));
@@ -212,14 +229,21 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn schedule(&mut self, at: Time, action: Action) {
+    pub(crate) fn schedule(&mut self, at: Time, action: Action) {
         let index = self.actions.len() as u32;
         self.actions.push(action);
         self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Action, index));
     }
 
     fn act(&mut self, action: Action) {
+        if let Action::Join { agent } | Action::Leave { agent } = action
+            && let Some(stopped) = self.stopped.get(&agent)
+        {
+            return self.schedule(stopped.until, action);
+        }
         match action {
+            Action::Fault(fault) => self.suffer(fault),
+            Action::Recover(node) => self.recover(node),
             Action::Stop(flow) => self.fabric.senders(flow).for_each(|sender| self.close(sender)),
             Action::Join { agent } => self.join(agent),
             Action::Leave { agent } => {
@@ -233,7 +257,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn join(&mut self, index: u32) {
+    pub(crate) fn join(&mut self, index: u32) {
         let Agent { flow: id, node, .. } = self.agents[index as usize];
         let flow = &self.scenario.flows[id.index()];
         if !self.fabric.join(id, GroupId::SESSION, node) {

@@ -2,15 +2,18 @@
 //!
 //! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
 //! when their moment has come. Ends are known by number: for each flow its senders, then its
-//! other receivers, in the scenario's order.
+//! other receivers, in the scenario's order; then relay nodes.
+
+use std::collections::BTreeMap;
 
 use faircast_base::{BadInput, Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
 use faircast_proto::{Destination, FlowMachine, Transmit};
-use faircast_scenario::{Flow, Program, Scenario};
+use faircast_scenario::{Flow, Program, RelaySpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
+use crate::builtin;
 use crate::network::{EventKind, Network, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::relays::Relays;
@@ -27,6 +30,10 @@ const LINK_SAMPLES_MAX: u64 = 2_000_000;
 pub trait Protocols {
     /// Makes the end of a flow at `node`, from `start` on.
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
+    /// Makes a relay node that starts at this moment. Default: that of faircast.
+    fn relay_node(&self, relay: &RelaySpec, start: Time) -> FlowMachine {
+        builtin::relay_node(relay, start)
+    }
     /// Makes the relay of a router.
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
     /// True if the machines of a flow recognise packets with flipped bits. Otherwise the kernels of
@@ -51,6 +58,10 @@ pub struct Fabric<'a> {
     firsts: Vec<u32>,
     /// For each flow whether its ends see that a packet was corrupted.
     sees_corruption: Vec<bool>,
+    /// Relay nodes and ends behind them, by address: the node's number until the node moves.
+    addresses: BTreeMap<NodeId, (NodeId, u32)>,
+    /// Addresses of nodes that have moved, each another number than those of nodes.
+    moved: BTreeMap<NodeId, NodeId>,
 }
 
 /// A packet that has come to an end of its flow.
@@ -95,14 +106,19 @@ impl<'a> Fabric<'a> {
     /// `protocols`.
     pub fn new(scenario: &'a Scenario, protocols: &'a dyn Protocols) -> Self {
         let (mut firsts, mut ends_by_node) = (Vec::new(), Vec::new());
+        let mut addresses = BTreeMap::new();
         let mut next = 0;
         for flow in &scenario.flows {
             firsts.push(next);
             let mut by_node: Vec<_> = flow.ends().zip(next..).collect();
+            let behind = by_node.iter().filter(|(node, _)| flow.via.contains_key(node));
+            addresses.extend(behind.map(|(node, end)| (*node, (*node, *end))));
             next += by_node.len() as u32;
             by_node.sort_unstable();
             ends_by_node.push(by_node);
         }
+        let relays = scenario.relays.iter().map(|relay| relay.node).zip(next..);
+        addresses.extend(relays.map(|(node, end)| (node, (node, end))));
         Self {
             scenario,
             protocols,
@@ -113,7 +129,38 @@ impl<'a> Fabric<'a> {
             ends_by_node,
             firsts,
             sees_corruption: scenario.flows.iter().map(|f| protocols.sees_corruption(f)).collect(),
+            addresses,
+            moved: BTreeMap::new(),
         }
+    }
+
+    /// Numbers of the ends at a node, its relay among them.
+    pub fn ends_at(&self, node: NodeId) -> Vec<u32> {
+        let flows = (0..self.scenario.flows.len() as u32).map(FlowId);
+        let ends = flows.filter_map(|flow| self.end_at(flow, node));
+        ends.chain(self.relay_at(node)).collect()
+    }
+
+    /// The number of the relay at a node.
+    fn relay_at(&self, node: NodeId) -> Option<u32> {
+        let place = self.scenario.relays.iter().position(|relay| relay.node == node)?;
+        let ends: usize = self.ends_by_node.iter().map(Vec::len).sum();
+        Some((ends + place) as u32)
+    }
+
+    /// Gives a node another address. Packets to the one before go nowhere.
+    pub(crate) fn change_address(&mut self, node: NodeId) {
+        let before = self.moved.get(&node).copied().unwrap_or(node);
+        let Some(of) = self.addresses.remove(&before) else { return };
+        let last =
+            self.moved.values().max().map_or(self.scenario.nodes.len() as u32 - 1, |it| it.0);
+        self.moved.insert(node, NodeId(last + 1));
+        self.addresses.insert(NodeId(last + 1), of);
+    }
+
+    /// True if packets of a flow go between relays and those below them.
+    fn goes_through_relays(&self, flow: FlowId) -> bool {
+        self.scenario.flows.get(flow.index()).is_none_or(|flow| !flow.via.is_empty())
     }
 
     /// The moment that it has reached.
@@ -233,12 +280,14 @@ impl<'a> Fabric<'a> {
         let own_len = bytes.len() as u32 + transmit.zeros;
         let wire_len =
             transmit.wire_len.unwrap_or_else(|| self.wire_len(flow, own_len, transmit.payload_len));
+        let is_addressed = !self.moved.is_empty() && self.goes_through_relays(flow);
+        let address = self.moved.get(&from).filter(|_| is_addressed).copied().unwrap_or(from);
         let about = About {
             zeros: transmit.zeros,
             wire_len,
             payload_len: transmit.payload_len,
             flow,
-            from,
+            from: address,
             route: self.route(flow, transmit.to, (from, transmit.time_to_live)),
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
@@ -290,7 +339,7 @@ impl<'a> Fabric<'a> {
     fn refuse(&self, arrival: Arrival, sink: &mut dyn Sink) -> Arrival {
         let Arrival { packet, node, agent, .. } = arrival;
         let flow = self.network.packets.get(packet).flow;
-        if agent == NONE || self.sees_corruption[flow.index()] {
+        if agent == NONE || self.sees_corruption.get(flow.index()) != Some(&false) {
             return arrival;
         }
         let sender = self.senders(flow).contains(&agent)
@@ -341,6 +390,15 @@ impl<'a> Fabric<'a> {
                 let Network { groups, topology, .. } = &mut self.network;
                 groups.route(topology, (flow, group), (from, time_to_live), ends)
             }
+            Destination::Node(at) if self.goes_through_relays(flow) => {
+                let to = self.addresses.get(&at);
+                // An address that nobody has any more leads nowhere.
+                let node = to
+                    .map_or(if at.index() < self.scenario.nodes.len() { at } else { from }, |to| {
+                        to.0
+                    });
+                Route::Node { node, agent: to.map(|to| to.1) }
+            }
             Destination::Node(node) => Route::Node { node, agent: self.end_at(flow, node) },
         }
     }
@@ -349,7 +407,7 @@ impl<'a> Fabric<'a> {
     /// packets count payload and that, and control packets what the protocol encodes: ns-2 counts
     /// so.
     pub(crate) fn wire_len(&self, flow: FlowId, own_len: u32, payload_len: u32) -> u32 {
-        match self.scenario.flows[flow.index()].header {
+        match self.scenario.flows.get(flow.index()).and_then(|flow| flow.header) {
             None => own_len + UDP_IP_BYTES,
             Some(header) if payload_len > 0 => payload_len + header.count() as u32,
             Some(_) => own_len,

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`Simulation`] (the loop), [`Fabric`] (all between the ends, which the lab drives
 //! in real time), `network` (links, routes, trees), `agents` (machines
-//! at the ends), `relays` (relays in routers), [`Wheel`] (the event queue).
+//! at the ends), `faults` (of nodes), `relays` (relays in routers), [`Wheel`] (the event queue).
 
 mod agents;
 mod alarm;
@@ -14,6 +14,7 @@ mod calibration;
 mod delivery;
 mod engine;
 mod fabric;
+mod faults;
 mod forest;
 mod groups;
 mod network;

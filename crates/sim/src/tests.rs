@@ -187,11 +187,14 @@ fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
             stop: None,
             data: Data::Unlimited,
             join: Vec::new(),
+            via: Default::default(),
             heads: Default::default(),
             speaks: Vec::new(),
             options: Default::default(),
             raw_options: Vec::new(),
         }],
+        relays: Vec::new(),
+        faults: Vec::new(),
     }
 }
 

@@ -4,8 +4,8 @@
 //! their meaning, because published trace hashes and stored files depend on them.
 
 use faircast_base::{
-    BadInput, CutReason, DropReason, Event, FlowId, LinkCounters, LinkId, NodeId, Shortfall,
-    SwitchReason, Time, TimeoutKind,
+    BadInput, CutReason, DropReason, Event, FlowId, LinkCounters, LinkId, NodeFaultKind, NodeId,
+    Shortfall, SwitchReason, Time, TimeoutKind,
 };
 
 use crate::{Record, Subject};
@@ -245,6 +245,9 @@ words! {
     Shortfall {
         Silent 1 "silent", Left 2 "left", Pruned 3 "pruned", Gaps 4 "gaps", Unnamed 5 "unnamed",
     }
+    NodeFaultKind {
+        Stopped 1 "stopped", Resumed 2 "resumed", Killed 3 "killed", Started 4 "started", Moved 5 "moved",
+    }
     BadInput {
         Truncated 1 "truncated", Malformed 2 "malformed", Checksum 3 "checksum",
         Foreign 4 "foreign", OutOfWindow 5 "out_of_window", Absurd 6 "absurd",
@@ -361,6 +364,10 @@ events! {
         [packets "packets"];
     28 "path_limit" (Event::PathLimit { arrives, sent })
         [arrives "arrives_bytes", sent "sent_bytes"];
+    29 "attached" (Event::Attached { relay })
+        [relay "relay"];
+    30 "node_fault" (Event::NodeFault { kind })
+        [kind "fault"];
 }
 
 /// Appends the record as one JSON object, without a line end.

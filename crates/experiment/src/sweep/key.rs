@@ -47,14 +47,14 @@ impl<'a> Keys<'a> {
     pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
         let mut text = Hashed(blake3::Hasher::new());
         // What the scenario's file and its text are called or look like changes no run.
-        let Scenario { file: _, text: _, title: _, duration, warmup, seed, nodes, links, flows } =
-            scenario;
+        let Scenario { file: _, text: _, title: _, duration, warmup, seed, .. } = scenario;
+        let Scenario { nodes, links, flows, relays, faults, .. } = scenario;
         let written = write!(
             text,
             "{:?} {SCHEMA_VERSION} {:?} {:?}",
             self.program,
             self.on,
-            (duration, warmup, seed, nodes, links, flows)
+            (duration, warmup, seed, nodes, links, flows, relays, faults)
         );
         written.expect("a hash takes everything");
         for flow in flows {

@@ -1,0 +1,244 @@
+//! `[[relay]]`, `via` of a flow and `[[fault]]`: relay nodes, who is below them, and what happens to
+//! nodes.
+
+use std::collections::BTreeMap;
+
+use faircast_base::{Duration, NodeId};
+use faircast_proto::stack::Stack;
+
+use crate::catalog::Catalog;
+use crate::error::{Problem, quoted};
+use crate::flows::Flows;
+use crate::link_config::moment;
+use crate::names::names;
+use crate::options::{Files, options};
+use crate::reach::Reach;
+use crate::read::Table;
+use crate::topology::Topology;
+use crate::value::Value;
+use crate::{FaultKind, NodeFault, RelaySpec};
+
+/// Relays that a node tries at most.
+const ABOVE_MAX: usize = 16;
+const RELAY_RULE: &str = "allowed: a node of a [[relay]]";
+const PATH_RULE: &str = "expected nodes that links connect both ways";
+
+/// Reads all `[[relay]]` entries, one after the other.
+pub(crate) struct Relays<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) reach: &'a Reach,
+    pub(crate) relays: Vec<RelaySpec>,
+}
+
+impl Relays<'_> {
+    /// Reads one entry, but for its parents: they may stand in later ones.
+    pub(crate) fn relay(
+        &mut self,
+        entry: &Value,
+        catalog: &Catalog,
+        files: &Files<'_>,
+    ) -> Result<(), Problem> {
+        let table = entry.table(&["node", "parents", "options"])?;
+        let Some(program) = catalog.relay_node else {
+            let message = "is of no use: this faircast was built without relay nodes";
+            return Err(Problem::at(entry.place, message));
+        };
+        let (options, _) = options(&table, (program.name, program.options), files)?;
+        table.required("node", "\"r1\"", |value| {
+            for named in names(value)? {
+                let node = self.topology.find_named(&named)?;
+                if self.relays.iter().any(|relay| relay.node == node) {
+                    let shown = quoted(&named.name);
+                    let message = format!("{shown} is a relay already; allowed: each node once");
+                    return Err(named.problem(message));
+                }
+                let options = options.clone();
+                self.relays.push(RelaySpec { node, parents: Vec::new(), options });
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the parents of one entry, once all relays are known.
+    pub(crate) fn parents(&mut self, entry: &Value) -> Result<(), Problem> {
+        let table = entry.any_table()?;
+        let nodes = table.required("node", "\"r1\"", |value| {
+            let nodes = names(value)?.into_iter().map(|named| self.topology.find_named(&named));
+            nodes.collect::<Result<Vec<_>, _>>()
+        })?;
+        let (topology, reach) = (self.topology, self.reach);
+        let read = |value| above(value, &nodes, (topology, reach), &self.relays);
+        let parents = table.optional("parents", read)?.unwrap_or_default();
+        for relay in self.relays.iter_mut().filter(|relay| nodes.contains(&relay.node)) {
+            relay.parents.clone_from(&parents);
+        }
+        Ok(())
+    }
+}
+
+/// Relays above all of `nodes`.
+fn above(
+    value: &Value,
+    nodes: &[NodeId],
+    (topology, reach): (&Topology, &Reach),
+    relays: &[RelaySpec],
+) -> Result<Vec<NodeId>, Problem> {
+    let mut above = Vec::new();
+    for named in names(value)? {
+        let relay = topology.find_named(&named)?;
+        let shown = quoted(&named.name);
+        let apart = nodes.iter().find(|node| !reach.both_ways(**node, relay));
+        let problem = if !relays.iter().any(|it| it.node == relay) {
+            format!("{shown} is no relay; {RELAY_RULE}")
+        } else if nodes.contains(&relay) {
+            format!("{shown} would be above itself; allowed: other relays")
+        } else if above.contains(&relay) {
+            format!("{shown} is named twice; allowed: each relay once")
+        } else if let Some(node) = apart {
+            let node = quoted(&topology.nodes[node.index()].name);
+            format!("no path of links joins {node} and {shown}; {PATH_RULE}")
+        } else if above.len() == ABOVE_MAX {
+            format!("{shown} is one too many; allowed: at most {ABOVE_MAX} relays")
+        } else {
+            above.push(relay);
+            continue;
+        };
+        return Err(named.problem(problem));
+    }
+    Ok(above)
+}
+
+impl Flows<'_> {
+    /// The relays of each of a flow's `ends`.
+    pub(crate) fn via(
+        &self,
+        table: &Table<'_>,
+        stack: Stack,
+        ends: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, Vec<NodeId>>, Problem> {
+        let mut via: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        let example = "a list such as [ { node = \"mr{1..5}\", relays = [\"r2\", \"r1\"] } ]";
+        table.optional("via", |value| {
+            if stack.hop.is_none() {
+                let with = self.catalog.protocols.iter().filter(|stack| stack.hop.is_some());
+                let with: Vec<String> = with.map(Stack::name).collect();
+                let (name, with) = (stack.name(), with.join(", "));
+                let message = format!(
+                    "is of no use to {name}; relays pass on sessions under credits: {with}"
+                );
+                return Err(Problem::at(value.place, message));
+            }
+            value.each(example, |_, entry| self.via_entry(entry, ends, &mut via))?;
+            match ends.iter().find(|node| !via.contains_key(node)) {
+                None => Ok(()),
+                Some(node) => {
+                    let node = quoted(&self.topology.nodes[node.index()].name);
+                    let message =
+                        format!("names no relays of {node}; expected all ends of the flow");
+                    Err(Problem::at(value.place, message))
+                }
+            }
+        })?;
+        for key in ["header", "speaks", "count"] {
+            if !via.is_empty() && table.has(key) {
+                let message = "is of no use to a flow through relay nodes";
+                return Err(table.problem(key, message));
+            }
+        }
+        Ok(via)
+    }
+
+    fn via_entry(
+        &self,
+        entry: &Value,
+        ends: &[NodeId],
+        via: &mut BTreeMap<NodeId, Vec<NodeId>>,
+    ) -> Result<(), Problem> {
+        let table = entry.table(&["node", "relays"])?;
+        table.required("node", "\"mr{1..5}\"", |value| {
+            let mut nodes = Vec::new();
+            for named in names(value)? {
+                let node = self.topology.find_named(&named)?;
+                let shown = quoted(&named.name);
+                let taken = self.flows.iter().find(|flow| flow.via.contains_key(&node));
+                let problem = if !ends.contains(&node) {
+                    format!("{shown} is no end of this flow; allowed: nodes of from and to")
+                } else if via.contains_key(&node) || nodes.contains(&node) {
+                    format!("{shown} is named twice; allowed: each end once")
+                } else if self.relays.iter().any(|relay| relay.node == node) {
+                    format!("{shown} is a relay; allowed: ends at other nodes")
+                } else if let Some(flow) = taken {
+                    let flow = quoted(&flow.name);
+                    format!("{shown} is an end of {flow}; allowed: one flow through relays a node")
+                } else {
+                    nodes.push(node);
+                    continue;
+                };
+                return Err(named.problem(problem));
+            }
+            let relays = table.required("relays", "[\"r2\", \"r1\"]", |value| {
+                above(value, &nodes, (self.topology, &self.reach), self.relays)
+            })?;
+            via.extend(nodes.into_iter().map(|node| (node, relays.clone())));
+            Ok(())
+        })
+    }
+}
+
+/// Reads one `[[fault]]`, of one node or several.
+pub(crate) fn faults(
+    entry: &Value,
+    flows: &Flows<'_>,
+    duration: Duration,
+) -> Result<Vec<NodeFault>, Problem> {
+    let table = entry.table(&["node", "at", "stop", "restart", "kill", "move"])?;
+    let at = table.required("at", "\"20 s\"", |value| moment(value, duration.as_nanos()))?;
+    let span = |value: &Value| value.duration(1..=duration.as_nanos());
+    let sure = |value: &Value| match value.flag()? {
+        true => Ok(()),
+        false => Err(value.wrong("true")),
+    };
+    let kinds = [
+        table.optional("stop", span)?.map(FaultKind::Stop),
+        table.optional("restart", span)?.map(FaultKind::Restart),
+        table.optional("kill", sure)?.map(|()| FaultKind::Kill),
+        table.optional("move", sure)?.map(|()| FaultKind::Move),
+    ];
+    let mut kinds = kinds.into_iter().flatten();
+    let (Some(kind), None) = (kinds.next(), kinds.next()) else {
+        let rule =
+            "expected exactly one of stop = \"8 s\", restart = \"3 s\", kill = true, move = true";
+        return Err(Problem::at(entry.place, rule));
+    };
+    table.required("node", "\"r1\"", |value| {
+        let mut faults = Vec::new();
+        for named in names(value)? {
+            let node = flows.topology.find_named(&named)?;
+            faults.push(
+                fault(flows, NodeFault { at, node, kind })
+                    .map_err(|rule| named.problem(format!("{} {rule}", quoted(&named.name))))?,
+            );
+        }
+        Ok(faults)
+    })
+}
+
+/// A fault, if it can happen to its node.
+fn fault(flows: &Flows<'_>, fault: NodeFault) -> Result<NodeFault, &'static str> {
+    let NodeFault { node, kind, .. } = fault;
+    let is_relay = flows.relays.iter().any(|relay| relay.node == node);
+    let mut flows = flows.flows.iter();
+    let is_behind = flows.clone().any(|flow| flow.via.contains_key(&node));
+    let sends = flows.clone().any(|flow| flow.from.contains(&node));
+    let is_end = flows.any(|flow| flow.ends().any(|end| end == node));
+    match kind {
+        _ if !is_relay && !is_end => Err("has no program; allowed: relays and ends of flows"),
+        FaultKind::Restart(_) if sends => {
+            Err("is a sender, which cannot begin again; allowed: stop, kill, move")
+        }
+        FaultKind::Move if !is_relay && !is_behind => {
+            Err("is behind no relay; allowed to move: relays and ends of flows with via")
+        }
+        _ => Ok(fault),
+    }
+}

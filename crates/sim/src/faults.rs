@@ -1,0 +1,143 @@
+//! Relay nodes, and faults of nodes: programs that stand still, are killed and start again, and addresses that
+//! change.
+
+use faircast_base::{DropReason, Event, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
+use faircast_scenario::{FaultKind, NodeFault};
+use faircast_trace::{Record, Subject};
+
+use crate::agents::{Agent, AgentRole};
+use crate::delivery::Delivery;
+use crate::engine::{Action, Simulation};
+use crate::fabric::Fabric;
+
+/// Bytes that wait at the socket of a program that stands still: Linux's default (net.core.rmem_default).
+const SOCKET_BYTES: u64 = 212_992;
+
+/// An agent that stands still.
+pub(crate) struct Stopped {
+    pub(crate) until: Time,
+    /// Packets at its socket, with the moments of their arrivals.
+    packets: Vec<(Time, u32)>,
+    bytes: u64,
+}
+
+impl Stopped {
+    /// Lets its packets go.
+    pub(crate) fn release(self, fabric: &mut Fabric<'_>) {
+        self.packets.into_iter().for_each(|(_, packet)| fabric.network.packets.release(packet));
+    }
+}
+
+impl Simulation<'_> {
+    /// Adds the relay nodes, behind the ends of flows.
+    pub(crate) fn add_relays(&mut self) {
+        for relay in &self.scenario.relays {
+            let index = self.agents.len() as u32;
+            let rng = Rng::new(self.scenario.seed, relay.node, Purpose::Machine(index));
+            let flow = self.scenario.relays_flow();
+            let mut agent = Agent::new(flow, relay.node, AgentRole::Relay, rng, false);
+            agent.machine = Some(self.protocols.relay_node(relay, Time::ZERO));
+            self.agents.push(agent);
+            self.arm(index);
+        }
+    }
+
+    /// Keeps a packet for an agent that stands still. False where the agent does not.
+    pub(crate) fn keep(&mut self, index: u32, packet: u32) -> bool {
+        let Some(stopped) = self.stopped.get_mut(&index) else { return false };
+        let about = self.fabric.network.packets.get(packet);
+        let (flow, bytes) = (about.flow, about.wire_len);
+        if stopped.bytes + u64::from(bytes) <= SOCKET_BYTES {
+            stopped.bytes += u64::from(bytes);
+            stopped.packets.push((self.fabric.now, packet));
+            self.fabric.network.packets.copy(packet);
+        } else {
+            let event = Event::PacketDropped { flow, bytes, reason: DropReason::QueueFull };
+            self.say_at(self.agents[index as usize].node, event);
+        }
+        true
+    }
+
+    fn say_at(&mut self, node: NodeId, event: Event) {
+        let subject = Subject::Node(node);
+        self.sink.record(&Record { at: self.fabric.now, subject, event });
+    }
+
+    /// A fault begins.
+    pub(crate) fn suffer(&mut self, NodeFault { node, kind, .. }: NodeFault) {
+        let now = self.fabric.now;
+        let (said, recovers) = match kind {
+            FaultKind::Stop(span) => (NodeFaultKind::Stopped, Some(now + span)),
+            FaultKind::Kill => (NodeFaultKind::Killed, None),
+            FaultKind::Restart(span) => (NodeFaultKind::Killed, Some(now + span)),
+            FaultKind::Move => (NodeFaultKind::Moved, None),
+        };
+        self.say_at(node, Event::NodeFault { kind: said });
+        for end in self.fabric.ends_at(node) {
+            match (kind, recovers) {
+                (FaultKind::Stop(_), Some(until)) => {
+                    let new = Stopped { until, packets: Vec::new(), bytes: 0 };
+                    let stopped = self.stopped.entry(end).or_insert(new);
+                    stopped.until = stopped.until.max(until);
+                }
+                (FaultKind::Kill | FaultKind::Restart(_), _) => self.kill(end),
+                _ => {}
+            }
+        }
+        if kind == FaultKind::Move {
+            self.fabric.change_address(node);
+        }
+        if let Some(at) = recovers {
+            self.schedule(at, Action::Recover(node));
+        }
+    }
+
+    fn kill(&mut self, end: u32) {
+        if let Some(stopped) = self.stopped.remove(&end) {
+            stopped.release(&mut self.fabric);
+        }
+        let agent = &mut self.agents[end as usize];
+        agent.kill();
+        let (flow, node, role) = (agent.flow, agent.node, agent.role);
+        if role != AgentRole::Relay {
+            self.fabric.leave_others(flow, node);
+            self.fabric.leave(flow, GroupId::SESSION, node);
+        }
+    }
+
+    /// Programs of a node that stand still go on; killed ones start again.
+    pub(crate) fn recover(&mut self, node: NodeId) {
+        let now = self.fabric.now;
+        for end in self.fabric.ends_at(node) {
+            let agent = &self.agents[end as usize];
+            if agent.machine.is_none() {
+                self.say_at(node, Event::NodeFault { kind: NodeFaultKind::Started });
+                self.start(end);
+            } else if self.stopped.get(&end).is_some_and(|stopped| stopped.until <= now) {
+                self.say_at(node, Event::NodeFault { kind: NodeFaultKind::Resumed });
+                let stopped = self.stopped.remove(&end);
+                for (at, packet) in stopped.into_iter().flat_map(|stopped| stopped.packets) {
+                    self.deliver_late(end, packet, at);
+                    self.fabric.network.packets.release(packet);
+                }
+                self.run_due_timer(end);
+            }
+        }
+    }
+
+    fn start(&mut self, end: u32) {
+        let Agent { flow, node, role, .. } = self.agents[end as usize];
+        if role == AgentRole::Relay {
+            let relay = self.scenario.relays.iter().find(|relay| relay.node == node);
+            let relay = relay.expect("a relay's agent has its entry");
+            let machine = self.protocols.relay_node(relay, self.fabric.now);
+            self.agents[end as usize].machine = Some(machine);
+            self.drain(end);
+        } else {
+            // The application begins anew.
+            let is_real = self.sent[flow.index()].is_real();
+            self.agents[end as usize].delivery = Delivery::new(is_real);
+            self.join(end);
+        }
+    }
+}
