@@ -270,7 +270,7 @@ impl<M: Machine> Machine for Behind<M> {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.host.handle_timeout(cx.now);
-        if self.inner.next_timeout().is_some_and(|at| at <= cx.now) {
+        if self.host.has_room() && self.inner.next_timeout().is_some_and(|at| at <= cx.now) {
             self.inner.handle_timeout(cx);
         }
         self.settle(cx);
@@ -300,6 +300,8 @@ impl<M: Machine> Machine for Behind<M> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout().into_iter().chain(self.host.next_timeout()).min()
+        // Without room the time of the machine stands still, as that of sessions on real sockets.
+        let inner = self.inner.next_timeout().filter(|_| self.host.has_room());
+        inner.into_iter().chain(self.host.next_timeout()).min()
     }
 }
