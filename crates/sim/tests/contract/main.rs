@@ -11,6 +11,7 @@ mod catalogue;
 mod forge;
 mod forged;
 mod lies;
+mod relays;
 mod reordering;
 mod repeat;
 mod reports;

@@ -9,7 +9,7 @@ use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit, passes_on};
-use faircast_scenario::{Data, Flow, Program};
+use faircast_scenario::{Data, Flow, Program, RelaySpec};
 use faircast_sim::{Builtin, Protocols};
 
 /// Packets that one call may cause: the largest window that a default allows, and some.
@@ -100,6 +100,17 @@ impl Protocols for Watched {
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let sender = !matches!(role, Role::Receiver);
         self.machine(Builtin.end(flow, id, node, role, start), flow, sender)
+    }
+
+    fn relay_node(&self, relay: &RelaySpec, start: Time) -> FlowMachine {
+        Box::new(WatchedMachine {
+            inner: Builtin.relay_node(relay, start),
+            notes: self.notes.clone(),
+            clock: Clock::default(),
+            sender: false,
+            active_from: None,
+            polls: 0,
+        })
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {

@@ -1,0 +1,215 @@
+//! Relay nodes in three levels, and what happens to sessions through them when hosts, relays and links fail, drawn from
+//! seeds. All machines are under watch.
+//!
+//! `FAIRCAST_RELAY_SEEDS=1000` runs the seeds below 1000, `=17..18` the seed 17 alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use faircast_base::{Event, NodeId, Purpose, Rng, Time};
+use faircast_scenario::{FaultKind, NodeFault, Overrides, Scenario};
+use faircast_sim::{SimOutcome, Simulation, Unobserved, catalog};
+use faircast_trace::{Hasher, Record, Sink, Subject};
+
+use crate::watch::Watched;
+
+/// Seconds of a run.
+const SECONDS: u64 = 150;
+/// Seconds after which the rate of a session is back.
+const BACK_S: u64 = 10;
+/// Receivers and relays; `m1` to `m12` are below `r4` to `r7` in turn.
+const RECEIVERS: u64 = 12;
+const RELAYS: u64 = 7;
+
+/// A scenario of a seed: a session over a tree of relays, and three faults after each other.
+fn scenario(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
+    let mut text = format!("duration = \"{SECONDS} s\"\nseed = {seed}\n");
+    let mut link = |center: &str, leaves: &str, rate: &str, more: &str| {
+        // The source's link is the slowest: its queue holds a third of a second.
+        let packets = if leaves == "s" { 10 } else { 100 };
+        let queue = format!("queue = {{ kind = \"droptail\", packets = {packets} }}");
+        _ = write!(
+            text,
+            "[[link]]\nstar = {{ center = \"{center}\", leaves = [\"{leaves}\"] }}\nrate = \"{rate}\"\n\
+             delay = \"5 ms\"\n{queue}\n{more}\n"
+        );
+    };
+    // A link of one level loses packets, or takes only short ones from some moment on.
+    let ill = rng.below(6);
+    let illness = match rng.below(3) {
+        0 => "loss = 0.01".to_string(),
+        1 => "mtu = \"1280 B\"".to_string(),
+        _ => format!("changes = [ {{ at = \"{} s\", mtu = \"1280 B\" }} ]", 5 + rng.below(30)),
+    };
+    let of = |level| if ill == level { &illness[..] } else { "" };
+    link("r1", "s", "400 kbit/s", of(0));
+    link("r1", "r{2..3}", "10 Mbit/s", of(1));
+    link("r2", "r{4..5}", "10 Mbit/s", of(2));
+    link("r3", "r{6..7}", "10 Mbit/s", "");
+    link("r4", "m{1..3}", "10 Mbit/s", of(3));
+    for (relay, receivers) in [("r5", "m{4..6}"), ("r6", "m{7..9}"), ("r7", "m{10..12}")] {
+        link(relay, receivers, "10 Mbit/s", "");
+    }
+    text += "[[relay]]\nnode = \"r1\"\n[[relay]]\nnode = \"r{2..3}\"\nparents = \"r1\"\n";
+    for (relays, above) in [("r{4..5}", "r2"), ("r{6..7}", "r3")] {
+        text += &format!("[[relay]]\nnode = \"{relays}\"\nparents = [\"{above}\", \"r1\"]\n");
+    }
+    text += "[[flow]]\nname = \"f\"\nprotocol = \"credit-pgmcc\"\nfrom = \"s\"\nto = [\"m{1..12}\"]\n\
+             options = { delivery = \"object\" }\ndata = \"2500 kB\"\nvia = [ { node = \"s\", relays = \"r1\" }";
+    for (receivers, relays) in [
+        ("m{1..3}", "\"r4\", \"r2\""),
+        ("m{4..6}", "\"r5\", \"r2\""),
+        ("m{7..9}", "\"r6\", \"r3\""),
+        ("m{10..12}", "\"r7\", \"r3\""),
+    ] {
+        text += &format!(", {{ node = \"{receivers}\", relays = [{relays}] }}");
+    }
+    text += " ]\n";
+    for number in 0..3 {
+        let at = 8 + number * 18 + rng.below(4);
+        let span = 1 + rng.below(if number == 2 { 20 } else { 8 });
+        let relay = format!("r{}", 1 + rng.below(RELAYS));
+        // Nobody finds the uppermost relay at another address.
+        let movable = format!("r{}", 2 + rng.below(RELAYS - 1));
+        // One receiver stays.
+        let receiver = format!("m{}", 2 + rng.below(RECEIVERS - 1));
+        let (node, fault) = match rng.below(9) {
+            0 | 1 => (relay, format!("stop = \"{span} s\"")),
+            2 | 3 => (relay, format!("restart = \"{span} s\"")),
+            4 => (movable, "move = true".to_string()),
+            5 => (receiver, "kill = true".to_string()),
+            6 => (receiver, format!("restart = \"{span} s\"")),
+            // A host that has joined and does nothing is one that stands still.
+            7 => (receiver, format!("stop = \"{} s\"", span * 2)),
+            _ => ("s".to_string(), ["move = true", "stop = \"3 s\""][rng.below(2) as usize].into()),
+        };
+        text += &format!("[[fault]]\nnode = \"{node}\"\nat = \"{at} s\"\n{fault}\n");
+    }
+    Scenario::parse(Path::new("relays.toml"), &text, &Overrides::default(), &catalog())
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Bytes of payload that went and came, by the second, and what has ended.
+#[derive(Default)]
+struct Heard {
+    hasher: Hasher,
+    sent: BTreeMap<u64, u64>,
+    came: BTreeMap<(NodeId, u64), u64>,
+    completed: BTreeMap<NodeId, Time>,
+}
+
+impl Sink for Heard {
+    fn record(&mut self, record: &Record) {
+        self.hasher.record(record);
+        let Subject::Endpoint { node, sender, .. } = record.subject else { return };
+        let second = record.at.as_nanos() / 1_000_000_000;
+        match record.event {
+            Event::DataSent { bytes, .. } if sender => {
+                *self.sent.entry(second).or_default() += u64::from(bytes);
+            }
+            Event::Delivered { bytes, .. } => {
+                *self.came.entry((node, second)).or_default() += u64::from(bytes);
+            }
+            Event::Completed { .. } => _ = self.completed.insert(node, record.at),
+            _ => {}
+        }
+    }
+}
+
+fn run(scenario: &Scenario) -> (SimOutcome, Heard) {
+    let mut heard = Heard::default();
+    let watched = Watched::without_notes();
+    let outcome = Simulation::new(scenario, &watched, &mut heard).unwrap().run(&mut Unobserved);
+    (outcome, heard)
+}
+
+/// The second in which a fault is over.
+fn over_s(fault: &NodeFault) -> u64 {
+    let span = match fault.kind {
+        FaultKind::Stop(span) | FaultKind::Restart(span) => span.as_nanos(),
+        FaultKind::Kill | FaultKind::Move => 0,
+    };
+    (fault.at.as_nanos() + span).div_ceil(1_000_000_000)
+}
+
+/// Problems of a run.
+fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<String> {
+    let mut problems = Vec::new();
+    let name = |node: NodeId| &scenario.nodes[node.index()].name;
+    let flow = &scenario.flows[0];
+    let is_dead = |node| {
+        scenario.faults.iter().any(|fault| fault.node == node && fault.kind == FaultKind::Kill)
+    };
+    for (node, (delivery, is_intact)) in flow.to.iter().zip(&outcome.deliveries[0]) {
+        if !is_intact || !is_dead(*node) && delivery.completed.is_none() {
+            problems.push(format!(
+                "{} has {} bytes, intact: {is_intact}",
+                name(*node),
+                delivery.bytes
+            ));
+        }
+    }
+    let Some(end) = heard.completed.get(&flow.sender()) else {
+        problems.push("the sender does not end".to_string());
+        return problems;
+    };
+    // Before the end there is something to send.
+    let end_s = end.as_nanos() / 1_000_000_000;
+    let sent = |second| heard.sent.get(&second).copied().unwrap_or(0);
+    let usual = (3..8).map(sent).sum::<u64>() / 5;
+    for fault in &scenario.faults {
+        let over_s = over_s(fault);
+        let back = (over_s..over_s + BACK_S).any(|second| sent(second) * 10 >= usual * 7);
+        if !back && over_s + BACK_S < end_s {
+            let rates: Vec<_> = (over_s..over_s + BACK_S).map(sent).collect();
+            problems.push(format!("{fault:?} of {}: {usual}, then {rates:?}", name(fault.node)));
+        }
+    }
+    problems
+}
+
+/// Seeds to run.
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("FAIRCAST_RELAY_SEEDS") else { return 0..12 };
+    let (first, end) = asked.split_once("..").unwrap_or(("0", &asked));
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+#[test]
+fn sessions_over_relay_nodes_outlive_faults_from_seeds() {
+    let next = std::sync::Mutex::new(seeds());
+    let wrong = std::sync::Mutex::new(Vec::new());
+    let run_all = || {
+        while let Some(seed) = { next.lock().unwrap().next() } {
+            let scenario = scenario(seed);
+            let (outcome, heard) = run(&scenario);
+            let problems = problems(&scenario, &outcome, &heard);
+            if !problems.is_empty() {
+                let file = format!("{}/relays-{seed}.toml", env!("CARGO_TARGET_TMPDIR"));
+                std::fs::write(&file, &scenario.text).unwrap();
+                eprintln!("faircast run {file}\n{}", problems.join("\n"));
+                wrong.lock().unwrap().push(seed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| _ = scope.spawn(run_all));
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "FAIRCAST_RELAY_SEEDS=N..N+1 for each N of {wrong:?}");
+}
+
+#[test]
+fn equal_seeds_give_equal_traces_of_relay_nodes_and_packets_are_conserved() {
+    let scenario = scenario(1);
+    let (outcome, heard) = run(&scenario);
+    let (again, heard_again) = run(&scenario);
+    assert_eq!(heard.hasher.hex(), heard_again.hasher.hex());
+    assert_eq!(outcome.event_hash, again.event_hash);
+    // The simulator itself counts what links, sockets and relays hold at the end.
+    let carried: u64 = outcome.balances.iter().map(|balance| balance.arrived).sum();
+    assert!(carried > 10_000, "{carried} packets");
+}
