@@ -12,7 +12,7 @@ use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
     Fec, Limit, Member, MemberState, Multicast, PathLimit, SendStatus, Sender, SenderBuilder,
-    SocketSettings, Stage, Target,
+    SlowLink, SocketSettings, Stage, Target,
 };
 use faircast_base::{Bitrate, Duration};
 use serde_json::json;
@@ -476,7 +476,8 @@ impl Show {
             self.limited = limited_by(&self.limits.1, &status.object.limits);
             self.limits = (now, status.object.limits.clone());
         }
-        let limited = self.limited;
+        let slow = status.relay.as_ref().and_then(|relay| relay.slow.as_ref());
+        let limited = slow.map(link_text).or(self.limited.map(ToString::to_string));
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
@@ -494,7 +495,7 @@ impl Show {
             };
             // Before what a narrow terminal may cut off.
             let receiver = limiting.map(|member| labels.of(member));
-            let by = limited.map(ToString::to_string).or(receiver);
+            let by = limited.or(receiver);
             let by = by.map(|by| format!(" limited by {by}"));
             format!("{}{}, {done}{then}", rate(speed), by.unwrap_or_default())
         };
@@ -511,6 +512,12 @@ impl Show {
                 "receivers": status.members.len(),
                 "done": status.done(),
                 "limiting": limiting.map(|member| labels.of(member)),
+                "slow_link": slow.map(|link| json!({
+                    "relay": link.relay,
+                    "to": link.to,
+                    "is": if link.to_relay { "relay" } else { "receiver" },
+                    "rate_bits_per_s": link.bits_per_s,
+                })),
                 "seconds_left": left.and_then(Left::seconds),
             })
         };
@@ -539,6 +546,12 @@ impl Show {
         self.output.result("summary", &text, &summary)?;
         if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
+}
+
+/// Link at relays that sets the pace.
+fn link_text(link: &SlowLink) -> String {
+    let is = if link.to_relay { "relay" } else { "receiver" };
+    format!("relay {} → {is} {} ({})", link.relay, link.to, rate(link.bits_per_s as f64))
 }
 
 /// How long nothing may happen before it is called stalled: receivers tell seldom how far they are,

@@ -23,11 +23,14 @@
 //! | leave of a link | 11, link (4) |
 //! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
 //! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each) |
+//! | slow link | 14, group (8), and if there is one: bits/s (8), 1 to a relay or 0, bytes of a name, its name, the other's |
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
 use faircast_base::{BadInput, GroupId, NodeId};
 use faircast_proto::Destination;
+
+use crate::status::SlowLink;
 
 /// Version of the messages.
 const VERSION: u8 = 1;
@@ -110,6 +113,8 @@ pub(crate) enum Message {
     /// Frames before `next` have come. `heard` frames came by multicast since the last
     /// acknowledgement.
     LinkAck { link: u32, next: u64, heard: u32, runs: Vec<[u16; 2]> },
+    /// This link sets the pace of sessions of the group that come from the receiver of the message.
+    Slow { group: u64, link: Option<SlowLink> },
 }
 
 /// Takes a number of `N` bytes from the front.
@@ -217,6 +222,12 @@ impl Message {
                 bytes.extend(runs);
                 bytes
             }
+            Self::Slow { group, link: None } => of(14, *group, &[]),
+            Self::Slow { group, link: Some(SlowLink { relay, to, to_relay, bits_per_s }) } => {
+                let sizes = [u8::from(*to_relay), relay.len() as u8];
+                let rate = bits_per_s.to_be_bytes();
+                of(14, *group, &[&rate, &sizes[..], relay.as_bytes(), to.as_bytes()].concat())
+            }
         }
     }
 
@@ -274,6 +285,20 @@ impl Message {
                 *bytes = rest;
                 let run = |&[a, b, c, d]: &[u8; 4]| [[a, b], [c, d]].map(u16::from_be_bytes);
                 Self::LinkAck { link, next, heard, runs: runs.iter().map(run).collect() }
+            }
+            14 => {
+                let (group, mut link) = (take_u64(bytes)?, None);
+                if !bytes.is_empty() {
+                    let bits_per_s = take_u64(bytes)?;
+                    let [to_relay @ (0 | 1), length] = take(bytes)? else {
+                        return Err(BadInput::Malformed);
+                    };
+                    let names = std::mem::take(bytes).split_at_checked(length.into());
+                    let (relay, to) = names.ok_or(BadInput::Truncated)?;
+                    let (relay, to) = (text(relay)?, text(to)?);
+                    link = Some(SlowLink { relay, to, to_relay: to_relay == 1, bits_per_s });
+                }
+                Self::Slow { group, link }
             }
             _ => return Err(BadInput::Malformed),
         };
@@ -356,7 +381,20 @@ mod tests {
             (any::<(u32, u64, u32)>(), runs).prop_map(|((link, next, heard), runs)| {
                 Message::LinkAck { link, next, heard, runs }
             }),
+            slow_links(),
         ]
+    }
+
+    fn slow_links() -> impl Strategy<Value = Message> {
+        let link = ("[a-zà-ü .-]{0,32}", "[0-9a-z]{0,64}", any::<(bool, u64)>());
+        let link = link.prop_map(|(relay, to, (to_relay, bits_per_s))| SlowLink {
+            relay,
+            to,
+            to_relay,
+            bits_per_s,
+        });
+        (any::<u64>(), proptest::option::of(link))
+            .prop_map(|(group, link)| Message::Slow { group, link })
     }
 
     fn firsts() -> impl Strategy<Value = First> {

@@ -70,6 +70,19 @@ pub enum NodeEvent {
     Above(UplinkState),
 }
 
+/// Link that sets the pace of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowLink {
+    /// Name of the relay before the link.
+    pub relay: String,
+    /// Name of the relay or receiver behind it.
+    pub to: String,
+    /// True if that is a relay.
+    pub to_relay: bool,
+    /// Rate of the session on the link, in bits per second.
+    pub bits_per_s: u64,
+}
+
 /// State of a neighbour, for people.
 #[derive(Clone, Debug)]
 pub struct PeerStatus {
