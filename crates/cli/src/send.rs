@@ -12,7 +12,7 @@ use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
     Fec, Limit, Member, MemberState, Multicast, PathLimit, SendStatus, Sender, SenderBuilder,
-    SlowLink, SocketSettings, Stage, Target,
+    SocketSettings, Stage, Target,
 };
 use faircast_base::{Bitrate, Duration};
 use serde_json::json;
@@ -477,7 +477,9 @@ impl Show {
             self.limits = (now, status.object.limits.clone());
         }
         let slow = status.relay.as_ref().and_then(|relay| relay.slow.as_ref());
-        let limited = slow.map(link_text).or(self.limited.map(ToString::to_string));
+        let limited = slow
+            .map(|it| format!("{} ({})", it.name, rate(it.bits_per_s as f64)))
+            .or(self.limited.map(ToString::to_string));
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
@@ -512,12 +514,7 @@ impl Show {
                 "receivers": status.members.len(),
                 "done": status.done(),
                 "limiting": limiting.map(|member| labels.of(member)),
-                "slow_link": slow.map(|link| json!({
-                    "relay": link.relay,
-                    "to": link.to,
-                    "is": if link.to_relay { "relay" } else { "receiver" },
-                    "rate_bits_per_s": link.bits_per_s,
-                })),
+                "slow_link": slow.map(|it| json!({ "name": it.name, "rate_bits_per_s": it.bits_per_s })),
                 "seconds_left": left.and_then(Left::seconds),
             })
         };
@@ -546,12 +543,6 @@ impl Show {
         self.output.result("summary", &text, &summary)?;
         if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
-}
-
-/// Link at relays that sets the pace.
-fn link_text(link: &SlowLink) -> String {
-    let is = if link.to_relay { "relay" } else { "receiver" };
-    format!("relay {} → {is} {} ({})", link.relay, link.to, rate(link.bits_per_s as f64))
 }
 
 /// How long nothing may happen before it is called stalled: receivers tell seldom how far they are,

@@ -23,7 +23,7 @@
 //! | leave of a link | 11, link (4) |
 //! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
 //! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each) |
-//! | slow link | 14, group (8), and if there is one: bits/s (8), 1 to a relay or 0, bytes of a name, its name, the other's |
+//! | slow link | 14, group (8), and if there is one: bits/s (8), name (160 at most) |
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
@@ -36,6 +36,8 @@ use crate::status::SlowLink;
 const VERSION: u8 = 1;
 /// Most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Most bytes of the name of a link: two names and words.
+const LINK_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 32;
 /// Most relays of a path.
 pub(crate) const PATH_MAX: usize = 64;
 /// Bytes of a packet of a session before the packet itself.
@@ -136,10 +138,10 @@ fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
     take(bytes).map(u64::from_be_bytes)
 }
 
-/// Text for people.
-fn text(bytes: &[u8]) -> Result<String, BadInput> {
+/// Text for people, of at most `max` bytes.
+fn text(bytes: &[u8], max: usize) -> Result<String, BadInput> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
-    let is_right = text.len() <= NAME_BYTES_MAX && !text.contains(char::is_control);
+    let is_right = text.len() <= max && !text.contains(char::is_control);
     if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
 }
 
@@ -173,7 +175,8 @@ impl First {
                 let run = take_u64(&mut bytes)?;
                 let [flags, length] = take(&mut bytes)?;
                 let texts = bytes.split_at_checked(length.into()).ok_or(BadInput::Truncated)?;
-                let (software, name) = (text(texts.0)?, text(texts.1)?);
+                let [software, name] = [texts.0, texts.1].map(|it| text(it, NAME_BYTES_MAX));
+                let (software, name) = (software?, name?);
                 Ok(Self::Control(Hello { node, run, is_relay: flags & 1 != 0, software, name }))
             }
             [1] => {
@@ -223,10 +226,8 @@ impl Message {
                 bytes
             }
             Self::Slow { group, link: None } => of(14, *group, &[]),
-            Self::Slow { group, link: Some(SlowLink { relay, to, to_relay, bits_per_s }) } => {
-                let sizes = [u8::from(*to_relay), relay.len() as u8];
-                let rate = bits_per_s.to_be_bytes();
-                of(14, *group, &[&rate, &sizes[..], relay.as_bytes(), to.as_bytes()].concat())
+            Self::Slow { group, link: Some(SlowLink { name, bits_per_s }) } => {
+                of(14, *group, &[&bits_per_s.to_be_bytes(), name.as_bytes()].concat())
             }
         }
     }
@@ -290,13 +291,8 @@ impl Message {
                 let (group, mut link) = (take_u64(bytes)?, None);
                 if !bytes.is_empty() {
                     let bits_per_s = take_u64(bytes)?;
-                    let [to_relay @ (0 | 1), length] = take(bytes)? else {
-                        return Err(BadInput::Malformed);
-                    };
-                    let names = std::mem::take(bytes).split_at_checked(length.into());
-                    let (relay, to) = names.ok_or(BadInput::Truncated)?;
-                    let (relay, to) = (text(relay)?, text(to)?);
-                    link = Some(SlowLink { relay, to, to_relay: to_relay == 1, bits_per_s });
+                    let name = text(std::mem::take(bytes), LINK_NAME_BYTES_MAX)?;
+                    link = Some(SlowLink { name, bits_per_s });
                 }
                 Self::Slow { group, link }
             }
@@ -386,13 +382,8 @@ mod tests {
     }
 
     fn slow_links() -> impl Strategy<Value = Message> {
-        let link = ("[a-zà-ü .-]{0,32}", "[0-9a-z]{0,64}", any::<(bool, u64)>());
-        let link = link.prop_map(|(relay, to, (to_relay, bits_per_s))| SlowLink {
-            relay,
-            to,
-            to_relay,
-            bits_per_s,
-        });
+        let link = ("[a-zà-ü .→-]{0,53}", any::<u64>());
+        let link = link.prop_map(|(name, bits_per_s)| SlowLink { name, bits_per_s });
         (any::<u64>(), proptest::option::of(link))
             .prop_map(|(group, link)| Message::Slow { group, link })
     }

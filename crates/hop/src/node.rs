@@ -464,21 +464,19 @@ impl RelayNode {
 
     /// Tells nodes from which sessions come which links set the pace, as long as they do.
     fn tell_paces(&mut self, now: Time) {
-        let mut links: BTreeMap<(u64, PortId), (bool, SlowLink)> = BTreeMap::new();
+        let mut links = BTreeMap::new();
         for pace in self.program.paces(now) {
             let Some(group) = self.groups.of_flow(pace.flow) else { continue };
             let Some(link) = self.slow_link(group, &pace) else { continue };
-            // A branch that waits comes first, and then the slowest.
-            let rank = |(waits, link): &(bool, SlowLink)| (!waits, link.bits_per_s);
-            let link = (pace.waits, link);
-            if links.get(&(group, pace.from)).is_none_or(|other| rank(&link) < rank(other)) {
+            // A branch that waits comes before those that have a slow link below.
+            if pace.waits || !links.contains_key(&(group, pace.from)) {
                 links.insert((group, pace.from), link);
             }
         }
         let told = std::mem::take(&mut self.told);
         for (group, port) in told.into_iter().chain(links.keys().copied()).collect::<BTreeSet<_>>()
         {
-            let link = links.remove(&(group, port)).map(|(_, link)| link);
+            let link = links.remove(&(group, port));
             let Some(to) = self.connection(port) else { continue };
             self.told.extend(link.is_some().then_some((group, port)));
             // A node that does not read is told later.
@@ -500,15 +498,16 @@ impl RelayNode {
             return told.cloned();
         }
         let host = self.lans.get(port).and_then(Link::slowest);
-        let (to, to_relay) = match self.uplink.state() {
-            UplinkState::Attached(name) if port == PARENT => (name, true),
+        let (is, to) = match self.uplink.state() {
+            UplinkState::Attached(name) if port == PARENT => ("relay", name),
             _ => {
                 let hello = &self.neighbours.get(host.unwrap_or(port))?.hello;
-                (&hello.name, hello.is_relay)
+                (if hello.is_relay { "relay" } else { "receiver" }, &hello.name)
             }
         };
-        let (relay, to) = (self.peers.hello.name.clone(), to.clone());
-        Some(SlowLink { relay, to, to_relay, bits_per_s })
+        Some(SlowLink {
+            name: format!("relay {} → {is} {to}", self.peers.hello.name), bits_per_s
+        })
     }
 
     /// True for a host that has stalled on a multicast link and has sent nothing since: by unicast

@@ -73,12 +73,8 @@ pub enum NodeEvent {
 /// Link that sets the pace of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowLink {
-    /// Name of the relay before the link.
-    pub relay: String,
-    /// Name of the relay or receiver behind it.
-    pub to: String,
-    /// True if that is a relay.
-    pub to_relay: bool,
+    /// Name of its ends, such as `relay site-2 → receiver host-7`: printable, at most 160 bytes.
+    pub name: String,
     /// Rate of the session on the link, in bits per second.
     pub bits_per_s: u64,
 }

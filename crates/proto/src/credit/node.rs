@@ -361,7 +361,7 @@ impl<Q: Copy> FlowNode<Q> {
 
     /// Branches with their rates since the last call, of which one waits if it sets the pace: most packets that left for
     /// it left others waiting. Branches that nobody waits for are missing.
-    pub(super) fn paces(&mut self, now: Time) -> impl Iterator<Item = Pace> + '_ {
+    pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = Pace> {
         let seconds = now.since(core::mem::replace(&mut self.looked_at, now)).as_secs_f64();
         let (from, sets) = (self.upstream.port, self.pace);
         self.queues.iter_mut().filter_map(move |queue| {
@@ -369,7 +369,6 @@ impl<Q: Copy> FlowNode<Q> {
             let waits = 2 * behind > packets || packets == 0 && !queue.waiting.is_empty();
             let counts = !queue.is_left_out() && (!waits || sets == Some(queue.port));
             let bits_per_s = (bytes as f64 * 8.0 / seconds) as u64;
-            let flow = FlowId(0);
             counts.then_some(Pace { flow, from, port: queue.port, bits_per_s, waits })
         })
     }

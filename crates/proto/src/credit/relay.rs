@@ -643,11 +643,8 @@ impl Relay for CreditRelay {
     }
 
     fn paces(&mut self, now: Time) -> Vec<Pace> {
-        let mut all = Vec::new();
-        for Session { flow, node, .. } in self.sessions.values_mut() {
-            all.extend(node.paces(now).map(|pace| Pace { flow: *flow, ..pace }));
-        }
-        all
+        let sessions = self.sessions.values_mut();
+        sessions.flat_map(|session| session.node.paces(now, session.flow)).collect()
     }
 }
 
