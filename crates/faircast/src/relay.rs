@@ -134,8 +134,8 @@ impl RelayBuilder {
         self
     }
 
-    /// Highest rate at which packets of sessions leave for each neighbour, and by multicast for each
-    /// session. Default: none.
+    /// Highest rate of packets of sessions to each neighbour, and of each session by multicast.
+    /// Default: none.
     pub fn rate_max(self, rate: Bitrate) -> Self {
         self.option("rate_max", OptionValue::Text(format!("{} bit/s", rate.bits_per_s())))
     }

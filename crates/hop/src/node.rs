@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use faircast_base::{Cx, Duration, GroupId, NodeId, Time};
-use faircast_proto::relay::{Egress, Handling, Pace, PortId, Relay, RelayPacket};
+use faircast_proto::relay::{BranchPace, Egress, Handling, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::down::Down;
@@ -488,8 +488,8 @@ impl RelayNode {
 
     /// The link that sets the pace of a session, if that is on or behind this branch. A relay there
     /// knows of a link further on if that is slower.
-    fn slow_link(&self, group: u64, pace: &Pace) -> Option<SlowLink> {
-        let Pace { port, bits_per_s, .. } = *pace;
+    fn slow_link(&self, group: u64, pace: &BranchPace) -> Option<SlowLink> {
+        let BranchPace { port, bits_per_s, .. } = *pace;
         let told = match port {
             PARENT => self.uplink.slow(group),
             port => self.groups.get(group)?.members.get(&port).and_then(|it| it.slow.as_ref()),

@@ -354,7 +354,7 @@ fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
     tree_of(bytes, multicast, 1, &[])
 }
 
-/// The same with the source at this relay, and highest rates of relays in bits per second.
+/// Tree with the source at this relay, and highest rates of relays in bits per second.
 fn tree_of(bytes: Option<u64>, multicast: Option<f64>, at: u32, rates: &[(u32, u64)]) -> World {
     let mut world = World::new(bytes);
     world.multicast = multicast;

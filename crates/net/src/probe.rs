@@ -65,8 +65,8 @@ pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
         .collect())
 }
 
-/// The socket of a sender to one receiver, which nothing drives and whose packets are never cut, and
-/// the longest packet that leaves here whole. Reading waits for `wait`.
+/// The socket of a sender to one receiver, which nothing drives and which cuts no packet, and the
+/// longest packet that leaves here whole. Reading waits for `wait`.
 ///
 /// # Errors
 /// What the system refuses.

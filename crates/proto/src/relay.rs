@@ -113,7 +113,7 @@ pub struct Served {
 
 /// Branch of a session on which the session's pace may be set, here or further on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct BranchPace {
     /// Flow of the session.
     pub flow: FlowId,
     /// Port by which packets of the session come.
@@ -175,9 +175,9 @@ pub trait Relay {
         BTreeMap::new()
     }
 
-    /// Branches of sessions with their rates since the last call: without those that have fallen behind and are not
-    /// waited for.
-    fn paces(&mut self, _now: Time) -> Vec<Pace> {
+    /// Branches of sessions with their rates since the last call, without those that have fallen
+    /// behind and are not waited for.
+    fn paces(&mut self, _now: Time) -> Vec<BranchPace> {
         Vec::new()
     }
 }

@@ -29,8 +29,8 @@ pub struct CheckArgs {
     /// Attach to a relay for a moment: whether it answers, with the same key, and the way there
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub via: Vec<String>,
-    /// Receivers (`recv --listen`) to probe one by one, as `send --to` would reach them: whether each answers, with
-    /// the same key, the round trip, and which packets arrive; nothing is written there
+    /// Receivers (`recv --listen`) to probe one by one, as `send --to` would reach them: whether
+    /// each answers, with the same key, the round trip, and which packets arrive
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub to: Vec<String>,
     /// The interface to use, by name or address; the system's routes choose where none is given

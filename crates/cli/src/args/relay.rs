@@ -48,8 +48,8 @@ pub struct RelayArgs {
     /// Routers that packets to that group may pass: 1 keeps them in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), requires = "group")]
     pub ttl: u8,
-    /// Never send packets of sessions faster than this to each neighbour, the relay above included, such as
-    /// 100Mbit/s, for which 100M will do; with --group, nor each meeting by multicast [default: no limit]
+    /// Never send packets of sessions faster than this to each neighbour, the relay above included,
+    /// nor each meeting by multicast; such as 100Mbit/s, or 100M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_max: Option<Bitrate>,
     /// Hosts and relays that may be attached

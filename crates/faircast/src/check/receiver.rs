@@ -1,4 +1,4 @@
-//! The way to a receiver by unicast: whether it answers, with the same key, and which packets arrive.
+//! The way to a receiver by unicast: whether it answers with the same key, and path MTU.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;

@@ -10,7 +10,7 @@ use super::branch::Branch;
 use super::settings::AnyPolicy;
 use super::upstream::Upstream;
 use super::wire::{Capsule, Credit};
-use crate::relay::{Pace, PortId};
+use crate::relay::{BranchPace, PortId};
 
 /// A packet that waits: since when, what it is, and its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ struct Queue<Q> {
     waiting: VecDeque<Waiting<Q>>,
     /// True if nothing has left the port for long.
     stuck: bool,
-    /// Bytes that have left since the last look at the pace, packets, and those of them that left others waiting.
+    /// Bytes and packets since the last look at the pace, and packets that left others waiting.
     sent: (u64, u32, u32),
 }
 
@@ -359,9 +359,9 @@ impl<Q: Copy> FlowNode<Q> {
         self.queues.into_iter().flat_map(each)
     }
 
-    /// Branches with their rates since the last call, of which one waits if it sets the pace: most packets that left for
-    /// it left others waiting. Branches that nobody waits for are missing.
-    pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = Pace> {
+    /// Branches with their rates since the last call, of which one waits if it sets the pace: most
+    /// packets that left for it left others waiting. Branches that nobody waits for are missing.
+    pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = BranchPace> {
         let seconds = now.since(core::mem::replace(&mut self.looked_at, now)).as_secs_f64();
         let (from, sets) = (self.upstream.port, self.pace);
         self.queues.iter_mut().filter_map(move |queue| {
@@ -369,7 +369,7 @@ impl<Q: Copy> FlowNode<Q> {
             let waits = 2 * behind > packets || packets == 0 && !queue.waiting.is_empty();
             let counts = !queue.is_left_out() && (!waits || sets == Some(queue.port));
             let bits_per_s = (bytes as f64 * 8.0 / seconds) as u64;
-            counts.then_some(Pace { flow, from, port: queue.port, bits_per_s, waits })
+            counts.then_some(BranchPace { flow, from, port: queue.port, bits_per_s, waits })
         })
     }
 

@@ -59,8 +59,8 @@ impl Port {
         self.paced_until = free_at + rate.time_for(bytes.into()) - BURST;
     }
 
-    /// What a slow host has to do begins, once nothing leaves, and the wait for the highest rate: a port that waits for
-    /// it is not busy, and never stuck.
+    /// Work of a slow host begins, once nothing leaves, and the wait for the highest rate: a port
+    /// that waits for its rate is not busy, and never stuck.
     pub(super) fn begin_work(&mut self, now: Time) {
         if self.busy.is_none() && (self.work > Duration::ZERO || self.paced_until > now) {
             let begins = self.works_until.map_or(now, |at| at.max(now));

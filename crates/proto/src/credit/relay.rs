@@ -17,7 +17,8 @@ use super::wire::{self, Capsule, Credit, Packet, Pull};
 use crate::Destination;
 use crate::options::Options;
 use crate::relay::{
-    Egress, Handling, Interest, Pace, PacketKey, PortId, Relay, RelayPacket, RelayTransmit, Served,
+    BranchPace, Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit,
+    Served,
 };
 
 /// Bytes of the headers of IPv4 and UDP, with which packets count.
@@ -642,7 +643,7 @@ impl Relay for CreditRelay {
         all
     }
 
-    fn paces(&mut self, now: Time) -> Vec<Pace> {
+    fn paces(&mut self, now: Time) -> Vec<BranchPace> {
         let sessions = self.sessions.values_mut();
         sessions.flat_map(|session| session.node.paces(now, session.flow)).collect()
     }

@@ -62,7 +62,7 @@ settings! {
     sessions_max: u32 [1, 65536] = 1024;
     /// After how long without a packet a session is forgotten
     session_timeout: Duration [1 s, 3600 s] = 30 s;
-    /// Highest rate at which packets of sessions leave through each port, with 28 bytes of headers each
+    /// Highest rate of packets through each port, with 28 bytes of headers each
     rate_max: Bitrate [16 kbit, 1000 Gbit] = 1000 Gbit;
     /// Packets of each other flow that wait for a link (chosen: the paper does not say)
     others_max: u32 [1, 65536] = 50;
