@@ -16,6 +16,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let settings = Settings {
         group: args.group,
         via: live::names("--via", &args.via)?,
+        to: live::receivers(&args.to, args.group)?,
         interface: live::interface(args.interface.as_deref()),
         wait: args.wait,
         long: args.long,

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use faircast::{
     ConnectionStats, Multicast, NodeLimits, NodeStatus, ProgramHost, RUNS_PROGRAMS, Refusals,
-    RelayAbove, RelayReport, RelayServer, RelayStatus, SocketSettings, UplinkState, program_host,
+    RelayAbove, RelayBuilder, RelayReport, RelayServer, RelayStatus, SocketSettings, UplinkState,
+    program_host,
 };
 use faircast_base::escaped;
 use prometheus_client::metrics::family::Family;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
 use crate::error::{Failure, print};
 use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
@@ -57,6 +59,7 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
+    builder = live::with(builder, args.rate_max, RelayBuilder::rate_max);
     let programs = programs(args, listen_at).map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(host) = programs {
         builder = builder.programs(host);
@@ -167,6 +170,8 @@ fn connection_json(json: &mut Value, connection: &ConnectionStats) {
     json["rtt_ms"] = json!(rtt.as_secs_f64() * 1e3);
     json["window_bytes"] = json!(window_bytes);
     json["sent_bytes"] = json!(sent_bytes);
+    json["sent_bits_per_s"] = json!(connection.sent_bits_per_s);
+    json["queued_bytes"] = json!(connection.queued_bytes);
     json["sent_packets"] = json!(sent_packets);
     json["lost_packets"] = json!(lost_packets);
     json["mtu_bytes"] = json!(connection.mtu_bytes);
@@ -189,9 +194,17 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         return print(&format!("{status}\n"));
     }
     let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
+    let way = |it: &Value| {
+        let rtt = it["rtt_ms"].as_f64().unwrap_or_default();
+        let sent = rate(it["sent_bits_per_s"].as_f64().unwrap_or_default());
+        let queued = bytes(it["queued_bytes"].as_u64().unwrap_or_default());
+        format!("round trip {rtt:.1} ms, sends {sent}, {queued} wait")
+    };
     let above = match &status["parent"] {
         Value::Null => "the uppermost relay".to_string(),
-        parent if parent["attached"] == true => format!("below {}", word(&parent["relay"])),
+        parent if parent["attached"] == true => {
+            format!("below {}, {}", word(&parent["relay"]), way(parent))
+        }
         parent => format!("not attached; it asks {}", word(&parent["relay"])),
     };
     let mut out = format!("{}: {above}\n", args.at);
@@ -213,8 +226,7 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
         let (is, address, name) = (word(&it["is"]), word(&it["address"]), word(&it["name"]));
         let (groups, receivers) = (&it["groups"], &it["receivers"]);
         let by = if it["multicast"] == true { ", by multicast" } else { "" };
-        let rtt = it["rtt_ms"].as_f64().unwrap_or_default();
-        out += &format!("    {is} {name} at {address}, round trip {rtt:.1} ms, groups: {groups}, ");
+        out += &format!("    {is} {name} at {address}, {}, groups: {groups}, ", way(it));
         out += &format!("receivers: {receivers}{by}\n");
     }
     print(&out)
@@ -333,10 +345,12 @@ fn neighbour_metrics(registry: &mut Registry, report: &RelayReport) {
     };
     let all: Vec<(Labels, ConnectionStats)> = neighbours.chain(above).map(labels).collect();
     type Value = fn(&ConnectionStats) -> f64;
-    let values: [(&str, &str, Value); 5] = [
+    let values: [(&str, &str, Value); 7] = [
         ("rtt_seconds", "Smoothed round trip", |it| it.rtt.as_secs_f64()),
         ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
         ("sent_bytes", "Bytes that were sent", |it| it.sent_bytes as f64),
+        ("sent_bits_per_second", "Rate of these bytes", |it| it.sent_bits_per_s as f64),
+        ("queued_bytes", "Bytes of packets that wait", |it| it.queued_bytes as f64),
         ("sent_packets", "QUIC packets that were sent", |it| it.sent_packets as f64),
         ("lost_packets", "QUIC packets that were lost", |it| it.lost_packets as f64),
     ];

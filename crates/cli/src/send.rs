@@ -476,7 +476,10 @@ impl Show {
             self.limited = limited_by(&self.limits.1, &status.object.limits);
             self.limits = (now, status.object.limits.clone());
         }
-        let limited = self.limited;
+        let slow = status.relay.as_ref().and_then(|relay| relay.slow.as_ref());
+        let limited = slow
+            .map(|it| format!("{} ({})", it.name, rate(it.bits_per_s as f64)))
+            .or(self.limited.map(ToString::to_string));
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
@@ -494,7 +497,7 @@ impl Show {
             };
             // Before what a narrow terminal may cut off.
             let receiver = limiting.map(|member| labels.of(member));
-            let by = limited.map(ToString::to_string).or(receiver);
+            let by = limited.or(receiver);
             let by = by.map(|by| format!(" limited by {by}"));
             format!("{}{}, {done}{then}", rate(speed), by.unwrap_or_default())
         };
@@ -511,6 +514,7 @@ impl Show {
                 "receivers": status.members.len(),
                 "done": status.done(),
                 "limiting": limiting.map(|member| labels.of(member)),
+                "slow_link": slow.map(|it| json!({ "name": it.name, "rate_bits_per_s": it.bits_per_s })),
                 "seconds_left": left.and_then(Left::seconds),
             })
         };

@@ -17,6 +17,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::GroupKey;
+use crate::check::wire;
 
 /// The other end of a session uses another key, or one where this one uses none, or none where
 /// this one uses one. Anybody on the network can make it appear so.
@@ -52,6 +53,8 @@ pub(crate) struct Wrapper {
     suspects: LruCache<IpAddr, u32>,
     /// True if credits stand open before what is sealed.
     relayed: bool,
+    /// Sealed answer of a receiver to a probe.
+    answer: Option<Vec<u8>>,
 }
 
 enum Side {
@@ -83,7 +86,7 @@ impl Wrapper {
     fn of(seal: Option<Seal>, side: Side, watched: Watched) -> Self {
         let incidents = Incidents::default();
         let (opened, suspects) = (LruCache::new(PEERS_MAX), LruCache::new(PEERS_MAX));
-        Self { seal, side, incidents, watched, opened, suspects, relayed: false }
+        Self { seal, side, incidents, watched, opened, suspects, relayed: false, answer: None }
     }
 
     /// Leaves open what relays have to read of packets. Nobody whose packets cannot be opened is
@@ -199,6 +202,10 @@ impl Envelope for Wrapper {
         datagram.copy_within(..clear, start - clear);
         datagram.get(start - clear..start + len)
     }
+
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        self.answer.take()
+    }
 }
 
 impl Wrapper {
@@ -212,6 +219,11 @@ impl Wrapper {
             None => match key_hint(datagram) {
                 None if is_notice(datagram) => return None,
                 None => {
+                    let answer = wire::answer(datagram);
+                    if let (Some(answer), Side::Receiver { .. }) = (answer, &self.side) {
+                        self.answer = Some(answer.to_vec());
+                        return None;
+                    }
                     self.note_opened(now, from.ip());
                     return Some(datagram);
                 }
@@ -219,6 +231,11 @@ impl Wrapper {
             },
             Some(seal) => match seal.open(datagram) {
                 Ok(opened) => {
+                    let answer = wire::answer(opened.plain);
+                    if let (Some(answer), Side::Receiver { .. }) = (answer, &self.side) {
+                        seal.seal(opened.session, &answer, self.answer.insert(Vec::new()));
+                        return None;
+                    }
                     if opened.role == Role::Source
                         && let Side::Receiver { sessions, .. } = &mut self.side
                         && let Some(tsi) = session_of(opened.plain)

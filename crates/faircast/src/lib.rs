@@ -64,7 +64,9 @@ pub use faircast_files::{
     CommandOptions, DeviceOptions, FileHash, FilesError, Links, PIPE_NAME, PipeSupply, Scan,
     ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning, clean, shown, shown_path,
 };
-pub use faircast_hop::{ConnectionStats, Down, NodeLimits, NodeStatus, PeerStatus, UplinkState};
+pub use faircast_hop::{
+    ConnectionStats, Down, NodeLimits, NodeStatus, PeerStatus, SlowLink, UplinkState,
+};
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, RelayAbove, RelayReport, SocketSettings,
     Target, Upstream,

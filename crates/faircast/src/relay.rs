@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use faircast_base::Bitrate;
 use faircast_hop::NodeLimits;
 use faircast_net::{
     Multicast, RelayDriver, RelayReport, RelaySettings, RelayStopper, SocketSettings,
@@ -131,6 +132,12 @@ impl RelayBuilder {
     pub const fn limits(mut self, limits: NodeLimits) -> Self {
         self.limits = limits;
         self
+    }
+
+    /// Highest rate of packets of sessions to each neighbour, and of each session by multicast.
+    /// Default: none.
+    pub fn rate_max(self, rate: Bitrate) -> Self {
+        self.option("rate_max", OptionValue::Text(format!("{} bit/s", rate.bits_per_s())))
     }
 
     /// How its socket is set up.

@@ -28,6 +28,8 @@ const SEND_BYTES_MIN: u64 = 64 << 10;
 const HANDSHAKES_FREE: usize = 16;
 /// Most unfinished handshakes.
 const HANDSHAKES_MAX: usize = 1024;
+/// Least time over which the rate of a connection is measured.
+const RATE_SPAN: Duration = Duration::from_secs(1);
 /// Application error code of an orderly close.
 const CLOSED: u32 = 0;
 
@@ -102,6 +104,10 @@ pub struct ConnectionStats {
     pub window_bytes: u64,
     /// Bytes that were sent, without IP and UDP headers.
     pub sent_bytes: u64,
+    /// Rate of these bytes over the last second or two, in bits per second.
+    pub sent_bits_per_s: u64,
+    /// Bytes of packets that wait at a relay for the connection to take them, or for multicast.
+    pub queued_bytes: u64,
     /// Packets that were sent.
     pub sent_packets: u64,
     /// Packets that were declared lost.
@@ -123,6 +129,8 @@ struct Link {
     is_ready: bool,
     /// The timer in the table of timers.
     timer: Option<Time>,
+    /// Beginning of the second in which bytes are counted, these bytes, and the last rate.
+    counted: (Time, u64, u64),
     /// Rest of the last frame of streams without room.
     blocked: BTreeMap<StreamId, Vec<Bytes>>,
     incoming: BTreeMap<StreamId, Incomplete>,
@@ -262,6 +270,7 @@ impl Endpoint {
             heard_at: now,
             is_ready: false,
             timer: None,
+            counted: (now, 0, 0),
             blocked: BTreeMap::new(),
             incoming: BTreeMap::new(),
         };
@@ -437,6 +446,7 @@ impl Endpoint {
             if let Some(link) = self.links.get_mut(&id) {
                 if let Some(transmit) = link.connection.poll_transmit(instant(now), 1, buf) {
                     buf.truncate(transmit.size);
+                    link.count(now, transmit.size);
                     return Some(node(transmit.destination));
                 }
                 link.is_ready = false;
@@ -590,6 +600,8 @@ impl Endpoint {
             rtt: Duration::from_nanos(stats.path.rtt.as_nanos() as u64),
             window_bytes: stats.path.cwnd,
             sent_bytes: stats.udp_tx.bytes,
+            sent_bits_per_s: link.counted.2,
+            queued_bytes: 0,
             sent_packets: stats.path.sent_packets,
             lost_packets: stats.path.lost_packets,
             mtu_bytes: stats.path.current_mtu,
@@ -598,6 +610,17 @@ impl Endpoint {
 }
 
 impl Link {
+    /// Counts a packet that leaves. Connections without traffic send one each second.
+    fn count(&mut self, now: Time, bytes: usize) {
+        let (since, counted, _) = self.counted;
+        let passed = now.since(since);
+        if passed >= RATE_SPAN {
+            let bits_per_s = counted as f64 * 8.0 / passed.as_secs_f64();
+            self.counted = (now, 0, bits_per_s as u64);
+        }
+        self.counted.1 += bytes as u64;
+    }
+
     /// Writes the rest of a frame. Returns true if the stream has room afterwards.
     fn write_blocked(&mut self, stream: StreamId) -> bool {
         let Some(rest) = self.blocked.get_mut(&stream) else { return true };

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use faircast_base::FlowId;
 use faircast_proto::relay::PortId;
 
+use crate::status::SlowLink;
+
 /// Membership of a neighbour.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Member {
     pub(crate) receivers: u32,
     /// Port of the multicast link by which packets of the group leave for the neighbour.
     pub(crate) link: Option<PortId>,
+    /// Link below the member that sets the pace of a session.
+    pub(crate) slow: Option<SlowLink>,
 }
 
 /// A group that has members.
@@ -90,6 +94,7 @@ impl Groups {
         let was = match receivers {
             Some(receivers) => {
                 let member = of.members.entry(port).or_default();
+                member.slow = None;
                 std::mem::replace(&mut member.receivers, receivers)
             }
             None => of.members.remove(&port).map_or(0, |member| member.receivers),

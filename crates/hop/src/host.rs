@@ -11,6 +11,7 @@ use crate::hearing::Hearing;
 use crate::message::{Channel, Hello, Message, PARCEL_HEAD_BYTES, ParcelHead};
 use crate::node::HOPS_MAX;
 use crate::peers::{PeerEvent, Peers};
+use crate::status::SlowLink;
 use crate::uplink::{Uplink, UplinkState};
 
 /// A packet of a session.
@@ -93,6 +94,11 @@ impl Host {
     /// State of the way, and true if the relay does not take the group.
     pub fn state(&self) -> (&UplinkState, bool) {
         (self.uplink.state(), self.uplink.is_refused(self.group))
+    }
+
+    /// Link at relays that sets the pace of this host's session; `None` without any.
+    pub fn slow_link(&self) -> Option<&SlowLink> {
+        self.uplink.slow(self.group)
     }
 
     /// Address of the relay above.

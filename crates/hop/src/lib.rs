@@ -40,6 +40,6 @@ pub use host::{Behind, Host, SessionPacket};
 pub use keys::RelayKey;
 pub use message::NAME_BYTES_MAX;
 pub use node::RelayNode;
-pub use status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
+pub use status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus, SlowLink};
 pub use transport::CongestionControl;
 pub use uplink::UplinkState;

@@ -176,6 +176,11 @@ impl Link {
         self.hosts.keys().copied()
     }
 
+    /// The host that is furthest behind.
+    pub(crate) fn slowest(&self) -> Option<PortId> {
+        self.hosts.iter().min_by_key(|(_, host)| host.window.next).map(|(port, _)| *port)
+    }
+
     pub(crate) fn join(&mut self, now: Time, port: PortId) {
         let (window, rtt) = (Window::new(self.sent()), Duration::ZERO);
         let host = Member { window, is_news: false, moved_at: now, unheard: None, rtt };

@@ -23,16 +23,21 @@
 //! | leave of a link | 11, link (4) |
 //! | mark of a link | 12, link (4), next frame to be sent (8), pace (2) |
 //! | acknowledgement of a link | 13, link (4), next frame (8), heard (4), runs (4 each) |
+//! | slow link | 14, group (8), and if there is one: bits/s (8), name (160 at most) |
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
 use faircast_base::{BadInput, GroupId, NodeId};
 use faircast_proto::Destination;
 
+use crate::status::SlowLink;
+
 /// Version of the messages.
 const VERSION: u8 = 1;
 /// Most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Most bytes of the name of a link: two names and words.
+const LINK_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 32;
 /// Most relays of a path.
 pub(crate) const PATH_MAX: usize = 64;
 /// Bytes of a packet of a session before the packet itself.
@@ -110,6 +115,8 @@ pub(crate) enum Message {
     /// Frames before `next` have come. `heard` frames came by multicast since the last
     /// acknowledgement.
     LinkAck { link: u32, next: u64, heard: u32, runs: Vec<[u16; 2]> },
+    /// This link sets the pace of sessions of the group that come from the receiver of the message.
+    Slow { group: u64, link: Option<SlowLink> },
 }
 
 /// Takes a number of `N` bytes from the front.
@@ -131,10 +138,10 @@ fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
     take(bytes).map(u64::from_be_bytes)
 }
 
-/// Text for people.
-fn text(bytes: &[u8]) -> Result<String, BadInput> {
+/// Text for people, of at most `max` bytes.
+fn text(bytes: &[u8], max: usize) -> Result<String, BadInput> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
-    let is_right = text.len() <= NAME_BYTES_MAX && !text.contains(char::is_control);
+    let is_right = text.len() <= max && !text.contains(char::is_control);
     if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
 }
 
@@ -168,7 +175,8 @@ impl First {
                 let run = take_u64(&mut bytes)?;
                 let [flags, length] = take(&mut bytes)?;
                 let texts = bytes.split_at_checked(length.into()).ok_or(BadInput::Truncated)?;
-                let (software, name) = (text(texts.0)?, text(texts.1)?);
+                let [software, name] = [texts.0, texts.1].map(|it| text(it, NAME_BYTES_MAX));
+                let (software, name) = (software?, name?);
                 Ok(Self::Control(Hello { node, run, is_relay: flags & 1 != 0, software, name }))
             }
             [1] => {
@@ -216,6 +224,10 @@ impl Message {
                 let mut bytes = [&[13][..], &link, &next, &heard.to_be_bytes()].concat();
                 bytes.extend(runs);
                 bytes
+            }
+            Self::Slow { group, link: None } => of(14, *group, &[]),
+            Self::Slow { group, link: Some(SlowLink { name, bits_per_s }) } => {
+                of(14, *group, &[&bits_per_s.to_be_bytes(), name.as_bytes()].concat())
             }
         }
     }
@@ -274,6 +286,15 @@ impl Message {
                 *bytes = rest;
                 let run = |&[a, b, c, d]: &[u8; 4]| [[a, b], [c, d]].map(u16::from_be_bytes);
                 Self::LinkAck { link, next, heard, runs: runs.iter().map(run).collect() }
+            }
+            14 => {
+                let (group, mut link) = (take_u64(bytes)?, None);
+                if !bytes.is_empty() {
+                    let bits_per_s = take_u64(bytes)?;
+                    let name = text(std::mem::take(bytes), LINK_NAME_BYTES_MAX)?;
+                    link = Some(SlowLink { name, bits_per_s });
+                }
+                Self::Slow { group, link }
             }
             _ => return Err(BadInput::Malformed),
         };
@@ -356,7 +377,15 @@ mod tests {
             (any::<(u32, u64, u32)>(), runs).prop_map(|((link, next, heard), runs)| {
                 Message::LinkAck { link, next, heard, runs }
             }),
+            slow_links(),
         ]
+    }
+
+    fn slow_links() -> impl Strategy<Value = Message> {
+        let link = ("[a-zà-ü .→-]{0,53}", any::<u64>());
+        let link = link.prop_map(|(name, bits_per_s)| SlowLink { name, bits_per_s });
+        (any::<u64>(), proptest::option::of(link))
+            .prop_map(|(group, link)| Message::Slow { group, link })
     }
 
     fn firsts() -> impl Strategy<Value = First> {

@@ -1,23 +1,24 @@
 //! A relay node: connections to neighbours, positions of nodes, and the program that holds and
 //! shares what it forwards, as in a router of the simulator (src: credits s3.1).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use faircast_base::{Cx, Duration, GroupId, NodeId, Time};
-use faircast_proto::relay::{Egress, Handling, PortId, Relay, RelayPacket};
+use faircast_proto::relay::{BranchPace, Egress, Handling, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 use crate::down::Down;
-use crate::endpoint::{ConnectionHandle, Endpoint};
+use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint};
 use crate::groups::Groups;
 use crate::held::{Packets, Parcel};
 use crate::lan::Lans;
+use crate::link::Link;
 use crate::message::{Channel, Hello, Message, PATH_MAX, ParcelHead};
 use crate::neighbours::{Neighbours, PARENT};
 use crate::peers::{PeerEvent, Peers};
 use crate::routes::{Claim, Routes};
-use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus};
+use crate::status::{NodeEvent, NodeLimits, NodeRefused, NodeStatus, PeerStatus, SlowLink};
 use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 
 /// Relays that a packet may pass.
@@ -51,6 +52,8 @@ pub struct RelayNode {
     pub(crate) program: Box<dyn Relay + Send>,
     pub(crate) awaited: Awaited,
     sweep_at: Time,
+    /// Groups, with ports whose nodes were told of a slow link.
+    told: BTreeSet<(u64, PortId)>,
     counts: Counts,
     events: VecDeque<NodeEvent>,
 }
@@ -91,6 +94,7 @@ impl RelayNode {
             program,
             awaited: Awaited::default(),
             sweep_at: Time::ZERO,
+            told: BTreeSet::new(),
             counts: Counts::default(),
             events: VecDeque::new(),
         }
@@ -121,11 +125,16 @@ impl RelayNode {
     /// State for people.
     pub fn status(&self) -> NodeStatus {
         let above = self.uplink.connection();
-        let of = |connection| self.peers.endpoint.stats(connection);
+        let queued = self.program.queued();
+        let queued = |port: &PortId| queued.get(port).copied().unwrap_or_default();
+        let of = |connection, queued_bytes| {
+            Some(ConnectionStats { queued_bytes, ..self.peers.endpoint.stats(connection)? })
+        };
         let neighbours = self.neighbours.iter().filter_map(|(port, it)| {
             let members =
                 it.groups.iter().filter_map(|group| self.groups.get(*group)?.members.get(&port));
             let receivers = members.clone().fold(0u32, |sum, it| sum.saturating_add(it.receivers));
+            let links: BTreeSet<PortId> = members.filter_map(|member| member.link).collect();
             Some(PeerStatus {
                 at: self.peers.endpoint.peer(it.connection)?,
                 name: it.hello.name.clone(),
@@ -133,14 +142,14 @@ impl RelayNode {
                 is_relay: it.hello.is_relay,
                 groups: it.groups.len(),
                 receivers,
-                multicast: { members }.any(|member| member.link.is_some()),
-                connection: of(it.connection)?,
+                multicast: !links.is_empty(),
+                connection: of(it.connection, links.iter().chain([&port]).map(queued).sum())?,
             })
         });
         NodeStatus {
             above: self.uplink.exists().then(|| self.uplink.state().clone()),
             above_at: above.and_then(|above| self.peers.endpoint.peer(above)),
-            above_connection: above.and_then(of),
+            above_connection: above.and_then(|above| of(above, queued(&PARENT))),
             neighbours: neighbours.collect(),
             received: self.counts.received,
             sent: self.counts.sent,
@@ -298,6 +307,11 @@ impl RelayNode {
                 let is_right = self.on_link_ack(now, port, PortId(link), (next, heard, &runs));
                 self.counts.refused.malformed += u64::from(!is_right);
             }
+            Message::Slow { group, link } if of.hello.is_relay => {
+                if let Some(member) = self.groups.member_mut(group, port) {
+                    member.slow = link;
+                }
+            }
             // Messages from a relay to those below it.
             _ => {}
         }
@@ -449,6 +463,54 @@ impl RelayNode {
         }
     }
 
+    /// Tells nodes from which sessions come which links set the pace, as long as they do.
+    fn tell_paces(&mut self, now: Time) {
+        let mut links = BTreeMap::new();
+        for pace in self.program.paces(now) {
+            let Some(group) = self.groups.of_flow(pace.flow) else { continue };
+            let Some(link) = self.slow_link(group, &pace) else { continue };
+            // A branch that waits comes before those that have a slow link below.
+            if pace.waits || !links.contains_key(&(group, pace.from)) {
+                links.insert((group, pace.from), link);
+            }
+        }
+        let told = std::mem::take(&mut self.told);
+        for (group, port) in told.into_iter().chain(links.keys().copied()).collect::<BTreeSet<_>>()
+        {
+            let link = links.remove(&(group, port));
+            let Some(to) = self.connection(port) else { continue };
+            self.told.extend(link.is_some().then_some((group, port)));
+            // A node that does not read is told later.
+            if link.is_none() || self.peers.has_room(to) {
+                self.peers.send_message(now, to, &Message::Slow { group, link });
+            }
+        }
+    }
+
+    /// The link that sets the pace of a session, if that is on or behind this branch. A relay there
+    /// knows of a link further on if that is slower.
+    fn slow_link(&self, group: u64, pace: &BranchPace) -> Option<SlowLink> {
+        let BranchPace { port, bits_per_s, .. } = *pace;
+        let told = match port {
+            PARENT => self.uplink.slow(group),
+            port => self.groups.get(group)?.members.get(&port).and_then(|it| it.slow.as_ref()),
+        };
+        if told.is_some() || !pace.waits {
+            return told.cloned();
+        }
+        let host = self.lans.get(port).and_then(Link::slowest);
+        let (is, to) = match self.uplink.state() {
+            UplinkState::Attached(name) if port == PARENT => ("relay", name),
+            _ => {
+                let hello = &self.neighbours.get(host.unwrap_or(port))?.hello;
+                (if hello.is_relay { "relay" } else { "receiver" }, &hello.name)
+            }
+        };
+        Some(SlowLink {
+            name: format!("relay {} → {is} {to}", self.peers.hello.name), bits_per_s
+        })
+    }
+
     /// True for a host that has stalled on a multicast link and has sent nothing since: by unicast
     /// it would hold the others until its connection ends.
     fn is_away(&self, port: PortId) -> bool {
@@ -549,6 +611,7 @@ impl Machine for RelayNode {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP;
             self.routes.expire(now);
+            self.tell_paces(now);
             for connection in self.neighbours.expire(now) {
                 self.peers.close(now, connection, "no presentation");
             }

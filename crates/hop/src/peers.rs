@@ -81,7 +81,7 @@ struct Streams {
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) endpoint: Endpoint,
-    hello: Hello,
+    pub(crate) hello: Hello,
     streams: BTreeMap<ConnectionHandle, Streams>,
 }
 

@@ -9,13 +9,13 @@ use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, 
 use faircast_proto::catalog;
 use faircast_proto::content::Zeros;
 use faircast_proto::credit;
-use faircast_proto::options::Options;
+use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine};
 
 use crate::host::{Behind, Host};
 use crate::{
-    CongestionControl, Endpoint, NodeLimits, NodeStatus, RelayKey, RelayNode, UplinkState,
+    CongestionControl, Endpoint, NodeLimits, NodeStatus, RelayKey, RelayNode, SlowLink, UplinkState,
 };
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -96,6 +96,8 @@ struct World {
     /// Loss of multicast at each host, if relays send any. The address is the relay's number.
     multicast: Option<f64>,
     losses: Rng,
+    /// Highest rate of relays to each neighbour, in bits per second.
+    rates: BTreeMap<u32, u64>,
 }
 
 impl World {
@@ -111,6 +113,7 @@ impl World {
             bytes,
             multicast: None,
             losses: Rng::new(6, NodeId(0), Purpose::Scenario),
+            rates: BTreeMap::new(),
         }
     }
 
@@ -150,6 +153,11 @@ impl World {
             Endpoint::new(&self.key, name.as_bytes(), seed, is_relay, CongestionControl::NewReno);
         let options = Options::default();
         site.part = if is_relay {
+            let rate = self
+                .rates
+                .get(&node.0)
+                .map(|rate| ("rate_max".to_string(), OptionValue::Text(format!("{rate} bit/s"))));
+            let options = Options::checked(rate, credit::RELAY_OPTIONS).expect("they are right");
             let program = credit::relay(node, &options, None);
             let who = (node, &name[..]);
             let limits = NodeLimits::default();
@@ -343,12 +351,18 @@ fn tree(bytes: Option<u64>) -> World {
 }
 
 fn tree_with(bytes: Option<u64>, multicast: Option<f64>) -> World {
+    tree_of(bytes, multicast, 1, &[])
+}
+
+/// Tree with the source at this relay, and highest rates of relays in bits per second.
+fn tree_of(bytes: Option<u64>, multicast: Option<f64>, at: u32, rates: &[(u32, u64)]) -> World {
     let mut world = World::new(bytes);
     world.multicast = multicast;
+    world.rates = rates.iter().copied().collect();
     world.add(1, &[]);
     world.add(2, &[1]);
     world.add(3, &[1]);
-    world.add(100, &[1]);
+    world.add(100, &[at]);
     for (receiver, relay) in [(101, 2), (102, 2), (103, 3), (104, 3)] {
         world.add(receiver, &[relay, 1]);
     }
@@ -535,6 +549,85 @@ fn sessions_go_on_after_faults_from_seeds() {
 /// Seeds to run: `FAIRCAST_ROUNDS` of them, for a long look.
 fn rounds() -> u64 {
     option_env!("FAIRCAST_ROUNDS").map_or(12, |rounds| rounds.parse().expect("a number"))
+}
+
+impl World {
+    fn status_of(&self, node: u32) -> NodeStatus {
+        match &self.sites[&NodeId(node)].part {
+            Part::Relay(relay) => relay.status(),
+            _ => panic!("{node} is no relay"),
+        }
+    }
+
+    /// The link that the source is told of.
+    fn slow_link(&self) -> Option<SlowLink> {
+        match &self.sites[&self.source].part {
+            Part::Host(host) => host.host().slow_link().cloned(),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_relay_keeps_to_its_highest_rate_with_each_neighbour_from_seeds() {
+    for seed in 0..rounds() {
+        let mut rng = Rng::new(seed, NodeId(0), Purpose::Scenario);
+        let rate = 200_000 + rng.below(1_800_000);
+        let relay = 1 + rng.below(3) as u32;
+        let multicast = (seed % 2 == 1).then_some(0.0);
+        let mut world = tree_of(None, multicast, 1 + rng.below(3) as u32, &[(relay, rate)]);
+        world.run(5.0);
+        let before = RECEIVERS.map(|it| world.delivered(it));
+        world.run(20.0);
+        for (receiver, before) in RECEIVERS.into_iter().zip(before) {
+            // Headers, repairs and the rest of a packet.
+            let share = (world.delivered(receiver) - before) as f64 * 8.0 / 20.0 / rate as f64;
+            assert!((0.7..1.0).contains(&share), "seed {seed}: {receiver} gets {share} of {rate}");
+        }
+        for it in world.status_of(relay).neighbours {
+            // QUIC's own bytes, and credits, which do not wait.
+            let sent = it.connection.sent_bits_per_s;
+            assert!(sent < rate * 6 / 5 + 50_000, "seed {seed}: {sent} of {rate} to {}", it.name);
+        }
+    }
+}
+
+#[test]
+fn the_source_is_told_of_the_link_that_sets_the_pace() {
+    let slow = |relay: u32, to: u32| {
+        let is = if to < 100 { "relay" } else { "receiver" };
+        format!("relay node {relay} → {is} node {to}")
+    };
+    // The relay of the source, the relay that sends slowly, and links that this is true of.
+    for (at, multicast, relay, links) in [
+        (1, None, 3, &[slow(3, 103)][..]),
+        (2, None, 3, &[slow(3, 103)]),
+        (1, Some(0.0), 3, &[slow(3, 103)]),
+        (2, None, 1, &[slow(1, 3)]),
+        (3, None, 3, &[slow(3, 103), slow(3, 1)]),
+    ] {
+        let mut world = tree_of(None, multicast, at, &[(relay, 2_000_000)]);
+        world.kill(104);
+        world.run(25.0);
+        let link = world.slow_link().expect("a link is slow");
+        assert!((1_500_000..2_100_000).contains(&link.bits_per_s), "{link:?}");
+        assert!(links.contains(&link.name), "{link:?} of {links:?}");
+        let of_relay = world.status_of(relay);
+        let below = of_relay.neighbours.iter().map(|it| it.connection);
+        let mut all = below.chain(of_relay.above_connection);
+        let is_fast = |bits: u64| multicast.is_some() || bits > 1_900_000;
+        assert!(all.any(|it| it.queued_bytes > 3000 && is_fast(it.sent_bits_per_s)));
+    }
+}
+
+#[test]
+fn no_link_is_named_once_the_slow_one_has_no_receivers() {
+    let mut world = tree_of(None, None, 1, &[(3, 2_000_000)]);
+    world.run(10.0);
+    assert!(world.slow_link().is_some_and(|link| link.name.starts_with("relay node 3 →")));
+    [103, 104].into_iter().for_each(|it| world.kill(it));
+    world.run(25.0);
+    assert_eq!(world.slow_link(), None);
 }
 
 #[test]

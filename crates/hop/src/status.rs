@@ -78,6 +78,15 @@ impl AppEvent for NodeEvent {
     }
 }
 
+/// Link that sets the pace of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowLink {
+    /// Name of its ends, such as `relay site-2 → receiver host-7`: printable, at most 160 bytes.
+    pub name: String,
+    /// Rate of the session on the link, in bits per second.
+    pub bits_per_s: u64,
+}
+
 /// State of a neighbour, for people.
 #[derive(Clone, Debug)]
 pub struct PeerStatus {

@@ -9,6 +9,7 @@ use crate::down::Down;
 use crate::endpoint::ConnectionHandle;
 use crate::message::{Channel, Hello, Message};
 use crate::peers::Peers;
+use crate::status::SlowLink;
 
 /// State of the way to the relay above.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +26,12 @@ pub enum UplinkState {
 }
 
 /// Membership of a group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Membership {
     receivers: u32,
     elsewhere: u32,
     refused: bool,
+    slow: Option<SlowLink>,
 }
 
 /// Connection to the relay above, and the groups that this node has there.
@@ -101,6 +103,11 @@ impl Uplink {
         self.groups.get(&group).is_some_and(|of| of.refused)
     }
 
+    /// Link at the relay above, or behind it, that sets the pace of a session.
+    pub(crate) fn slow(&self, group: u64) -> Option<&SlowLink> {
+        self.groups.get(&group)?.slow.as_ref()
+    }
+
     /// Sets the receivers of a group at this node and below; `None` ends the membership.
     pub(crate) fn set(&mut self, now: Time, peers: &mut Peers, group: u64, receivers: Option<u32>) {
         let message = match receivers {
@@ -112,7 +119,8 @@ impl Uplink {
                 match of {
                     Some(of) => of.receivers = receivers,
                     None => {
-                        let new = Membership { receivers, elsewhere: 0, refused: false };
+                        let new =
+                            Membership { receivers, elsewhere: 0, refused: false, slow: None };
                         self.groups.insert(group, new);
                     }
                 }
@@ -184,6 +192,7 @@ impl Uplink {
                 (of.elsewhere, of.refused) = (elsewhere, is_refused);
                 return (before != (elsewhere, is_refused)).then_some(group);
             }
+            Message::Slow { group, link } => self.groups.get_mut(&group)?.slow = link,
             Message::Path(path) => {
                 if path.contains(&peers.node()) {
                     peers.close(now, connection, "a circle of relays");
@@ -226,7 +235,7 @@ impl Uplink {
         self.state = state;
         self.path.clear();
         for of in self.groups.values_mut() {
-            (of.elsewhere, of.refused) = (0, false);
+            (of.elsewhere, of.refused, of.slow) = (0, false, None);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::socket::Gone;
-use crate::transmit::Flushed;
+use crate::transmit::{Flushed, Route};
 use crate::via::address_of;
 use crate::waker::Commands;
 use crate::{
@@ -431,7 +431,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         live.envelope = envelope;
         let Some(plain) = plain else {
-            live.counters.refused.sealed += 1;
+            match (live.envelope.as_mut().and_then(|envelope| envelope.answer()), at) {
+                (Some(answer), At::Way(way)) => {
+                    let route = Route::Address(way, from);
+                    live.outbox.push(route, 0, |out| out.extend_from_slice(&answer));
+                }
+                _ => live.counters.refused.sealed += 1,
+            }
             return;
         };
         let (id, node) = match self.live.find(now, from, authenticated, plain) {

@@ -23,4 +23,9 @@ pub trait Envelope: Send {
     /// fresh. Whoever sealed it is not to be trusted.
     fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
     -> Option<&'a [u8]>;
+
+    /// Returns the sealed answer to the last datagram, if that was not for a protocol: a probe.
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        None
+    }
 }

@@ -102,7 +102,7 @@ pub use envelope::Envelope;
 pub use error::NetError;
 pub use live::{Live, SessionOptions};
 pub use pgm::{Heard, PgmDemux, PgmSettings};
-pub use probe::{InterfaceState, ProbeSockets, interface_addresses};
+pub use probe::{InterfaceState, ProbeSockets, interface_addresses, probe_socket};
 pub use relay::{RelayDemux, RelayDriver, RelayReport, RelaySettings, RelayStopper};
 pub use settings::{DriverSettings, SocketSettings};
 pub use socket::{Buffers, Sockets};

@@ -1,13 +1,14 @@
 //! The interface on the way to a group, and plain sockets for testing the network.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use faircast_base::Bytes;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
 use crate::address::ip_of;
-use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Sockets};
+use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Sockets, Target};
 
 /// The interface by which a group is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,25 @@ pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
     Ok(up
         .filter_map(|entry| Some((entry.interface_name, entry.address.and_then(ip_of)?)))
         .collect())
+}
+
+/// The socket of a sender to one receiver, which nothing drives and which cuts no packet, and the
+/// longest packet that leaves here whole. Reading waits for `wait`.
+///
+/// # Errors
+/// What the system refuses.
+pub fn probe_socket(
+    to: SocketAddr,
+    settings: SocketSettings,
+    wait: Duration,
+) -> Result<(UdpSocket, Option<Bytes>), NetError> {
+    let sockets = Sockets::source(Target::Unicast(vec![to]), settings)?;
+    sockets.send_whole()?;
+    let link_mtu = sockets.link_mtu();
+    let socket = sockets.into_parts().0;
+    let waits = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(wait)));
+    waits.map_err(NetError::doing("wait for packets"))?;
+    Ok((socket, link_mtu))
 }
 
 /// A member of a group whose sockets nothing drives. What it sends is never cut into pieces.

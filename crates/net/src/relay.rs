@@ -113,6 +113,7 @@ impl Work {
             multicast: false,
             name_error: self.names.error().map(str::to_string),
             connection: node.above_connection,
+            slow: None,
         });
         let address = |it: NodeId| Some((it, live.address(it)?));
         let addresses = node.neighbours.iter().filter_map(|it| address(it.at)).collect();

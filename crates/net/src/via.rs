@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_hop::{
-    CongestionControl, ConnectionStats, Endpoint, Host, RelayKey, SessionPacket, UplinkState,
+    CongestionControl, ConnectionStats, Endpoint, Host, RelayKey, SessionPacket, SlowLink,
+    UplinkState,
 };
 use faircast_proto::Destination;
 
@@ -46,6 +47,8 @@ pub struct RelayAbove {
     pub name_error: Option<String>,
     /// State of the connection.
     pub connection: Option<ConnectionStats>,
+    /// Link at relays that sets the pace of the host's session; `None` without any.
+    pub slow: Option<SlowLink>,
 }
 
 /// A host, with the addresses of its relays.
@@ -92,6 +95,7 @@ impl Via {
             multicast: self.host.hears_multicast(),
             name_error: self.names.error().map(str::to_string),
             connection: self.host.stats(),
+            slow: self.host.slow_link().cloned(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The contract between relays, which are what a router does beside forwarding, and their drivers.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, FlowId, NodeId, Time};
@@ -110,6 +111,21 @@ pub struct Served {
     pub failed: u64,
 }
 
+/// Branch of a session on which the session's pace may be set, here or further on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchPace {
+    /// Flow of the session.
+    pub flow: FlowId,
+    /// Port by which packets of the session come.
+    pub from: PortId,
+    /// Port of the branch.
+    pub port: PortId,
+    /// Rate of the session on the branch, in bits per second.
+    pub bits_per_s: u64,
+    /// True if packets wait for the branch, which sets the pace therefore.
+    pub waits: bool,
+}
+
 /// What a router does beside forwarding, for all flows that pass it: a machine that sees packets of
 /// others. Ordinary data passes without it, unless it asks for that too.
 ///
@@ -152,5 +168,16 @@ pub trait Relay {
     /// What it serves now.
     fn served(&self) -> Served {
         Served::default()
+    }
+
+    /// Bytes of packets that wait at each port; ports without any may be missing.
+    fn queued(&self) -> BTreeMap<PortId, u64> {
+        BTreeMap::new()
+    }
+
+    /// Branches of sessions with their rates since the last call, without those that have fallen
+    /// behind and are not waited for.
+    fn paces(&mut self, _now: Time) -> Vec<BranchPace> {
+        Vec::new()
     }
 }

@@ -15,6 +15,7 @@ Examples:
   faircast check --group 239.192.7.1:7500          the same on a second host at the same time:
                                                    whether multicast arrives, both ways
   faircast check --via 10.1.0.1:7600 --key group.key   whether a relay answers, and how far it is
+  faircast check --to 10.0.0.2:7500                whether `recv --listen` answers there, and the way to it
   faircast check --group 239.192.7.1:7500 --long   and whether it still does after five minutes
 
 With another host that checks the same group it takes about ten seconds: which packets arrive, of which
@@ -28,6 +29,10 @@ pub struct CheckArgs {
     /// Attach to a relay for a moment: whether it answers, with the same key, and the way there
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub via: Vec<String>,
+    /// Receivers (`recv --listen`) to probe one by one, as `send --to` would reach them: whether
+    /// each answers, with the same key, the round trip, and which packets arrive
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    pub to: Vec<String>,
     /// The interface to use, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Subcommand};
+use faircast_base::Bitrate;
 
-use super::live::{KeyOptions, WatchOptions, address, group};
+use super::live::{KeyOptions, WatchOptions, address, group, rate};
 
 /// Arguments of `faircast relay`.
 #[derive(Debug, Args)]
@@ -47,6 +48,10 @@ pub struct RelayArgs {
     /// Routers that packets to that group may pass: 1 keeps them in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), requires = "group")]
     pub ttl: u8,
+    /// Never send packets of sessions faster than this to each neighbour, the relay above included,
+    /// nor each meeting by multicast; such as 100Mbit/s, or 100M [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_max: Option<Bitrate>,
     /// Hosts and relays that may be attached
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub neighbours_max: u32,

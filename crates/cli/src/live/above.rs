@@ -26,7 +26,7 @@ impl Above {
         now: Option<&RelayAbove>,
     ) -> Result<(), Failure> {
         let Some(now) = now else { return Ok(()) };
-        let now = RelayAbove { connection: None, ..now.clone() };
+        let now = RelayAbove { connection: None, slow: None, ..now.clone() };
         let is_young = self.begun.elapsed() < ANSWER_TIMEOUT;
         // A relay takes a moment to answer, and each attempt begins without a reason.
         let was_asked = self.told.as_ref().is_some_and(|told| {

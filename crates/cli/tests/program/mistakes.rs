@@ -151,6 +151,8 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         ("relay --listen 127.0.0.1:7600 --parent 239.1.2.3:7600", "is a multicast group"),
         ("relay --listen 127.0.0.1:7600 --parent [::1]:7600", "not of the same address family"),
         ("relay --listen 127.0.0.1:7600 --option sessions=3", "sessions_max"),
+        ("relay --listen 127.0.0.1:7600 --rate-max 1k", "16 kbit/s"),
+        ("check --to 10.0.0.1:0", "expected the port that `recv --listen`"),
         ("sweep good.toml", "--out <DIR>"),
         ("sweep good.toml --out o --set 'duration=1 s,1 parsec'", "\"1 parsec\" has an"),
         ("sweep good.toml --out o --set 'duration=1 s,,'", "has an empty value"),

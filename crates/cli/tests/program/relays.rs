@@ -163,6 +163,39 @@ fn a_relay_sends_once_for_all_receivers_that_hear_its_multicast() {
 }
 
 #[test]
+fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
+    let relays = Relays::new(true);
+    relays.site.put("file", noise(3_000_000));
+    let metrics = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (top, _top) = relays.start_with(None, &[], "--name top");
+    let slow = format!("--name site-2 --rate-max 2Mbit/s --metrics {metrics}");
+    let (below, _below) = relays.start_with(None, &[top], &slow);
+    let (near, far) = (relays.recv("near", &[top]), relays.recv("far", &[below]));
+    let sender = relays.send("file", top, "--wait-for 2 --give-up 60s");
+    // A relay sees its neighbour's link later than its own branch.
+    let is_named = |event: &Value| event["slow_link"]["name"] == "relay site-2 → receiver far";
+    sender.until("progress", is_named);
+    let progress = sender.told().into_iter().find(|event| is_named(event)).unwrap();
+    let link = &progress["slow_link"];
+    assert!(link["rate_bits_per_s"].as_u64() < Some(2_100_000), "{link}");
+    let status = relays.site.json(&format!("relay status {metrics}"));
+    let far_there = &status["neighbours"][0];
+    assert!(far_there["queued_bytes"].as_u64() > Some(0), "{status}");
+    // The rate is that of packets with QUIC's bytes.
+    let sent = far_there["sent_bits_per_s"].as_u64().unwrap();
+    assert!((1..2_400_000).contains(&sent), "{status}");
+    assert!(status["parent"]["queued_bytes"].is_u64(), "{status}");
+    let text = succeed(&format!("relay status {metrics}"));
+    assert!(text.contains(" wait") && text.contains("bit/s"), "{text}");
+    let seconds = sender.end_within(LIMIT_S).with(0).summary()["seconds"].as_f64();
+    assert!(seconds > Some(3_000_000.0 * 8.0 / 2_100_000.0), "{seconds:?} s");
+    for (name, receiver) in [("near", near), ("far", far)] {
+        receiver.end_within(LIMIT_S).with(0);
+        relays.site.assert_same(&format!("{name}/file"), "file");
+    }
+}
+
+#[test]
 fn a_relay_that_is_killed_and_started_again_loses_nothing() {
     let relays = Relays::new(true);
     relays.site.put("file", noise(8_000_000));

@@ -102,3 +102,54 @@ fn a_port_that_somebody_else_has_is_named() {
     let want = format!("cannot bind 127.0.0.1:{port}");
     assert!(sent.err.contains(&want) && sent.err.contains("answer to port"), "{}", sent.err);
 }
+
+#[test]
+fn a_check_finds_a_receiver_by_unicast_beside_its_work() {
+    let site = Site::with("--json");
+    site.put("file", noise(100_000));
+    let (key, other) = (site.key("group.key"), site.key("other.key"));
+    let at = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (with_key, open, nobody) = (at(), at(), at());
+    let start = |at: SocketAddr, more: &str| {
+        let receiver = site.start(&format!("recv --listen {at} --into in --once {more}"));
+        receiver.until("listening", |_| true);
+        receiver
+    };
+    let receiver = start(with_key, &format!("--key {key}"));
+    let beside = start(open, "");
+    // What is found of each address; others may be wrong on this host.
+    let check = |to: &str, more: &str| {
+        let ended = site.start(&format!("check --to {to} {more}")).end();
+        let document = ended.document();
+        assert_eq!(ended.code, Some(i32::from(document["ok"] != true)), "{document}");
+        let found = document["findings"].as_array().unwrap().iter();
+        let found = found.filter(|it| to.split(',').any(|at| it["peer"] == at));
+        found
+            .map(|it| {
+                [&it["check"], &it["state"], &it["found"]]
+                    .map(|it| it.as_str().unwrap().to_string())
+            })
+            .collect::<Vec<_>>()
+    };
+    for (at, more) in [(with_key, format!("--key {key}")), (open, String::new())] {
+        let found = check(&at.to_string(), &more);
+        let states = found.iter().map(|it| [&it[0][..], &it[1][..]]).collect::<Vec<_>>();
+        let want = [["receiver", "ok"], ["way to the receiver", "ok"], ["MTU of the way", "ok"]];
+        assert_eq!(states, want, "{found:?}");
+        assert!(found[1][2].starts_with("round trip"), "{found:?}");
+        assert!(found[2][2].starts_with("up to 9000 bytes"), "{found:?}");
+    }
+    let wrong = check(&format!("{with_key},{open},{nobody}"), &format!("--key {other}"));
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+    assert!(wrong.iter().all(|it| it[..2] == ["receiver", "wrong"]), "{wrong:?}");
+    for (found, want) in wrong.iter().zip(["uses the key", "uses no key", "does not answer"]) {
+        assert!(found[2].contains(want), "{found:?}");
+    }
+    // It was no sender that went away, and no object.
+    for (at, receiver, more) in
+        [(with_key, receiver, format!("--key {key}")), (open, beside, String::new())]
+    {
+        site.start(&format!("send file --to {at} {more}")).end_with(0);
+        assert_eq!(receiver.end_with(0).summary()["complete"], 1);
+    }
+}

@@ -21,9 +21,10 @@ pub(super) const SIZES: u8 = 1;
 pub(super) const STEADY: u8 = 2;
 pub(super) const BURST: u8 = 3;
 /// Sizes of IP packets that are tried, where the own link takes them.
-const TRIED: [u32; 11] = [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
+pub(super) const TRIED: [u32; 11] =
+    [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
 /// How often each size is tried, since single packets get lost.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// Packets that are sent one by one.
 const STEADY_PACKETS: u32 = 100;
 /// Bytes of the IP packets of trains that are not about size: any way should take them.
@@ -288,7 +289,7 @@ impl Exchange {
                 outcome.span_ns = now.since(peer.first_at[train]).as_nanos();
                 None
             }
-            Body::Load { .. } => None,
+            Body::Load { .. } | Body::Probe => None,
             Body::Answer { received, longest, span_ns, .. } => {
                 peer.hears = true;
                 peer.answered_at = Some(now);

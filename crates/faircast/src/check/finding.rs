@@ -82,6 +82,8 @@ checks! {
     KEY "key" "make one with `faircast key new FILE`, bring it to all hosts, and give it with `--key`; the same file on all, mode 600"
     RELAY "relay" "start `faircast relay` there, with the same `--key`; let UDP to its port through firewalls"
     RELAY_WAY "way to the relay" "nothing: these are measurements"
+    RECEIVER "receiver" "start `faircast recv --listen` there, of this version or newer, with the same `--key`; let UDP to that port, and back to the same port of this host, through firewalls"
+    RECEIVER_WAY "way to the receiver" "nothing: this is a measurement"
     OTHERS "other hosts" "run the same `faircast check` on another host at the same time; if one runs: same group and port, `--interface`, firewall (UDP and IGMP), switch with snooping and no querier, `--ttl` over routers"
     ARRIVES "arrives here" "on this host: firewall (the group's UDP port, IGMP), reverse-path filter, `--interface`; between: a switch with snooping and no querier"
     HEARD "is heard there" "the same on the other host: firewall, reverse-path filter, `--interface`; between: a switch with snooping and no querier"

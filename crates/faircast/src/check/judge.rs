@@ -6,7 +6,7 @@ use super::exchange::{BURST, Exchange, Peer, SIZES, STEADY, TestSettings, TrainR
 use super::finding::{self as f, Finding, State};
 
 /// Bytes of the IP packets that `send` makes where nothing else is said.
-const MTU_USUAL: u32 = 1500;
+pub(super) const MTU_USUAL: u32 = 1500;
 /// Share of packets sent one by one that may get lost.
 const LOSS_MAX: f64 = 0.01;
 /// Share of packets of the burst that may.

@@ -4,8 +4,9 @@ mod exchange;
 mod finding;
 mod judge;
 mod local;
+mod receiver;
 mod relay;
-mod wire;
+pub(crate) mod wire;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub group: Option<SocketAddr>,
     /// Relays to reach, each `HOST:PORT`.
     pub via: Vec<String>,
+    /// Receivers to reach by unicast.
+    pub to: Vec<SocketAddr>,
     /// The interface to use.
     pub interface: Interface,
     /// How long to wait for another host that checks the same group; zero leaves others out.
@@ -107,6 +110,10 @@ pub fn check(
     if !settings.via.is_empty() {
         let Some(more) = relay::findings(settings, watch)? else { return Ok(None) };
         found.extend(more);
+    }
+    for to in &settings.to {
+        let Some(more) = receiver::findings(settings, *to, watch)? else { return Ok(None) };
+        found.extend(more.into_iter().map(|found| found.of(&to.to_string())));
     }
     if let (Some(sockets), Some(group)) = (sockets, settings.group)
         && settings.wait > Duration::ZERO

@@ -1,12 +1,13 @@
 //! The packets by which two checks test the network between them.
 //!
-//! All numbers are big-endian. A packet has 48 bytes, and load has any number of zeros more:
+//! All numbers are big-endian. A packet has 48 bytes, and load and probes have any number
+//! of zeros more:
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 to 3 | `fcCK` |
 //! | 4 | version, 1 |
-//! | 5 | kind: 1 question, 2 answer, 3 load |
+//! | 5 | kind: 1 question, 2 answer, 3 load, 4 probe of a receiver |
 //! | 6 | 1 where the sender has tested all that it wanted to, else 0 |
 //! | 7 | train: which of the tests it belongs to |
 //! | 8 to 15 | who sends it, a random number |
@@ -16,7 +17,7 @@
 //! | 32 to 39 | answer: nanoseconds from the first to the last |
 //! | 40 to 47 | zeros |
 //!
-//! An answer is sent for a question alone, to its sender, and is as long as it: nobody can make of a host
+//! An answer is sent for a question or a probe alone, to its sender, and is no longer: nobody can make of a host
 //! that checks its network one that sends more than it is sent.
 
 /// Bytes of a question, of an answer, and of load at least.
@@ -45,6 +46,15 @@ pub(super) enum Body {
     Answer { to: u64, received: u32, longest: u32, span_ns: u64 },
     /// A packet of a train.
     Load { number: u32, total: u32 },
+    /// A receiver is to answer.
+    Probe,
+}
+
+/// Answer of a receiver to a datagram; `None` if that is no probe.
+pub(crate) fn answer(probe: &[u8]) -> Option<[u8; BYTES]> {
+    let packet = Packet::decode(probe)?;
+    let body = Body::Answer { to: packet.from, received: 1, longest: 0, span_ns: 0 };
+    (packet.body == Body::Probe).then(|| Packet { body, ..packet }.encode())
 }
 
 impl Packet {
@@ -54,6 +64,7 @@ impl Packet {
             Body::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
             Body::Answer { to, received, longest, span_ns } => (2, to, received, longest, span_ns),
             Body::Load { number, total } => (3, 0, number, total, 0),
+            Body::Probe => (4, 0, 0, 0, 0),
         };
         let mut bytes = [0; BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -84,6 +95,7 @@ impl Packet {
                 span_ns: long(32),
             },
             3 => Body::Load { number: short(24), total: short(28) },
+            4 => Body::Probe,
             _ => return None,
         };
         Some(Self { from: long(8), is_done: head[6] == 1, train: head[7], body })
@@ -103,9 +115,14 @@ mod tests {
                 |(to, received, longest, span_ns)| Body::Answer { to, received, longest, span_ns }
             ),
             (any::<u32>(), any::<u32>()).prop_map(|(number, total)| Body::Load { number, total }),
+            Just(Body::Probe),
         ];
         let rest = (any::<u64>(), any::<bool>(), 0..TRAINS as u8, body);
         rest.prop_map(|(from, is_done, train, body)| Packet { from, is_done, train, body })
+    }
+
+    fn may_be_longer(packet: &Packet) -> bool {
+        matches!(packet.body, Body::Load { .. } | Body::Probe)
     }
 
     proptest! {
@@ -114,7 +131,7 @@ mod tests {
             let mut bytes = packet.encode().to_vec();
             prop_assert_eq!(Packet::decode(&bytes), Some(packet));
             bytes.resize(BYTES + zeros, 0);
-            let is_whole = zeros == 0 || matches!(packet.body, Body::Load { .. });
+            let is_whole = zeros == 0 || may_be_longer(&packet);
             prop_assert_eq!(Packet::decode(&bytes), is_whole.then_some(packet));
         }
 
@@ -124,13 +141,13 @@ mod tests {
         ) {
             if is_ours && bytes.len() > 8 {
                 bytes[..5].copy_from_slice(b"fcCK\x01");
-                bytes[5] %= 5;
+                bytes[5] %= 6;
             }
             if let Some(packet) = Packet::decode(&bytes) {
                 prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
-                let is_load = matches!(packet.body, Body::Load { .. });
-                // Nothing that is answered, and no answer, is longer or shorter than the other.
-                prop_assert!(is_load || bytes.len() == BYTES);
+                // No answer is longer than what it answers.
+                prop_assert!(may_be_longer(&packet) || bytes.len() == BYTES);
+                prop_assert!(answer(&bytes).is_none_or(|answer| answer.len() <= bytes.len()));
             }
         }
     }

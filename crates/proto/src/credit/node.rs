@@ -3,14 +3,14 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, Time};
+use faircast_base::{BadInput, Duration, FlowId, Time};
 use faircast_relay_sdk::{Policy, View};
 
 use super::branch::Branch;
 use super::settings::AnyPolicy;
 use super::upstream::Upstream;
 use super::wire::{Capsule, Credit};
-use crate::relay::PortId;
+use crate::relay::{BranchPace, PortId};
 
 /// A packet that waits: since when, what it is, and its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ struct Queue<Q> {
     waiting: VecDeque<Waiting<Q>>,
     /// True if nothing has left the port for long.
     stuck: bool,
+    /// Bytes and packets since the last look at the pace, and packets that left others waiting.
+    sent: (u64, u32, u32),
 }
 
 impl<Q> Queue<Q> {
@@ -50,6 +52,9 @@ pub(super) struct FlowNode<Q> {
     look_at: Option<Time>,
     /// Something has happened since the policy was asked for a credit.
     asks: bool,
+    /// Branch of the last credit, and the moment of the last look at the pace.
+    pace: Option<PortId>,
+    looked_at: Time,
 }
 
 /// View of the policy.
@@ -121,6 +126,8 @@ impl<Q: Copy> FlowNode<Q> {
             heard_at: now,
             look_at: None,
             asks: true,
+            pace: None,
+            looked_at: now,
         };
         node.arm(now);
         node
@@ -164,7 +171,7 @@ impl<Q: Copy> FlowNode<Q> {
             if !self.queues.iter().any(|queue| queue.port == port) {
                 let branch = Branch::new(now, self.header.buffer);
                 let (waiting, stuck) = (VecDeque::new(), stuck(port));
-                self.queues.push(Queue { port, branch, waiting, stuck });
+                self.queues.push(Queue { port, branch, waiting, stuck, sent: (0, 0, 0) });
             }
         }
         self.listen();
@@ -248,13 +255,16 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     /// That packet leaves: with this header.
-    pub(super) fn send(&mut self, port: PortId) -> Option<(Q, Capsule)> {
+    pub(super) fn send(&mut self, port: PortId) -> Option<(Waiting<Q>, Capsule)> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let waiting = queue.waiting.pop_front()?;
         let count = queue.branch.send();
+        queue.sent.0 += u64::from(waiting.bytes);
+        queue.sent.1 += 1;
+        queue.sent.2 += u32::from(!queue.waiting.is_empty());
         self.asks = true;
         let layer = waiting.layer;
-        Some((waiting.packet, Capsule { count, layer, branch: port.0, ..self.header }))
+        Some((waiting, Capsule { count, layer, branch: port.0, ..self.header }))
     }
 
     /// Writes the credit that is due, where the policy finds that it is time for one, or the last is to be said again.
@@ -284,7 +294,9 @@ impl<Q: Copy> FlowNode<Q> {
         let chosen = policy.credit(&seen).filter(|branch| *branch < branches);
         let weights = (0..branches).map(|branch| seen.weight(branch));
         let weight = weights.fold(0u32, u32::saturating_add);
-        if let Some(done) = chosen.map(|branch| seen.done(branch)) {
+        let chosen = chosen.map(|branch| (seen.done(branch), seen.queue(branch).port));
+        if let Some((done, port)) = chosen {
+            self.pace = Some(port);
             self.upstream.grant(now, self.header.buffer, done, weight);
         }
     }
@@ -345,6 +357,27 @@ impl<Q: Copy> FlowNode<Q> {
     pub(super) fn into_waiting(self) -> impl Iterator<Item = (PortId, Waiting<Q>)> {
         let each = |queue: Queue<Q>| queue.waiting.into_iter().map(move |it| (queue.port, it));
         self.queues.into_iter().flat_map(each)
+    }
+
+    /// Branches with their rates since the last call, of which one waits if it sets the pace: most
+    /// packets that left for it left others waiting. Branches that nobody waits for are missing.
+    pub(super) fn paces(&mut self, now: Time, flow: FlowId) -> impl Iterator<Item = BranchPace> {
+        let seconds = now.since(core::mem::replace(&mut self.looked_at, now)).as_secs_f64();
+        let (from, sets) = (self.upstream.port, self.pace);
+        self.queues.iter_mut().filter_map(move |queue| {
+            let (bytes, packets, behind) = core::mem::take(&mut queue.sent);
+            let waits = 2 * behind > packets || packets == 0 && !queue.waiting.is_empty();
+            let counts = !queue.is_left_out() && (!waits || sets == Some(queue.port));
+            let bits_per_s = (bytes as f64 * 8.0 / seconds) as u64;
+            counts.then_some(BranchPace { flow, from, port: queue.port, bits_per_s, waits })
+        })
+    }
+
+    /// Ports with the bytes of packets that wait there.
+    pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> + '_ {
+        self.queues.iter().map(|queue| {
+            (queue.port, queue.waiting.iter().map(|waiting| u64::from(waiting.bytes)).sum())
+        })
     }
 
     /// When a packet of the session last came.

@@ -2,11 +2,14 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use faircast_base::{Duration, FlowId, Time};
+use faircast_base::{Bitrate, Duration, FlowId, Time};
 
 use super::branch::TAG_TIMEOUT;
 use super::drr::RoundRobin;
 use crate::relay::PacketKey;
+
+/// Time of unused rate that a port may use later.
+const BURST: Duration = Duration::from_millis(5);
 
 /// Turn at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +29,8 @@ pub(super) struct Port {
     /// What a slow host has to do before more leaves, once nothing leaves, and until when it does that.
     pub(super) work: Duration,
     pub(super) works_until: Option<Time>,
+    /// Time at which the highest rate allows the next packet.
+    paced_until: Time,
     /// Packets of flows that are not under credits.
     pub(super) others: BTreeMap<FlowId, VecDeque<(PacketKey, u32)>>,
 }
@@ -48,11 +53,19 @@ impl Port {
         self.busy.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
     }
 
-    /// What a slow host has to do begins, once nothing leaves.
+    /// Counts a packet that leaves at no more than this rate. Up to 5 ms that were not used count.
+    pub(super) fn pace(&mut self, now: Time, bytes: u32, rate: Bitrate) {
+        let free_at = (self.paced_until + BURST).max(now);
+        self.paced_until = free_at + rate.time_for(bytes.into()) - BURST;
+    }
+
+    /// Work of a slow host begins, once nothing leaves, and the wait for the highest rate: a port
+    /// that waits for its rate is not busy, and never stuck.
     pub(super) fn begin_work(&mut self, now: Time) {
-        if self.busy.is_none() && self.work > Duration::ZERO {
+        if self.busy.is_none() && (self.work > Duration::ZERO || self.paced_until > now) {
             let begins = self.works_until.map_or(now, |at| at.max(now));
-            self.works_until = Some(begins + core::mem::take(&mut self.work));
+            let done = begins + core::mem::take(&mut self.work);
+            self.works_until = Some(done.max(self.paced_until));
         }
     }
 }

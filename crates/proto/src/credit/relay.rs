@@ -17,7 +17,8 @@ use super::wire::{self, Capsule, Credit, Packet, Pull};
 use crate::Destination;
 use crate::options::Options;
 use crate::relay::{
-    Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit, Served,
+    BranchPace, Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit,
+    Served,
 };
 
 /// Bytes of the headers of IPv4 and UDP, with which packets count.
@@ -399,7 +400,7 @@ impl CreditRelay {
 
     /// Sends what has its turn at a port that is free. Returns the session where it was of one.
     fn send(&mut self, now: Time, port: PortId) -> Option<u64> {
-        let Self { ports, sessions, out, .. } = self;
+        let Self { ports, sessions, out, settings, .. } = self;
         let state = ports.get_mut(&port).filter(|port| port.busy.is_none())?;
         if state.works_until.is_some_and(|until| now < until) {
             return None;
@@ -419,17 +420,19 @@ impl CreditRelay {
                 let waiting = state.others.get_mut(&flow);
                 let first = waiting.and_then(VecDeque::pop_front);
                 state.others.retain(|_, waiting| !waiting.is_empty());
-                let (key, _) = first?;
+                let (key, bytes) = first?;
                 state.busy = Some(now);
+                state.pace(now, bytes, settings.rate_max);
                 out.push_back((Egress::Copy(key, port), Written::Nothing));
                 key
             }
             Turn::Session(id) => {
-                let (key, header) = sessions.get_mut(&id)?.node.send(port)?;
+                let (sent, header) = sessions.get_mut(&id)?.node.send(port)?;
                 state.busy = Some(now);
-                out.push_back((Egress::Copy(key, port), Written::Capsule(header)));
+                state.pace(now, sent.bytes, settings.rate_max);
+                out.push_back((Egress::Copy(sent.packet, port), Written::Capsule(header)));
                 self.works(now, Some(port));
-                key
+                sent.packet
             }
         };
         self.out.push_back((Egress::Await(port), Written::Nothing));
@@ -627,6 +630,22 @@ impl Relay for CreditRelay {
             programs: self.programs.kept(),
             failed: self.failed,
         }
+    }
+
+    fn queued(&self) -> BTreeMap<PortId, u64> {
+        let mut all = BTreeMap::new();
+        let sessions = self.sessions.values().flat_map(|session| session.node.queued());
+        let others = self.ports.iter().flat_map(|(id, port)| {
+            let waiting = port.others.values().flatten();
+            waiting.map(|(_, bytes)| (*id, u64::from(*bytes)))
+        });
+        sessions.chain(others).for_each(|(port, bytes)| *all.entry(port).or_default() += bytes);
+        all
+    }
+
+    fn paces(&mut self, now: Time) -> Vec<BranchPace> {
+        let sessions = self.sessions.values_mut();
+        sessions.flat_map(|session| session.node.paces(now, session.flow)).collect()
     }
 }
 

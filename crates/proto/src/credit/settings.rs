@@ -1,6 +1,6 @@
 //! The settings of credits: those of a session, which its source tells with each capsule, and those of a relay.
 
-use faircast_base::{Duration, NodeId};
+use faircast_base::{Bitrate, Duration, NodeId};
 use faircast_relay_sdk::{
     BestPath, BoundedLag, Deadline, LayeredDrop, Policy, Quantile, View, WeightedUtility, WorstPath,
 };
@@ -62,6 +62,8 @@ settings! {
     sessions_max: u32 [1, 65536] = 1024;
     /// After how long without a packet a session is forgotten
     session_timeout: Duration [1 s, 3600 s] = 30 s;
+    /// Highest rate of packets through each port, with 28 bytes of headers each
+    rate_max: Bitrate [16 kbit, 1000 Gbit] = 1000 Gbit;
     /// Packets of each other flow that wait for a link (chosen: the paper does not say)
     others_max: u32 [1, 65536] = 50;
     /// What each packet of credits that it takes or sends costs a slow host, which cannot send and work at the same time

@@ -182,3 +182,46 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
     assert!(sent_at[5] > sent_at[3] + 2 * each_s, "{sent_at:?}: the session waits no longer");
     assert!(sent_at[7] > sent_at[6] + each_s, "{sent_at:?}: nor once the branch is back");
 }
+
+#[test]
+fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
+    let rate = ("rate_max".into(), crate::options::OptionValue::Text("16 kbit/s".into()));
+    let options = Options::checked([rate], super::super::RELAY_OPTIONS).expect("it is right");
+    let mut relay = CreditRelay::new(NodeId(1), &options, None);
+    let first = CreditSettings::from_options(&Options::default()).capsule(7, NodeId(9), None);
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
+    let (mut sent, mut copies) = (0, [Vec::new(), Vec::new()]);
+    for ms in 1..60_000 {
+        let mut cx = Cx::untraced(at(ms), &mut rng);
+        if relay.next_timeout().is_some_and(|due| due <= cx.now) {
+            relay.handle_timeout(&mut cx);
+        }
+        // With its headers it takes 4.1 s, and a port that takes nothing for 3 s is stuck.
+        if relay.held.len() < 2 {
+            sent += 1;
+            let mut bytes = Vec::new();
+            Capsule { count: sent, ..first }.encode(&mut bytes);
+            bytes.resize(8200 - IP_UDP_BYTES as usize, 0);
+            let packet = RelayPacket {
+                key: PacketKey(u64::from(sent)),
+                flow: FlowId(0),
+                port: PortId(0),
+                ports_out: &[PortId(1), PortId(2)],
+                datagram: Datagram::new(NodeId(9), Destination::Group(GroupId::SESSION), &bytes),
+                time_to_live: 9,
+            };
+            relay.handle_packet(&mut cx, &packet, &mut Vec::new());
+        }
+        while let Some(egress) = relay.poll_transmit(&mut cx, &mut Vec::new()) {
+            match egress {
+                Egress::Copy(_, port) => copies[port.0 as usize - 1].push(ms),
+                Egress::Await(port) => relay.handle_writable(&mut cx, port),
+                _ => {}
+            }
+        }
+        assert!(relay.ports.values().all(|port| !port.stuck), "after {ms} ms");
+    }
+    assert_eq!(copies[0], copies[1]);
+    assert!(copies[0].windows(2).all(|pair| (4095..=4101).contains(&(pair[1] - pair[0]))));
+    assert_eq!(copies[0].len(), 15);
+}
