@@ -159,8 +159,8 @@ fn packets_as_short_as_was_advised_get_through() {
     assert_received(&site, receiver, "r1");
 }
 
-/// A site below another one behind a link that drops all packets above 1280 bytes, both ways: the transfer is whole, the relays
-/// find the length that passes, and no host sends fragments.
+/// A site below another one behind a link that drops all packets above 1280 bytes, both ways: the
+/// transfer is whole, the relays find the length that passes, and no host sends fragments.
 fn between_relays(at: [&str; 2], meeting: &str) {
     let Some(lan) = Lan::new(3) else { return };
     if !drop_longer(&lan, 0, 1280) || !drop_longer(&lan, 1, 1280) {
