@@ -266,7 +266,7 @@ impl Field {
         }
     }
 
-    /// Gives the UDP datagrams of a host another source port, as a router does that has forgotten its
+    /// Gives the UDP datagrams of a host another source port, as a router does that has lost its
     /// address translation. Datagrams to the old port reach no socket.
     pub fn remap_ports(&self, node: NodeId) {
         *self.state().translated.entry(node).or_default() += 1;

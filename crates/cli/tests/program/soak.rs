@@ -63,7 +63,7 @@ fn each_fault_over_relays_loses_nothing_and_has_nobody_wait_for_ever() {
 /// depends on the machine.
 fn over_relays(seed: usize, faults: &[(&str, &str, u64)]) {
     let only: Vec<_> = faults.iter().map(|(fault, ..)| format!("--only {fault}")).collect();
-    let words = format!("--relays --seed {seed} --rounds 1 --receivers 3 {}", only.join(" "));
+    let words = format!("--relays --seed {seed} --rounds 1 --receivers 2 {}", only.join(" "));
     let document =
         Running::start(&format!("soak --json {words}")).end_within(2 * LIMIT_S).document();
     let round = &document["rounds"][0];
