@@ -53,6 +53,11 @@ impl Dialer {
         self.connection
     }
 
+    /// True if there is no connection, or another one is tried beside a silent one.
+    pub const fn is_searching(&self) -> bool {
+        self.connection.is_none() || self.attempt.is_some()
+    }
+
     /// A connection is established. Returns true if it is the one to use from now on; the one
     /// before is closed. Else the caller closes the new one.
     pub fn on_up(&mut self, now: Time, endpoint: &mut Endpoint, up: ConnectionHandle) -> bool {

@@ -101,6 +101,11 @@ impl Host {
         self.uplink.slow(self.group)
     }
 
+    /// True if a relay is looked for: there is none, or the one above is silent.
+    pub const fn is_searching(&self) -> bool {
+        self.uplink.is_searching()
+    }
+
     /// Address of the relay above.
     pub fn relay(&self) -> Option<NodeId> {
         self.peers.endpoint.peer(self.uplink.connection()?)

@@ -122,6 +122,11 @@ impl RelayNode {
         self.uplink.state()
     }
 
+    /// True if a relay is looked for: there is none above, or the one there is silent.
+    pub const fn is_searching(&self) -> bool {
+        self.uplink.is_searching()
+    }
+
     /// State for people.
     pub fn status(&self) -> NodeStatus {
         let above = self.uplink.connection();

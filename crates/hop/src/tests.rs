@@ -287,18 +287,20 @@ fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
                 }
             }
         }
-        dialer.connection().and_then(|link| world.client.peer(link))
+        let peer = dialer.connection().and_then(|link| world.client.peer(link));
+        (peer, dialer.is_searching())
     };
-    assert_eq!(run(&mut world, 5), Some(SERVER));
+    assert_eq!(run(&mut world, 5), (Some(SERVER), false));
     // The server moves: 2 s of silence, 2 s for its old address.
     world.server_at = MOVED;
-    assert_eq!(run(&mut world, 50), Some(MOVED));
+    assert_eq!(run(&mut world, 30), (Some(SERVER), true), "names are looked up");
+    assert_eq!(run(&mut world, 20), (Some(MOVED), false));
     // The server is gone for a while, and back with nothing known.
     world.server_at = NodeId(99);
     run(&mut world, 70);
     world.server = endpoint(&key(1), SERVER, 9);
     world.server_at = MOVED;
-    assert_eq!(run(&mut world, 45), Some(MOVED));
+    assert_eq!(run(&mut world, 45), (Some(MOVED), false));
 }
 
 #[test]

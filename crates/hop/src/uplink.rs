@@ -76,6 +76,11 @@ impl Uplink {
         self.dialer.has_nodes() || self.dialer.connection().is_some()
     }
 
+    /// True if a relay is looked for: there is none, or the one above is silent.
+    pub(crate) const fn is_searching(&self) -> bool {
+        self.dialer.is_searching()
+    }
+
     pub(crate) const fn state(&self) -> &UplinkState {
         &self.state
     }

@@ -26,7 +26,7 @@ use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
 use crate::emulator::{READS_MAX, Waiter};
 use crate::error::LabError;
-use crate::frame::{self, Frame, Transport};
+use crate::frame::{self, Frame, Ports, Transport};
 use crate::host;
 use crate::netlink::Routing;
 
@@ -90,6 +90,8 @@ struct State {
     moved: BTreeSet<NodeId>,
     /// Bytes of the longest IP packet that leaves or reaches a host.
     longest: BTreeMap<NodeId, u32>,
+    /// Bits in which the UDP ports of a host differ from those that other hosts see.
+    translated: BTreeMap<NodeId, u16>,
 }
 
 impl State {
@@ -108,6 +110,11 @@ impl State {
             Destination::Node(node) => self.address(*node) == address,
             Destination::Group(_) => true,
         })
+    }
+
+    /// The port on the other side of a host's address translation.
+    fn translate(&self, node: NodeId, port: u16) -> u16 {
+        port ^ self.translated.get(&node).copied().unwrap_or(0)
     }
 
     fn takes(&self, node: NodeId, len: usize) -> bool {
@@ -257,6 +264,12 @@ impl Field {
             Some(bytes) => drop(longest.insert(node, bytes)),
             None => drop(longest.remove(&node)),
         }
+    }
+
+    /// Gives the UDP datagrams of a host another source port, as a router does that has lost its
+    /// address translation. Datagrams to the old port reach no socket.
+    pub fn remap_ports(&self, node: NodeId) {
+        *self.state().translated.entry(node).or_default() += 1;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -436,7 +449,8 @@ fn take(
     let (bytes, facts, tag) = match frame.transport {
         Transport::Udp { ports, payload } if !other_group => {
             // Programs of faircast speak PGM here.
-            (payload, pgm::facts(payload), ports.tag())
+            let from = state.translate(scenario.flows[host].sender(), ports.from);
+            (payload, pgm::facts(payload), Ports { from, ..ports }.tag())
         }
         Transport::Udp { .. } => (frame.bytes, PacketFacts::default(), WHOLE),
         Transport::Tcp(segment) => (frame.bytes, PacketFacts::data(segment.payload_len), WHOLE),
@@ -456,14 +470,19 @@ fn take(
 }
 
 fn write(parcel: &Parcel<'_>, state: &State, out: &mut Vec<u8>) {
+    if parcel.tag == WHOLE {
+        return frame::write_again(out, parcel.bytes, 1);
+    }
+    let mut ports = Ports::from_tag(parcel.tag, address::UDP_PORT);
     let to = match parcel.to {
-        Destination::Node(node) => state.address(node),
+        Destination::Node(node) => {
+            ports.to = state.translate(node, ports.to);
+            state.address(node)
+        }
         to => address::of(FlowId(0), to),
     };
-    match parcel.tag {
-        WHOLE => frame::write_again(out, parcel.bytes, 1),
-        _ => frame::write_udp(out, parcel, (state.address(parcel.from), to), 1),
-    }
+    let parcel = Parcel { tag: ports.tag(), ..*parcel };
+    frame::write_udp(out, &parcel, (state.address(parcel.from), to), 1);
 }
 
 impl Sink for FieldCounts {

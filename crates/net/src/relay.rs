@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use faircast_base::{NodeId, Time};
 use faircast_hop::{
     CongestionControl, Endpoint, NodeEvent, NodeLimits, NodeStatus, RelayKey, RelayNode,
-    UplinkState,
 };
 use faircast_proto::relay::Relay;
 use faircast_trace::{Sink, Subject};
@@ -144,9 +143,8 @@ impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
     fn tick(&mut self, live: &mut Live<RelayNode, RelayDemux>) {
         let Work { session, names, .. } = self.work;
         let now = live.now();
-        let above = live.machine(*session).map(RelayNode::above);
-        let is_attached = above.is_some_and(|it| matches!(it, UplinkState::Attached(_)));
-        if let Some(found) = names.poll(now, !is_attached) {
+        let is_searching = live.machine(*session).is_some_and(RelayNode::is_searching);
+        if let Some(found) = names.poll(now, is_searching) {
             let parents = found.into_iter().filter_map(|at| live.node_at(at)).collect();
             live.with(*session, |node, _| node.set_parents(parents));
         }

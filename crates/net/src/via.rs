@@ -144,8 +144,7 @@ impl Via {
 
     /// Takes the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        let is_attached = matches!(self.host.state().0, UplinkState::Attached(_));
-        if let Some(found) = self.names.poll(now, !is_attached) {
+        if let Some(found) = self.names.poll(now, self.host.is_searching()) {
             let Self { host, book, .. } = self;
             host.set_relays(found.into_iter().filter_map(|at| book.node(at)).collect());
         }

@@ -18,6 +18,7 @@ Examples:
   sudo faircast soak --seed 7 --rounds 1            one round again
   sudo faircast soak --only kill-receiver --rounds 3 --key
   sudo faircast soak --one-by-one --rounds 4        does the rate come back after each fault?
+  sudo faircast soak --relays --rounds 3            the same over relays
 
 In each round a sender and receivers run as programs of their own in network namespaces. A random
 choice of faults (from the seed: round i is round 0 of the seed plus i) happens to them and to the
@@ -35,9 +36,9 @@ pub struct SoakArgs {
     /// Seed of the first round; drawn and printed where none is given
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Receivers that must get everything
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
-    pub receivers: u32,
+    /// Receivers that must get everything. Default: 4, and 12 with --relays
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub receivers: Option<u32>,
     /// The scheme of the senders; receivers follow. `faircast schemes` lists them
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME, value_parser = scheme)]
     pub scheme: String,
@@ -49,6 +50,11 @@ pub struct SoakArgs {
     /// sealed
     #[arg(long)]
     pub one_by_one: bool,
+    /// Faults one after the other in a session over seven relays in three levels. The rate must be
+    /// back within 10 s, and within 2 s after a relay has started again. Three seeds in a row have
+    /// all faults at all levels
+    #[arg(long, conflicts_with = "one_by_one")]
+    pub relays: bool,
     /// Only these faults, in every round, instead of a random choice; may be repeated
     #[arg(long, value_name = "FAULT", value_parser = faults())]
     pub only: Vec<Fault>,

@@ -46,6 +46,57 @@ fn alone(fault: &str, figure: &str) {
     assert!(happened > without, "{fault}: it happened: {:#}", rounds[0]);
 }
 
+#[test]
+fn each_fault_over_relays_loses_nothing_and_has_nobody_wait_for_ever() {
+    if !is_root() {
+        return;
+    }
+    // Without a key, with one, and with a relay key beside.
+    std::thread::scope(|scope| {
+        for (seed, faults) in RELAYED.iter().enumerate() {
+            scope.spawn(move || over_relays(seed, faults));
+        }
+    });
+}
+
+/// One round over relays with these faults, each at all its places. How fast the rate comes back
+/// depends on the machine.
+fn over_relays(seed: usize, faults: &[(&str, &str, u64)]) {
+    let only: Vec<_> = faults.iter().map(|(fault, ..)| format!("--only {fault}")).collect();
+    let words = format!("--relays --seed {seed} --rounds 1 --receivers 2 {}", only.join(" "));
+    let document =
+        Running::start(&format!("soak --json {words}")).end_within(2 * LIMIT_S).document();
+    let round = &document["rounds"][0];
+    let problems = round["problems"].as_array().unwrap().iter();
+    let problems: Vec<_> =
+        problems.filter(|it| !it.as_str().unwrap().contains("was not back at")).collect();
+    assert!(problems.is_empty(), "sudo {}\n{problems:#?}", round["again"]);
+    assert_eq!((&round["relays"], &round["sealed"]), (&true.into(), &(seed > 0).into()));
+    let happened = round["recoveries"].as_array().unwrap();
+    for (fault, figure, places) in faults {
+        let of = happened.iter().filter(|recovery| recovery["fault"] == *fault).count() as u64;
+        assert_eq!(of, *places, "{fault}");
+        assert!(round[figure].as_u64() >= Some(*places), "{fault}: it happened: {round:#}");
+    }
+}
+
+/// Faults over relays by round, the figures that count them, and the number of hosts of each.
+const RELAYED: [&[(&str, &str, u64)]; 4] = [
+    &[
+        ("kill-relay", "kills", 3),
+        ("kill-receiver", "kills", 1),
+        ("lose-receiver", "kills", 1),
+        ("idle", "joins", 1),
+    ],
+    &[("stop-relay", "stops", 3), ("remap", "remaps", 2)],
+    &[("rename", "moves", 3), ("address", "moves", 2), ("stop-receiver", "stops", 1)],
+    &[
+        ("black-hole", "too_long_packets", 3),
+        ("kill-sender", "kills", 1),
+        ("stop-sender", "stops", 1),
+    ],
+];
+
 /// Every fault, and a figure that is zero where it does not happen, or happens when there is nothing
 /// to send any more.
 const FAULTS: [(&str, &str); 26] = [
@@ -131,6 +182,10 @@ fn mistakes_say_what_is_allowed() {
         ("soak --only fire", "kill-receiver"),
         ("soak --only kill-head", "--scheme tram"),
         ("soak --one-by-one --only read-only", "kill-receiver"),
+        ("soak --only kill-relay", "expected without --relays some of loss"),
+        ("soak --relays --only loss", "expected with --relays some of kill-receiver"),
+        ("soak --relays --receivers 32", "2 to 31"),
+        ("soak --relays --one-by-one", "cannot be used"),
         ("soak --duration 10", "has no unit"),
         ("soak --receivers 0", "1..=32"),
         ("soak --rounds 0", "1.."),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use faircast_base::NodeId;
 use faircast_lab::Field;
-use faircast_seal::GroupKey;
+use faircast_seal::{Exposure, GroupKey};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Uid;
@@ -82,6 +82,12 @@ pub(crate) fn text(path: &Path) -> String {
 
 pub(crate) fn make_key(file: &Path) -> Result<(), Error> {
     GroupKey::create(file).map(|_| ()).map_err(|error| Error::Work(error.to_string()))
+}
+
+/// Writes the key for relays of a group.
+pub(crate) fn make_relay_key(group: &Path, file: &Path) -> Result<(), Error> {
+    let key = GroupKey::read(group, Exposure::Refuse).and_then(|key| key.relay().write(file));
+    key.map_err(|error| Error::Work(error.to_string()))
 }
 
 /// Writes a file that does not compress, of the same bytes for the same `name`; gives its hash.

@@ -7,6 +7,7 @@
 mod noise;
 mod plan;
 mod program;
+mod relays;
 mod round;
 mod sequence;
 mod tree;
@@ -67,6 +68,12 @@ faults! {
     StopSender "stop-sender" "The sender is stopped (SIGSTOP) for up to 20 s"
     Address "address" "A host has another address from then on"
     BlackHole "black-hole" "Long packets from and to a host vanish"
+    LoseReceiver "lose-receiver" "A receiver is killed and stays away (--relays)"
+    KillRelay "kill-relay" "A relay is killed and started again"
+    StopRelay "stop-relay" "A relay is stopped for up to 20 s"
+    Remap "remap" "Address translation gives a host's packets another port (--relays)"
+    Rename "rename" "A relay has another address, and its name with it"
+    Idle "idle" "A host joins, and does nothing (--relays)"
 }
 
 /// The scheme whose receivers repair for each other.
@@ -78,9 +85,8 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
 
-    /// True if the fault can happen alone, to a host of a session that was at its rate before.
-    fn is_single(self) -> bool {
-        sequence::SINGLE.contains(&self)
+    fn is_of_relays(self) -> bool {
+        self >= Self::LoseReceiver
     }
 
     fn is_of_heads(self) -> bool {
@@ -105,6 +111,8 @@ pub struct Request {
     pub key: bool,
     /// True if faults happen one after the other, and the rate has to come back after each.
     pub one_by_one: bool,
+    /// True if relays join all hosts; faults happen one after the other then.
+    pub relays: bool,
     /// The faults of every round, instead of a random choice.
     pub only: Vec<Fault>,
     /// What is sent in a round; drawn from its seed where there is none.
@@ -123,6 +131,8 @@ struct Row {
     faults: Vec<&'static str>,
     /// True if the sender sends to each receiver by its address, not to the group.
     unicast: bool,
+    /// True if relays join all hosts.
+    relays: bool,
     sealed: bool,
     holds: bool,
     #[serde(flatten)]
@@ -169,12 +179,20 @@ impl Soak {
                 format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
             return Err(Error::Usage(message));
         }
-        if let Some(fault) = request.only.iter().find(|it| request.one_by_one && !it.is_single()) {
-            let message = format!(
-                "--one-by-one has no fault {}: name some of {}",
-                fault.name(),
-                sequence::SINGLE.map(Fault::name).join(", ")
-            );
+        let (mode, is_known): (_, fn(Fault) -> bool) = match (request.relays, request.one_by_one) {
+            (true, _) => ("with --relays", |fault| relays::RELAYED.contains(&fault)),
+            (false, true) => ("with --one-by-one", |fault| sequence::SINGLE.contains(&fault)),
+            _ => ("without --relays", |fault| !fault.is_of_relays()),
+        };
+        if let Some(fault) = request.only.iter().find(|fault| !is_known(**fault)) {
+            let known = Fault::ALL.iter().filter(|(fault, ..)| is_known(*fault));
+            let known: Vec<&str> = known.map(|(_, name, _)| *name).collect();
+            let (fault, known) = (fault.name(), known.join(", "));
+            let message = format!("--only {fault}: expected {mode} some of {known}");
+            return Err(Error::Usage(message));
+        }
+        if request.relays && !(2..relays::RECEIVERS_MAX).contains(&request.receivers) {
+            let message = format!("--relays takes 2 to {} --receivers", relays::RECEIVERS_MAX - 1);
             return Err(Error::Usage(message));
         }
         let seed = request.seed.unwrap_or_else(drawn_seed);
@@ -239,9 +257,11 @@ impl Soak {
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
-    let plan = match request.one_by_one {
-        true => Plan::one_by_one(seed, request.receivers, request.key, &request.only, bytes),
-        false => Plan::new(seed, request.receivers, heads, request.key, &request.only, bytes),
+    let (receivers, key, only) = (request.receivers, request.key, &request.only);
+    let plan = match (request.relays, request.one_by_one) {
+        (true, _) => Plan::over_relays(seed, receivers, key, only, bytes),
+        (false, true) => Plan::one_by_one(seed, receivers, key, only, bytes),
+        (false, false) => Plan::new(seed, receivers, heads, key, only, bytes),
     };
     let folder = Folder::new(request.out.as_deref(), seed)?;
     let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
@@ -250,6 +270,7 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
         seed,
         faults: plan.faults.iter().map(|fault| fault.name()).collect(),
         unicast: plan.unicast,
+        relays: plan.relays,
         sealed: plan.sealed,
         holds,
         verdict,
@@ -313,6 +334,9 @@ fn again(request: &Request, seed: u64) -> String {
     if request.scheme != DEFAULT_SCHEME {
         let _ = write!(command, " --scheme {}", request.scheme);
     }
+    if request.relays {
+        command += " --relays";
+    }
     if request.receivers != 4 {
         let _ = write!(command, " --receivers {}", request.receivers);
     }
@@ -339,7 +363,11 @@ fn line(row: &Row, index: usize) -> String {
         index + 1,
         row.seed,
         if row.holds { "holds" } else { "FAILS" },
-        if row.unicast { "unicast" } else { "group" },
+        match (row.relays, row.unicast) {
+            (true, _) => "relays",
+            (_, true) => "unicast",
+            _ => "group",
+        },
         if row.sealed { "sealed" } else { "open" },
         bytes as f64 / 1e6,
         memory_bytes >> 20,

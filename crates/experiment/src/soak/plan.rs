@@ -7,6 +7,7 @@ use std::time::Duration as WallDuration;
 use faircast_base::{NodeId, Purpose, Rng};
 
 use super::Fault;
+use super::relays::{self, RECEIVERS_MAX};
 use super::sequence::Trial;
 
 /// How long links and programs are disturbed. Single faults may reach beyond it.
@@ -29,6 +30,10 @@ pub(super) struct Plan {
     pub(super) heads: Option<u32>,
     /// Faults that happen one after the other, in order of time, where they do.
     pub(super) trials: Vec<Trial>,
+    /// True if relays join all hosts.
+    pub(super) relays: bool,
+    /// True if relays have a key of their own.
+    pub(super) relay_key: bool,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
     pub(super) sealed: bool,
@@ -52,6 +57,10 @@ pub(super) enum Action {
     Interface(Who, bool),
     /// The outsider begins or ends its flood.
     Noise(bool),
+    /// Kills it for good.
+    Lose(Who),
+    /// Gives the datagrams of its host another source port.
+    Remap(Who),
     /// Gives its host its other address, or its own again.
     Move(Who, bool),
     /// Drops packets longer than this number of bytes from and to the host, or none.
@@ -72,6 +81,7 @@ pub(super) enum Who {
     FullDisk,
     /// A receiver that must get everything, from 0.
     Receiver(u32),
+    Relay(u32),
 }
 
 impl Who {
@@ -90,6 +100,7 @@ impl Who {
             Self::ReadOnly => "read-only".into(),
             Self::FullDisk => "full-disk".into(),
             Self::Receiver(place) => format!("r{}", place + 1),
+            Self::Relay(place) => format!("relay{}", place + 1),
         }
     }
 
@@ -102,6 +113,7 @@ impl Who {
             Self::ReadOnly => 4,
             Self::FullDisk => 5,
             Self::Receiver(place) => 6 + place,
+            Self::Relay(place) => 6 + RECEIVERS_MAX + place,
         })
     }
 }
@@ -126,7 +138,7 @@ impl Plan {
             true => rng.chance(0.5),
             false => {
                 let without = fault.is_of_heads() && !heads;
-                later.chance(0.5) && !without
+                later.chance(0.5) && !without && !fault.is_of_relays()
             }
         });
         let drawn: Vec<_> = drawn.collect();
@@ -144,6 +156,8 @@ impl Plan {
             bytes: bytes.unwrap_or(size),
             heads,
             trials: Vec::new(),
+            relays: false,
+            relay_key: false,
             unicast: false,
             sealed,
             give_up: GIVE_UP,
@@ -175,11 +189,22 @@ impl Plan {
                         departures.push(*who);
                     }
                 }
+                Action::Lose(who) => departures.push(*who),
                 Action::Leave(who) if self.trials.is_empty() => departures.push(*who),
                 _ => {}
             }
         }
+        // Whoever is stopped for good.
+        departures.extend(stopped.into_keys());
         departures
+    }
+
+    /// Programs of the round.
+    pub(super) fn programs(&self, receivers: u32) -> Vec<Who> {
+        match self.relays {
+            true => relays::everybody(receivers),
+            false => Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider).collect(),
+        }
     }
 }
 
@@ -437,7 +462,7 @@ mod tests {
         assert_ne!(text(1), text(2));
         let seen: std::collections::BTreeSet<_> =
             (0..20).flat_map(|seed| Plan::new(seed, 3, true, false, &[], None).faults).collect();
-        assert_eq!(seen.len(), Fault::ALL.len());
+        assert_eq!(seen.len(), Fault::ALL.len() - 6);
         let without: std::collections::BTreeSet<_> =
             (0..20).flat_map(|seed| Plan::new(seed, 3, false, false, &[], None).faults).collect();
         assert!(without.iter().all(|fault| !fault.is_of_heads()) && without.len() > 16);

@@ -22,6 +22,8 @@ pub(super) struct Program {
     log: PathBuf,
     /// Whether each start writes a trace, beside what it says.
     trace: bool,
+    /// Addresses of hosts by name, in place of the system's /etc/hosts.
+    names: Option<PathBuf>,
     child: Option<Child>,
     pub(super) starts: u32,
     /// The most memory that it has had, in bytes, over all starts.
@@ -30,9 +32,15 @@ pub(super) struct Program {
 
 impl Program {
     /// Returns a program that does not run yet. Its output is added to the file `log`.
-    pub(super) fn new(own: &Path, node: NodeId, log: PathBuf, trace: bool) -> Self {
+    pub(super) fn new(
+        own: &Path,
+        node: NodeId,
+        log: PathBuf,
+        trace: bool,
+        names: Option<PathBuf>,
+    ) -> Self {
         let own = own.to_owned();
-        Self { own, node, log, trace, child: None, starts: 0, memory: 0 }
+        Self { own, node, log, trace, names, child: None, starts: 0, memory: 0 }
     }
 
     /// Starts it with these arguments, where it does not run.
@@ -45,9 +53,15 @@ impl Program {
         if self.child.is_some() {
             return Ok(());
         }
-        let mut command = match ahead {
-            false => Command::new(&self.own),
-            true => {
+        let mut command = match (ahead, &self.names) {
+            (false, None) => Command::new(&self.own),
+            (false, Some(names)) => {
+                let mut command = Command::new("unshare");
+                let mounted = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+                command.args(["--mount", "sh", "-c", mounted]).arg(names).arg(&self.own);
+                command
+            }
+            (true, _) => {
                 let mut command = Command::new("unshare");
                 let ahead = AHEAD_S.to_string();
                 command.args(["--time", "--monotonic", &ahead, "--boottime", &ahead, "--fork"]);

@@ -18,12 +18,13 @@ use serde_json::Value;
 use super::noise::Noise;
 use super::plan::{Action, FAULTY, Plan, Who};
 use super::program::Program;
+use super::relays::RELAYS;
 use super::sequence::{Rates, Recovery};
 use super::tree;
 use super::{Fault, Request};
 use crate::Error;
 use crate::files::write;
-use crate::host::{Mount, make_key, text, words};
+use crate::host::{Mount, make_key, make_relay_key, text, words};
 use crate::monitor::Monitor;
 
 const PORT: u16 = 7500;
@@ -43,6 +44,10 @@ const ROOM_BYTES: u64 = 4 << 20;
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
 const FILLER: &str = "filler";
+/// Addresses of relays by name.
+const NAMES: &str = "hosts";
+const KEY: &str = "group.key";
+const RELAY_KEY: &str = "relay.key";
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct RoundResult {
@@ -80,6 +85,8 @@ pub(super) struct RoundResult {
     /// Hosts that got another address, and disks that were filled.
     pub(super) moves: u32,
     pub(super) fills: u32,
+    /// Source ports that address translation changed.
+    pub(super) remaps: u32,
     /// Recovery from each fault of a sequence.
     pub(super) recoveries: Vec<Recovery>,
 }
@@ -110,6 +117,8 @@ pub(super) struct Round<'a> {
     heard: BTreeMap<Who, u64>,
     /// Receivers with a full disk, which end with status 1, and how often the fault counts.
     filled: BTreeMap<Who, u32>,
+    /// Receivers that were killed for good while there was something to send.
+    lost: Vec<Who>,
 }
 
 struct Flood {
@@ -139,8 +148,11 @@ impl<'a> Round<'a> {
             tree::make(&second, plan.bytes / 4, !seed)
                 .map_err(|error| Error::doing("make files", error))?;
         }
-        let key = plan.sealed.then(|| folder.join("group.key"));
+        let key = plan.sealed.then(|| folder.join(KEY));
         key.as_deref().map_or(Ok(()), make_key)?;
+        if plan.relay_key {
+            make_relay_key(&folder.join(KEY), &folder.join(RELAY_KEY))?;
+        }
         let path = folder.join("links.toml");
         let overrides = Overrides::default();
         let scenario =
@@ -165,10 +177,17 @@ impl<'a> Round<'a> {
             rates: Rates::default(),
             heard: BTreeMap::new(),
             filled: BTreeMap::new(),
+            lost: Vec::new(),
         };
-        for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
+        if plan.relays {
+            round.write_names()?;
+        }
+        for who in plan.programs(receivers) {
             let log = folder.join(format!("{}.log", who.name()));
-            let program = Program::new(&request.own, who.node(), log, request.trace);
+            // A relay has no traces.
+            let trace = request.trace && !matches!(who, Who::Relay(_));
+            let names = plan.relays.then(|| folder.join(NAMES));
+            let program = Program::new(&request.own, who.node(), log, trace, names);
             round.programs.insert(who, program);
         }
         for trial in plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk) {
@@ -217,8 +236,16 @@ impl<'a> Round<'a> {
             if now > peace + peace_max {
                 let waited = peace_max.as_secs();
                 let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
-                let problem =
-                    format!("not done after {waited} s in peace; done are: [{}]", ended.join(" "));
+                let waiting = self.programs.iter().filter(|(who, program)| match who {
+                    Who::Sender | Who::Second => program.runs(),
+                    _ => program.runs() && !program.said().contains("\"event\":\"complete\""),
+                });
+                let waiting: Vec<String> = waiting.map(|(who, _)| who.name()).collect();
+                let problem = format!(
+                    "not done after {waited} s in peace; done are: [{}], waiting are: [{}]",
+                    ended.join(" "),
+                    waiting.join(" ")
+                );
                 self.verdict.problems.push(problem);
                 break;
             }
@@ -226,7 +253,8 @@ impl<'a> Round<'a> {
             woke = begin.elapsed();
             std::thread::sleep(TICK);
         }
-        self.verdict.recoveries = self.rates.judge(&self.plan.trials, self.request.receivers);
+        self.verdict.recoveries =
+            self.rates.judge(&self.plan.trials, self.request.receivers, self.plan.relays);
         for recovery in &self.verdict.recoveries {
             self.verdict.notes.push(recovery.note());
             self.verdict.problems.extend(recovery.problem());
@@ -268,8 +296,23 @@ impl<'a> Round<'a> {
 
     fn arguments(&self, who: Who) -> Vec<String> {
         let path = |name: &str| text(&self.folder.join(name));
-        let (to, on) = match self.plan.unicast {
-            true => {
+        let (to, on) = match (self.plan.relays, self.plan.unicast) {
+            (true, _) => {
+                let above = who.relays_above().into_iter();
+                let above: Vec<_> = above.map(|who| format!("{}:{PORT}", who.name())).collect();
+                if let Who::Relay(_) = who {
+                    let parent = if above.is_empty() { "" } else { " --parent " };
+                    let more = format!("{PORT} --name {}{parent}{}", who.name(), above.join(","));
+                    let key = if self.plan.relay_key { RELAY_KEY } else { KEY };
+                    let key = self.key.as_ref().map(|_| ["--key".to_string(), path(key)]);
+                    let mut all = words(&["relay", "--json"], &format!("--listen 0.0.0.0:{more}"));
+                    all.extend(key.into_iter().flatten());
+                    return all;
+                }
+                let via = format!("--via {} --meeting soak", above.join(","));
+                (via.clone(), via)
+            }
+            (false, true) => {
                 let receivers = (0..self.request.receivers).map(Who::Receiver);
                 // Its owner knows who has moved.
                 let address = |who: Who| self.field.current_address(who.node());
@@ -279,7 +322,7 @@ impl<'a> Round<'a> {
                     format!("--listen 0.0.0.0:{PORT}"),
                 )
             }
-            false => {
+            (false, false) => {
                 let group = format!("--group {}:{PORT}", Field::group());
                 (group.clone(), group)
             }
@@ -346,6 +389,10 @@ impl<'a> Round<'a> {
                 program.kill();
                 self.again.retain(|(_, other)| *other != who);
             }
+            Action::Lose(who) => {
+                self.lost.extend((counts > 0).then_some(who));
+                self.act(Action::Kill(who))?;
+            }
             Action::Leave(who) => {
                 let program = program(&mut self.programs, who);
                 // One that is stopped at the time hears nothing, and is killed.
@@ -380,6 +427,13 @@ impl<'a> Round<'a> {
             Action::Move(who, moved) => {
                 field.set_moved(who.node(), moved).map_err(failed)?;
                 self.verdict.moves += counts;
+                if let Who::Relay(_) = who {
+                    self.write_names()?;
+                }
+            }
+            Action::Remap(who) => {
+                field.remap_ports(who.node());
+                self.verdict.remaps += counts;
             }
             Action::Narrow(who, longest) => field.set_longest(who.node(), longest),
             Action::Fill(who, true) => {
@@ -416,7 +470,9 @@ impl<'a> Round<'a> {
             let Some(status) = program.ended() else { continue };
             let (who, name) = (*who, who.name());
             match who {
-                Who::Sender | Who::Second if status == 0 => self.done.push(who),
+                Who::Sender | Who::Second if status == 0 && self.lost.is_empty() => {
+                    self.done.push(who);
+                }
                 // Without an interface nothing can begin; it is tried again.
                 _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
                 // A sender that has waited for somebody for too long says so with status 1, and is
@@ -429,6 +485,12 @@ impl<'a> Round<'a> {
                     );
                     let told = &mut self.verdict;
                     let right = !without.is_empty() && without.iter().all(|w| excused.contains(w));
+                    let right = right && self.lost.iter().all(|who| without.contains(&who.name()));
+                    if status == 1 && self.plan.relays && right {
+                        told.notes.push(format!("{name} ended without [{}]", without.join(" ")));
+                        self.done.push(who);
+                        continue;
+                    }
                     if status == 1 && right && told.notes.len() < 2 * departures.len() {
                         told.notes.push(said);
                     } else {
@@ -459,16 +521,24 @@ impl<'a> Round<'a> {
 
     /// Asks all receivers to end, as Ctrl-C does. One that does not is a problem.
     fn say_farewell(&mut self) {
-        let running: Vec<Who> = self
-            .programs
-            .iter()
-            .filter(|(_, program)| program.runs())
-            .map(|(who, _)| *who)
-            .collect();
-        for who in &running {
+        // The host that does nothing hears nothing either.
+        if let Some(idle) = self.programs.get_mut(&Who::Receiver(self.request.receivers)) {
+            idle.kill();
+        }
+        let is_relay = |who: &Who| matches!(who, Who::Relay(_));
+        let runs = |who: &Who| self.programs[who].runs();
+        let running: Vec<Who> = self.programs.keys().copied().filter(runs).collect();
+        // Relays pass on that hosts end.
+        let (relays, hosts): (Vec<Who>, Vec<Who>) = running.into_iter().partition(is_relay);
+        self.ask_to_end(&hosts);
+        self.ask_to_end(&relays);
+    }
+
+    fn ask_to_end(&mut self, running: &[Who]) {
+        for who in running {
             self.programs[who].signal(Signal::SIGINT);
         }
-        for who in running {
+        for &who in running {
             let status = self.await_end(who, FAREWELL_MAX);
             // 1: it says that something has failed.
             let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
@@ -530,8 +600,9 @@ impl<'a> Round<'a> {
     fn compare(&mut self) -> Result<(), Error> {
         let second = self.plan.faults.contains(&Fault::SecondSender);
         let sent = ["first", "second"];
-        for place in 0..self.request.receivers {
-            let name = Who::Receiver(place).name();
+        let receivers = (0..self.request.receivers).map(Who::Receiver);
+        for who in receivers.filter(|who| !self.lost.contains(who)) {
+            let name = who.name();
             for sent in &sent[..if second { 2 } else { 1 }] {
                 let got = self.folder.join(&name).join(sent);
                 let differences = tree::differences(&self.folder.join(sent), &got)
@@ -544,6 +615,14 @@ impl<'a> Round<'a> {
             self.verdict.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
         }
         Ok(())
+    }
+
+    /// Writes the present addresses of relays. The file stays the one that programs have mounted.
+    fn write_names(&self) -> Result<(), Error> {
+        let names = (0..RELAYS)
+            .map(Who::Relay)
+            .map(|who| format!("{} {}\n", self.field.current_address(who.node()), who.name()));
+        write(&self.folder.join(NAMES), names.collect::<String>())
     }
 
     fn start_flood(&self) -> io::Result<Flood> {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Fault;
 use super::plan::{Action, NARROW_BYTES, Plan, Who, push_flows, push_links};
+use super::relays::{self, RECEIVERS_MAX, RELAYS};
 
 /// Faults that can happen alone, while a session is at its rate.
 pub(super) const SINGLE: [Fault; 14] = [
@@ -45,6 +46,10 @@ const WARM_UP: WallDuration = WallDuration::from_secs(12);
 /// Time after a fault in which the rate has to be back.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
+/// Time in which the rate has to be back after a relay has started again: 2 s, and the second after
+/// which a rate is known.
+const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(3);
+
 /// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
 const CALM: WallDuration = WallDuration::from_secs(5);
 
@@ -74,31 +79,56 @@ impl Plan {
             let places_of = hosts(*fault, receivers, &mut rng).into_iter();
             places.extend(places_of.map(|who| (*fault, who)));
         }
-        for last in (1..places.len()).rev() {
-            places.swap(last, rng.below(last as u64 + 1) as usize);
+        shuffle(&mut places, &mut rng);
+        Self {
+            unicast: seed % 2 == 1,
+            sealed: key || seed % 4 >= 2,
+            ..Self::sequence(&places, receivers, false, bytes, &mut rng)
         }
+    }
+
+    /// The plan of faults at their places, one after the other.
+    pub(super) fn sequence(
+        places: &[(Fault, Who)],
+        receivers: u32,
+        relays: bool,
+        bytes: Option<u64>,
+        rng: &mut Rng,
+    ) -> Self {
         let (mut trials, mut at) = (Vec::new(), WARM_UP);
-        for (fault, who) in places {
-            let to = at + length(fault, &mut rng);
+        for &(fault, who) in places {
+            let to = at + length(fault, rng);
             trials.push(Trial { fault, who, from: at, to });
             at = to + BACK_WITHIN + CALM;
         }
         // No session can send more in this time: each fault finds one that is under way.
         let most = LINK_BITS_PER_S / 8 * at.as_secs();
-        let scenario = scenario(&trials, receivers, &mut rng);
-        let actions = actions(&trials, receivers, at);
+        let everybody = if relays { relays::everybody(receivers) } else { Who::all(receivers) };
+        let scenario = scenario(&trials, &everybody, rng);
+        let actions = actions(&trials, receivers, relays, at);
+        let mut faults: Vec<Fault> = places.iter().map(|(fault, _)| *fault).collect();
+        faults.sort_unstable();
+        faults.dedup();
         Self {
-            faults: faults.to_vec(),
+            faults,
             scenario,
             actions,
             bytes: bytes.unwrap_or(most),
             heads: None,
             trials,
-            unicast: seed % 2 == 1,
-            sealed: key || seed % 4 >= 2,
+            relays,
+            relay_key: false,
+            unicast: false,
+            sealed: false,
             // Longer than anybody is stopped.
-            give_up: WallDuration::from_secs(60),
+            give_up: WallDuration::from_secs(if relays { 30 } else { 60 }),
         }
+    }
+}
+
+pub(super) fn shuffle(places: &mut [(Fault, Who)], rng: &mut Rng) {
+    for last in (1..places.len()).rev() {
+        places.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 
@@ -116,33 +146,39 @@ fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
 fn length(fault: Fault, rng: &mut Rng) -> WallDuration {
     let mut ms = |from: u64, to: u64| WallDuration::from_millis(from + rng.below(to - from));
     match fault {
-        Fault::KillReceiver | Fault::KillSender => ms(200, 4_000),
-        Fault::StopReceiver | Fault::StopSender => ms(1_000, 20_000),
+        Fault::KillReceiver | Fault::KillSender | Fault::KillRelay => ms(200, 4_000),
+        Fault::StopReceiver | Fault::StopSender | Fault::StopRelay => ms(1_000, 20_000),
         Fault::FullDisk => WallDuration::from_secs(6),
-        Fault::Address => WallDuration::from_millis(500),
+        Fault::Address | Fault::Rename | Fault::Remap | Fault::LoseReceiver => ms(500, 501),
+        Fault::Idle => ms(2_000, 2_001),
         Fault::BlackHole => ms(2_000, 8_000),
         Fault::Outage => ms(200, 3_000),
         _ => WallDuration::from_secs(5),
     }
 }
 
-fn scenario(trials: &[Trial], receivers: u32, rng: &mut Rng) -> String {
+fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
     let mut text = format!(
         "title = \"Does the rate come back after each fault?\"\nduration = \"1 h\"\nseed = {}\n",
         rng.bits() >> 1
     );
-    let everybody = Who::all(receivers);
-    for who in &everybody {
-        let rate = if *who == Who::Sender { SENDER_LINK_BITS_PER_S } else { LINK_BITS_PER_S };
-        let wrong = wrong(trials.iter().filter(|trial| trial.who == *who));
-        push_links(&mut text, *who, || {
+    // A host has the node of its place among all that there can be.
+    let last = everybody.iter().map(|who| who.node()).max().expect("there are hosts");
+    let all = Who::all(RECEIVERS_MAX).into_iter().chain((0..RELAYS).map(Who::Relay));
+    for who in all.take_while(|who| who.node() <= last) {
+        let rate = match who {
+            Who::Sender | Who::Relay(_) => SENDER_LINK_BITS_PER_S,
+            _ => LINK_BITS_PER_S,
+        };
+        let wrong = wrong(trials.iter().filter(|trial| trial.who == who));
+        push_links(&mut text, who, || {
             format!(
                 "rate = \"{rate} bit/s\"\ndelay = \"5 ms\"\n\
                  queue = {{ kind = \"droptail\", packets = 50 }}\n{wrong}"
             )
         });
     }
-    push_flows(&mut text, &everybody);
+    push_flows(&mut text, everybody);
     text
 }
 
@@ -177,21 +213,35 @@ fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
     text
 }
 
-fn actions(trials: &[Trial], receivers: u32, end: WallDuration) -> Vec<(WallDuration, Action)> {
-    let everybody = [Who::Sender].into_iter().chain((0..receivers).map(Who::Receiver));
+fn actions(
+    trials: &[Trial],
+    receivers: u32,
+    relays: bool,
+    end: WallDuration,
+) -> Vec<(WallDuration, Action)> {
+    let everybody = (0..if relays { RELAYS } else { 0 }).map(Who::Relay).chain([Who::Sender]);
+    let everybody = everybody.chain((0..receivers).map(Who::Receiver));
     let mut actions: Vec<_> =
         everybody.map(|who| (WallDuration::ZERO, Action::Start(who))).collect();
     for Trial { fault, who, from, to } in trials {
         let who = *who;
         let (begin, finish) = match fault {
-            Fault::KillReceiver | Fault::KillSender => (Action::Kill(who), Action::Start(who)),
-            Fault::StopReceiver | Fault::StopSender => {
+            Fault::KillReceiver | Fault::KillSender | Fault::KillRelay => {
+                (Action::Kill(who), Action::Start(who))
+            }
+            Fault::StopReceiver | Fault::StopSender | Fault::StopRelay => {
                 (Action::Stop(who, true), Action::Stop(who, false))
             }
             Fault::Interface => (Action::Interface(who, false), Action::Interface(who, true)),
             Fault::Noise => (Action::Noise(true), Action::Noise(false)),
-            Fault::Address => {
-                actions.push((*from, Action::Move(who, true)));
+            Fault::Idle => (Action::Start(who), Action::Stop(who, true)),
+            Fault::Address | Fault::Rename | Fault::Remap | Fault::LoseReceiver => {
+                let action = match fault {
+                    Fault::Remap => Action::Remap(who),
+                    Fault::LoseReceiver => Action::Lose(who),
+                    _ => Action::Move(who, true),
+                };
+                actions.push((*from, action));
                 continue;
             }
             Fault::BlackHole => {
@@ -238,6 +288,8 @@ pub(super) struct Recovery {
     /// Time from the end of the fault until the rate of every program was back; null where one's never was before the
     /// next fault.
     back_s: Option<f64>,
+    /// Longest time allowed.
+    back_max_s: f64,
     /// The program whose rate was back last, or never.
     last: String,
     /// Time for which the machine stood still while the rate had to come back.
@@ -246,7 +298,7 @@ pub(super) struct Recovery {
 
 impl Recovery {
     pub(super) fn problem(&self) -> Option<String> {
-        let allowed = BACK_WITHIN.as_secs_f64() + self.machine_late_s;
+        let allowed = self.back_max_s + self.machine_late_s;
         if self.back_s.is_some_and(|back| back <= allowed) {
             return None;
         }
@@ -316,8 +368,9 @@ impl Rates {
         median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
     }
 
-    /// Returns the recovery after each fault in a session with this number of receivers.
-    pub(super) fn judge(&self, trials: &[Trial], receivers: u32) -> Vec<Recovery> {
+    /// Returns the recovery after each fault in a session with this number of receivers. Over
+    /// relays the receiver that is hit is not judged.
+    pub(super) fn judge(&self, trials: &[Trial], receivers: u32, relays: bool) -> Vec<Recovery> {
         let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {
             let next = trials.get(i + 1).map_or(trial.to + BACK_WITHIN + CALM, |next| next.from);
@@ -331,10 +384,16 @@ impl Rates {
                 after.windows(WINDOW).find(is_back).map(|some| some[WINDOW / 2].0 - trial.to)
             };
             let programs = [Who::Sender].into_iter().chain((0..receivers).map(Who::Receiver));
+            let programs =
+                programs.filter(|who| !relays || *who != trial.who || *who == Who::Sender);
             let backs = programs.map(|who| (who, back(who)));
             let last = backs.max_by_key(|(_, back)| back.unwrap_or(WallDuration::MAX));
             let (last, back) = last.expect("there is a sender");
-            let within = trial.to..trial.to + BACK_WITHIN;
+            let back_max = match trial.fault {
+                Fault::KillRelay => RELAY_BACK_WITHIN,
+                _ => BACK_WITHIN,
+            };
+            let within = trial.to..trial.to + back_max;
             let late = self.late.iter().filter(|(at, _)| within.contains(at));
             Recovery {
                 fault: trial.fault.name(),
@@ -343,6 +402,7 @@ impl Rates {
                 first_bits_per_s: self.before(Who::Sender, first),
                 before_bits_per_s: self.before(Who::Sender, trial.from),
                 back_s: back.map(|back| back.as_secs_f64()),
+                back_max_s: back_max.as_secs_f64(),
                 last: last.name(),
                 machine_late_s: late.map(|(_, late)| late.as_secs_f64()).sum(),
             }
@@ -454,7 +514,7 @@ mod tests {
             }
             rates.hear(Who::Sender, s(30), "no event\n{\"event\":\"summary\"}\n");
             rates.note_late(s(20), s(late));
-            let judged = rates.judge(&trials, 2);
+            let judged = rates.judge(&trials, 2, false);
             assert_eq!(judged[0].back_s, after, "{back} {share} {late} {one}");
             assert_eq!(judged[0].problem().is_none(), holds, "{back} {share} {late} {one}");
             assert_eq!(judged[0].last, "r2");
@@ -466,7 +526,7 @@ mod tests {
         }
         let all = rates.of(Who::Sender, s(0)..s(9));
         assert!(all.iter().all(|(_, rate)| *rate == 8e6) && all.len() == 4, "{all:?}");
-        let silent = Rates::default().judge(&trials, 2);
+        let silent = Rates::default().judge(&trials, 2, false);
         assert!(silent[0].problem().is_some() && silent[0].note().contains("not back"));
     }
 }

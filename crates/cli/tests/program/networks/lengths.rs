@@ -158,3 +158,58 @@ fn packets_as_short_as_was_advised_get_through() {
     on(&site, &lan, 0, &format!("send tree {group} --mtu 1280")).end_with(0);
     assert_received(&site, receiver, "r1");
 }
+
+/// A site below another one behind a link that drops all packets above 1280 bytes, both ways: the
+/// transfer is whole, the relays find the length that passes, and no host sends fragments.
+fn between_relays(at: [&str; 2], meeting: &str) {
+    let Some(lan) = Lan::new(3) else { return };
+    if !drop_longer(&lan, 0, 1280) || !drop_longer(&lan, 1, 1280) {
+        return;
+    }
+    for host in [1, 2] {
+        lan::run(lan.host(host), "link set e0 gso_max_segs 1");
+    }
+    let site = with_a_tree(5_000_000);
+    let metrics = "--metrics 127.0.0.1:9464";
+    let _top = on(&site, &lan, 0, &format!("relay --listen {} {metrics}", at[0]));
+    let below = format!("relay --listen {} --parent {} {metrics}", at[1], at[0]);
+    let _below = on(&site, &lan, 1, &below);
+    let receiver = recv(&site, &lan, 2, "r", &format!("{meeting} --via {}", at[1]));
+    let send = format!("send tree --wait-for 1 --rate-max 8Mbit/s {meeting} --via {}", at[0]);
+    let sender = on(&site, &lan, 0, &send);
+    receiver.until_has(4_000_000);
+    let status = |host| on(&site, &lan, host, "relay status 127.0.0.1:9464").document();
+    let (above, below) = (status(0), status(1));
+    let neighbours = above["neighbours"].as_array().unwrap();
+    let mtu = |is: &str| {
+        let found = neighbours.iter().find(|neighbour| neighbour["is"] == is);
+        found.unwrap()["mtu_bytes"].as_u64().unwrap()
+    };
+    // The sender is on the host of its relay: nothing is dropped between them.
+    assert!(mtu("relay") < 1280 && mtu("host") > 1280, "{above}");
+    assert!(below["parent"]["mtu_bytes"].as_u64().unwrap() < 1280, "{below}");
+    sender.end_with(0);
+    assert_received(&site, receiver, "r");
+    for host in 0..3 {
+        let mut command = Command::new("ip");
+        let files = ["/proc/net/snmp", "/proc/net/snmp6"];
+        command.args(["netns", "exec", lan.host(host), "cat"]).args(files);
+        let counters = Running::spawn(command).succeed();
+        let mut ip = counters.lines().filter(|line| line.starts_with("Ip: "));
+        let (names, values) = (ip.next().unwrap().split(' '), ip.next().unwrap().split(' '));
+        let v4 = names.zip(values).find(|(name, _)| *name == "FragCreates").unwrap().1;
+        let v6 = counters.lines().find(|line| line.starts_with("Ip6FragCreates")).unwrap();
+        let v6 = v6.split_whitespace().nth(1).unwrap();
+        assert_eq!((v4, v6), ("0", "0"), "host {host}: {counters}");
+    }
+}
+
+#[test]
+fn relays_over_ipv6_serve_an_ipv4_group_over_a_link_of_1280_bytes_without_fragments() {
+    between_relays(["[fd77::1]:7600", "[fd77::2]:7600"], "--group 239.192.7.48:7500");
+}
+
+#[test]
+fn relays_find_the_length_of_a_link_of_1280_bytes_that_drops_longer_packets() {
+    between_relays(["10.77.0.1:7600", "10.77.0.2:7600"], "--meeting narrow");
+}

@@ -1,0 +1,142 @@
+//! Sequence of faults in a session over relays: its tree, its hosts and its plan.
+
+use faircast_base::{NodeId, Purpose, Rng};
+
+use super::Fault;
+use super::plan::{Plan, Who};
+use super::sequence::shuffle;
+
+/// Relays by level: the first of each and their number.
+const LEVELS: [(u32, u32); 3] = [(0, 1), (1, 2), (3, 4)];
+pub(super) const RELAYS: u32 = 7;
+/// Rounds in a row in which all faults happen at all places.
+const ROUNDS: u64 = 3;
+/// Most receivers of a round, the idle host among them.
+pub(super) const RECEIVERS_MAX: u32 = 32;
+
+/// Faults of a session over relays.
+pub(super) const RELAYED: [Fault; 12] = [
+    Fault::KillReceiver,
+    Fault::KillSender,
+    Fault::StopReceiver,
+    Fault::StopSender,
+    Fault::Address,
+    Fault::BlackHole,
+    Fault::LoseReceiver,
+    Fault::KillRelay,
+    Fault::StopRelay,
+    Fault::Remap,
+    Fault::Rename,
+    Fault::Idle,
+];
+
+impl Who {
+    /// Relays that a relay, a receiver or the sender asks, in this order.
+    pub(super) fn relays_above(self) -> Vec<Self> {
+        let leaf = |place: u32| [3 + place % 4, 1 + place % 4 / 2, 0].to_vec();
+        let above = match self {
+            Self::Receiver(place) => leaf(place),
+            Self::Relay(0) => Vec::new(),
+            Self::Relay(1 | 2) => vec![0],
+            Self::Relay(place) => leaf(place - 3).split_off(1),
+            _ => vec![0, 1],
+        };
+        above.into_iter().map(Self::Relay).collect()
+    }
+}
+
+/// Programs of a session over relays, and a host that joins and does nothing.
+pub(super) fn everybody(receivers: u32) -> Vec<Who> {
+    let receivers = (0..=receivers).map(Who::Receiver);
+    [Who::Sender].into_iter().chain(receivers).chain((0..RELAYS).map(Who::Relay)).collect()
+}
+
+impl Plan {
+    /// The plan of a sequence over relays. Three seeds in a row have all faults at all places; with
+    /// `only`, each seed has those faults at all their places.
+    pub(super) fn over_relays(
+        seed: u64,
+        receivers: u32,
+        key: bool,
+        only: &[Fault],
+        bytes: Option<u64>,
+    ) -> Self {
+        let mut rng = Rng::new(seed / ROUNDS, NodeId(4), Purpose::Fault);
+        let faults = if only.is_empty() { &RELAYED } else { only };
+        let places = faults.iter().flat_map(|fault| {
+            let hosts = hosts(*fault, receivers, &mut rng);
+            hosts.into_iter().map(|who| (*fault, who))
+        });
+        let mut places: Vec<(Fault, Who)> = places.collect();
+        shuffle(&mut places, &mut rng);
+        if only.is_empty() {
+            let (round, len) = ((seed % ROUNDS) as usize, places.len().div_ceil(ROUNDS as usize));
+            places = places.drain(round * len..places.len().min((round + 1) * len)).collect();
+        }
+        // A sender that starts again waits for all receivers that it knows.
+        places.sort_by_key(|(fault, _)| *fault == Fault::LoseReceiver);
+        let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
+        let mut plan = Self::sequence(&places, receivers, true, bytes, &mut rng);
+        // Without a key, with the group's key at relays, and with a relay key there.
+        let kind = (seed + seed / ROUNDS) % 3;
+        (plan.sealed, plan.relay_key) = (key || kind > 0, kind == 2);
+        plan
+    }
+}
+
+/// Hosts to which a fault happens, one after the other. The last receiver alone may be lost.
+fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
+    let mut relay = |(first, count): (u32, u32)| Who::Relay(first + rng.below(count.into()) as u32);
+    let [top, middle, low] = LEVELS.map(&mut relay);
+    let receiver = Who::Receiver(rng.below(u64::from(receivers - 1)) as u32);
+    match fault {
+        Fault::KillRelay | Fault::StopRelay | Fault::Rename => vec![top, middle, low],
+        Fault::BlackHole => vec![middle, low, receiver],
+        Fault::KillSender | Fault::StopSender => vec![Who::Sender],
+        Fault::Address | Fault::Remap => vec![Who::Sender, receiver],
+        Fault::LoseReceiver => vec![Who::Receiver(receivers - 1)],
+        Fault::Idle => vec![Who::Receiver(receivers)],
+        _ => vec![receiver],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use faircast_scenario::{Overrides, Scenario};
+
+    use super::*;
+
+    #[test]
+    fn three_seeds_have_every_fault_at_every_place_and_all_kinds_of_keys() {
+        let mut keys = BTreeSet::new();
+        for first in [0, 3, 30] {
+            let plans = [0, 1, 2].map(|i| Plan::over_relays(first + i, 12, false, &[], None));
+            let mut places = BTreeSet::new();
+            for plan in &plans {
+                let (path, none) = (Path::new("soak.toml"), Overrides::default());
+                let catalog = faircast_sim::catalog();
+                let scenario = Scenario::parse(path, &plan.scenario, &none, &catalog).unwrap();
+                let everybody = everybody(12);
+                assert_eq!(scenario.flows.len(), everybody.len());
+                for (who, flow) in everybody.into_iter().zip(&scenario.flows) {
+                    assert_eq!((flow.sender(), &flow.name), (who.node(), &who.name()));
+                }
+                assert!(plan.trials.len() >= 6, "{:?}", plan.trials);
+                let lost = plan.trials.iter().position(|it| it.fault == Fault::LoseReceiver);
+                assert!(lost.is_none_or(|lost| lost + 1 == plan.trials.len()));
+                places.extend(plan.trials.iter().map(|trial| (trial.fault, trial.who)));
+                keys.insert((plan.sealed, plan.relay_key));
+            }
+            assert_eq!(places.len(), 22, "{places:?}");
+            let of_relays = places.iter().filter(|(fault, _)| *fault == Fault::KillRelay);
+            let above = of_relays.map(|(_, who)| who.relays_above().len());
+            assert!(above.eq([0, 1, 2]), "a relay of each level");
+        }
+        assert_eq!(keys.len(), 3);
+        let only = Plan::over_relays(1, 2, true, &[Fault::Rename], Some(7));
+        assert_eq!((only.trials.len(), only.bytes, only.sealed), (3, 7, true));
+    }
+}
