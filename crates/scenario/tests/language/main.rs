@@ -6,6 +6,7 @@ mod errors;
 mod examples;
 mod forms;
 mod properties;
+mod relays;
 
 use std::path::Path;
 
@@ -41,6 +42,7 @@ pub(crate) fn catalog() -> Catalog {
             protocol("cbr", true, false, CBR_OPTIONS),
         ],
         programs: vec![ProgramEntry { name: "pgm-element", about, options: ELEMENT_OPTIONS }],
+        relay_node: Some(ProgramEntry { name: "credit", about, options: ELEMENT_OPTIONS }),
         runs_sessions_programs: true,
     }
 }
