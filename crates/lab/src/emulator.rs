@@ -5,10 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
-use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Bytes, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::Transmit;
-use faircast_scenario::{Flow, Scenario};
+use faircast_proto::transport::PacketFacts;
+use faircast_scenario::{Flow, NodeFault, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
+use faircast_trace::{Record, Sink, Subject};
 use hdrhistogram::Histogram;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
@@ -74,6 +76,8 @@ struct Emulator<'a> {
     /// In order of time; the first `acted` have been done.
     actions: Vec<Action>,
     acted: usize,
+    /// Events of faults of nodes that are to come, in order of time.
+    faults: VecDeque<Record>,
     /// By port: packets that wait before they go on the wire, first in, first out.
     held: Vec<VecDeque<Held>>,
     rng: Rng,
@@ -112,14 +116,26 @@ pub(crate) fn run(
         .map_err(LabError::doing("wait for packets"))?;
     let mut fabric = Fabric::new(scenario, &Builtin);
     fabric.schedule_samples();
+    let mut faults = Vec::new();
+    for NodeFault { at, node, kind } in &scenario.faults {
+        let mut say = |at, kind| {
+            let event = Event::NodeFault { kind };
+            faults.push(Record { at, subject: Subject::Node(*node), event });
+        };
+        say(*at, kind.begins());
+        kind.ends().into_iter().for_each(|(span, kind)| say(*at + span, kind));
+    }
+    faults.sort_by_key(|record| record.at);
     let mut emulator = Emulator {
         fabric,
         scenario,
         clock,
-        segments: scenario.flows.iter().enumerate().map(segments).collect(),
+        // Behind flows are the relays.
+        segments: scenario.flows.iter().enumerate().map(segments).chain([None]).collect(),
         ports,
         actions: actions(scenario),
         acted: 0,
+        faults: faults.into(),
         held: Vec::new(),
         rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
         network_out,
@@ -216,6 +232,9 @@ impl Emulator<'_> {
             };
         }
         self.step(now);
+        while let Some(record) = self.faults.pop_front_if(|record| record.at <= now) {
+            self.network_out.record(&record);
+        }
     }
 
     fn step(&mut self, now: Time) {
@@ -300,8 +319,13 @@ impl Emulator<'_> {
                 (frame.bytes, u32::from(again))
             }
             (None, Transport::Udp { ports, payload }) => {
-                let stack = self.scenario.flows[flow.index()].stack;
-                let Some(facts) = stack.facts(payload) else { return };
+                let flow = self.scenario.flows.get(flow.index());
+                let facts = match flow.filter(|flow| flow.via.is_empty()) {
+                    Some(flow) => flow.stack.facts(payload),
+                    // Connections with relays show nothing.
+                    None => Some(PacketFacts::default()),
+                };
+                let Some(facts) = facts else { return };
                 transmit.payload_len = facts.payload_len;
                 transmit.router_alert = facts.router_alert;
                 (payload, ports.tag())

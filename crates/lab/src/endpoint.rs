@@ -2,19 +2,21 @@
 //! `faircast-net`.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use faircast_base::{Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_net::{
     AddressBook, App, Arrival, Demux, Driver, DriverSettings, Found, Interface, Listen, Live,
-    Multicast, NetError, PgmDemux, PgmSettings, SessionId, SessionOptions, SocketSettings, Sockets,
-    Target,
+    Multicast, NetError, PgmDemux, PgmSettings, RelayDemux, SessionId, SessionOptions,
+    SocketSettings, Sockets, Target,
 };
 use faircast_proto::transport::Role;
 use faircast_proto::{FlowEvent, FlowMachine};
-use faircast_scenario::{Flow, Scenario};
+use faircast_scenario::{FaultKind, Flow, NodeFault, RelaySpec, Scenario};
 use faircast_sim::{Builtin, Delivery, Protocols, SentContent};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -31,20 +33,19 @@ const TICK: Duration = Duration::from_millis(10);
 /// How long a machine goes on after it was told to end.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// One end of a flow, in its own namespace.
-pub(crate) struct End<'a> {
+/// A program in its own namespace: an end of a flow, or a relay.
+pub(crate) struct Place<'a> {
     pub(crate) scenario: &'a Scenario,
-    pub(crate) flow: &'a Flow,
-    pub(crate) id: FlowId,
     pub(crate) node: NodeId,
-    /// Its number among the ends of all flows, by which the simulator too makes it random.
+    /// Its number among the ends of all flows and the relays, by which the simulator too makes it random.
     pub(crate) number: u32,
+    pub(crate) subject: Subject,
     pub(crate) clock: Clock,
     pub(crate) shared: &'a Shared,
     pub(crate) out: Rc<RefCell<Outbox>>,
 }
 
-impl End<'_> {
+impl Place<'_> {
     pub(crate) fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
     }
@@ -60,8 +61,7 @@ impl End<'_> {
     }
 
     pub(crate) fn say(&self, at: Time, event: Event) {
-        let subject = self.subject();
-        self.out.borrow_mut().record(&Record { at, subject, event });
+        self.out.borrow_mut().record(&Record { at, subject: self.subject, event });
     }
 
     /// At the end of the run interfaces and connections go away; that is no failure.
@@ -71,7 +71,8 @@ impl End<'_> {
     ) -> Result<(), LabError> {
         match result {
             Err(error) if !self.stopped() => {
-                let doing = format!("drive flow \"{}\"", self.flow.name);
+                let name = &self.scenario.nodes[self.node.index()].name;
+                let doing = format!("drive the program at \"{name}\"");
                 Err(LabError::doing(doing)(std::io::Error::other(error)))
             }
             _ => Ok(()),
@@ -79,13 +80,41 @@ impl End<'_> {
     }
 
     fn is_sender(&self) -> bool {
-        !self.flow.receives(self.node)
+        matches!(self.subject, Subject::Endpoint { sender: true, .. })
     }
 
-    fn subject(&self) -> Subject {
-        Subject::Endpoint { flow: self.id, node: self.node, sender: self.is_sender() }
+    /// Faults of the node, in order of time.
+    fn faults(&self) -> VecDeque<NodeFault> {
+        let all = self.scenario.faults.iter().filter(|fault| fault.node == self.node);
+        all.copied().collect()
     }
 
+    /// Who has which address, from where this program stands. `flow` goes through no relays.
+    fn book(&self, flow: Option<&Flow>) -> AddressBook {
+        let entry = |node: NodeId| {
+            let receives = flow.is_some_and(|flow| flow.receives(node));
+            let port = if receives { RECEIVER_PORT } else { UDP_PORT };
+            (node, SocketAddr::from((address::of_node(node), port)))
+        };
+        AddressBook::fixed((0..self.scenario.nodes.len() as u32).map(NodeId).map(entry))
+    }
+}
+
+/// One end of a flow, in its own namespace.
+pub(crate) struct End<'a> {
+    pub(crate) place: Place<'a>,
+    pub(crate) flow: &'a Flow,
+    pub(crate) id: FlowId,
+}
+
+impl<'a> Deref for End<'a> {
+    type Target = Place<'a>;
+    fn deref(&self) -> &Place<'a> {
+        &self.place
+    }
+}
+
+impl End<'_> {
     /// When it is a member, in order: from a moment, until another. Throughout where the scenario does
     /// not say.
     fn memberships(&self) -> Vec<(Time, Option<Time>)> {
@@ -97,34 +126,20 @@ impl End<'_> {
         memberships.sort_unstable();
         memberships
     }
-
-    /// Who has which address, from where this end stands.
-    fn book(&self) -> AddressBook {
-        let entry = |node: NodeId| {
-            let port = if self.flow.receives(node) { RECEIVER_PORT } else { UDP_PORT };
-            (node, SocketAddr::from((address::of_node(node), port)))
-        };
-        AddressBook::fixed((0..self.scenario.nodes.len() as u32).map(NodeId).map(entry))
-    }
 }
 
 /// Opens the sockets of an end, in its own namespace.
 pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, LabError> {
+    if flow.via.contains_key(&node) {
+        return relayed_sockets(node);
+    }
     let sender = !flow.receives(node);
     let multicast = Multicast {
         group: SocketAddr::from((address::group(id, GroupId::SESSION), UDP_PORT)),
         source: None,
         interfaces: vec![Interface::Address(address::of_node(node).into())],
     };
-    let settings = SocketSettings {
-        // What a machine asks for is less or as much.
-        hops: u8::MAX,
-        loopback: false,
-        port: Some(if sender { UDP_PORT } else { RECEIVER_PORT }),
-        // Queues are to see packets as they are on a wire.
-        offload: false,
-        ..SocketSettings::default()
-    };
+    let settings = settings(if sender { UDP_PORT } else { RECEIVER_PORT });
     let opened = match sender {
         true => Sockets::source(Target::Multicast(multicast), settings),
         false => Sockets::receiver(Listen::Multicast(multicast), settings),
@@ -137,15 +152,36 @@ pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, 
     Ok(sockets)
 }
 
+fn settings(port: u16) -> SocketSettings {
+    SocketSettings {
+        // What a machine asks for is less or as much.
+        hops: u8::MAX,
+        loopback: false,
+        port: Some(port),
+        // Queues are to see packets as they are on a wire.
+        offload: false,
+        ..SocketSettings::default()
+    }
+}
+
+/// Opens the sockets of a relay, or of an end behind relays.
+pub(crate) fn relayed_sockets(node: NodeId) -> Result<Sockets, LabError> {
+    let at = SocketAddr::from((address::of_node(node), UDP_PORT));
+    Sockets::relay(at, None, settings(UDP_PORT)).map_err(opening)
+}
+
 fn opening(error: NetError) -> LabError {
     LabError::doing("open the sockets of a flow")(std::io::Error::other(error))
 }
 
-pub(crate) fn send(end: End<'_>, sockets: Sockets, role: Role) -> Result<(), LabError> {
+pub(crate) fn send(end: End<'_>, sockets: Sockets, sent: &SentContent) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
-    let close_at = end.flow.stop;
-    let mut driven = Driven { end, delivery: Delivery::new(false), close_at };
-    driven.drive(sockets, role)?;
+    let mut driven = Driven::new(end.place, Delivery::new(false));
+    driven.close_at = end.flow.stop;
+    let (flow, id) = (end.flow, end.id);
+    driven.drive(sockets, Some(flow), flow.start, |at, node| {
+        Builtin.end(flow, id, node, Role::Source(sent.content()), at)
+    })?;
     driven.finish();
     Ok(())
 }
@@ -154,36 +190,94 @@ pub(crate) fn send(end: End<'_>, sockets: Sockets, role: Role) -> Result<(), Lab
 /// membership it has no sockets, so that the kernel is no member either.
 pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
-    let mut driven = Driven { end, delivery: Delivery::new(sent.is_real()), close_at: None };
-    for (join, leave) in driven.end.memberships() {
-        driven.end.sleep_until(join);
-        if driven.end.stopped() {
+    let memberships = end.memberships();
+    let End { place, flow, id } = end;
+    let mut driven = Driven::new(place, Delivery::new(sent.is_real()));
+    for (join, leave) in memberships {
+        driven.place.sleep_until(join);
+        let mut again = !driven.place.stopped();
+        while std::mem::take(&mut again) {
+            let node = driven.place.node;
+            let sends = flow.sends(node, join);
+            let stop = flow.stop.filter(|_| sends);
+            driven.close_at = leave.into_iter().chain(stop).min();
+            let start = if sends { flow.start } else { Time::ZERO };
+            driven.drive(sockets(flow, id, node)?, Some(flow), start, |at, node| {
+                let role = if sends { Role::Both(sent.content()) } else { Role::Receiver };
+                Builtin.end(flow, id, node, role, at)
+            })?;
+            if driven.starts_again() {
+                // The application begins anew.
+                driven.delivery = Delivery::new(sent.is_real());
+                again = true;
+            }
+        }
+        if driven.is_killed {
             break;
         }
-        let sends = driven.end.flow.sends(driven.end.node, join);
-        let stop = driven.end.flow.stop.filter(|_| sends);
-        driven.close_at = leave.into_iter().chain(stop).min();
-        let role = if sends { Role::Both(sent.content()) } else { Role::Receiver };
-        let sockets = sockets(driven.end.flow, driven.end.id, driven.end.node)?;
-        driven.drive(sockets, role)?;
     }
     Ok(driven.finish())
 }
 
-struct Driven<'a> {
-    end: End<'a>,
-    delivery: Delivery,
-    close_at: Option<Time>,
+/// Runs a relay.
+pub(crate) fn relay(
+    place: Place<'_>,
+    relay: &RelaySpec,
+    mut sockets: Sockets,
+) -> Result<(), LabError> {
+    be_exact(HOST_PRIORITY);
+    let mut driven = Driven::new(place, Delivery::new(false));
+    loop {
+        driven.drive(sockets, None, Time::ZERO, |at, _| Builtin.relay_node(relay, at))?;
+        if !driven.starts_again() {
+            break;
+        }
+        sockets = relayed_sockets(relay.node)?;
+    }
+    driven.finish();
+    Ok(())
 }
 
-impl Driven<'_> {
-    fn drive(&mut self, sockets: Sockets, role: Role) -> Result<(), LabError> {
-        match self.end.flow.stack.is_pgm() {
-            true => {
+struct Driven<'a> {
+    place: Place<'a>,
+    delivery: Delivery,
+    close_at: Option<Time>,
+    /// Faults that are to come.
+    faults: VecDeque<NodeFault>,
+    is_killed: bool,
+    /// When a killed program starts again.
+    restart: Option<Time>,
+}
+
+impl<'a> Driven<'a> {
+    fn new(place: Place<'a>, delivery: Delivery) -> Self {
+        let faults = place.faults();
+        Self { place, delivery, close_at: None, faults, is_killed: false, restart: None }
+    }
+
+    /// Waits until a killed program starts again. False where it does not.
+    fn starts_again(&mut self) -> bool {
+        let Some(at) = self.restart.take() else { return false };
+        self.place.sleep_until(at);
+        self.is_killed = false;
+        !self.place.stopped()
+    }
+
+    /// Drives a machine of `flow`, or of a relay, with the demultiplexer of its packets.
+    fn drive(
+        &mut self,
+        sockets: Sockets,
+        flow: Option<&Flow>,
+        start: Time,
+        make: impl FnOnce(Time, NodeId) -> FlowMachine,
+    ) -> Result<(), LabError> {
+        match flow.filter(|flow| flow.via.is_empty()) {
+            None => self.drive_with(sockets, None, RelayDemux::default(), start, make),
+            Some(flow) if flow.stack.is_pgm() => {
                 let settings = PgmSettings { elements: true, ..PgmSettings::default() };
-                self.drive_with(sockets, PgmDemux::new(settings), role)
+                self.drive_with(sockets, Some(flow), PgmDemux::new(settings), start, make)
             }
-            false => self.drive_with(sockets, OneSession::default(), role),
+            flow => self.drive_with(sockets, flow, OneSession::default(), start, make),
         }
     }
 
@@ -191,14 +285,16 @@ impl Driven<'_> {
     fn drive_with<D: Demux>(
         &mut self,
         sockets: Sockets,
+        flow: Option<&Flow>,
         demux: D,
-        role: Role,
+        start: Time,
+        make: impl FnOnce(Time, NodeId) -> FlowMachine,
     ) -> Result<(), LabError> {
-        let end = &self.end;
-        let sender = end.is_sender();
+        let place = &self.place;
+        let sender = place.is_sender();
         let settings = DriverSettings {
-            node: Some(end.node),
-            seed: Some(end.scenario.seed),
+            node: Some(place.node),
+            seed: Some(place.scenario.seed),
             tick: TICK,
             close_timeout: CLOSE_MAX,
             // A receiver may have nothing to do before it hears anything.
@@ -206,32 +302,48 @@ impl Driven<'_> {
             ..DriverSettings::default()
         };
         // The clock of the run stands still until it begins.
-        end.sleep_until(Time::from_nanos(1));
-        let driver = Driver::<FlowMachine, D>::with_demux(sockets, end.book(), demux, settings);
+        place.sleep_until(Time::from_nanos(1));
+        let driver =
+            Driver::<FlowMachine, D>::with_demux(sockets, place.book(flow), demux, settings);
         let mut driver = driver.map_err(opening)?;
         let now = driver.live().now();
         // The moment of the run at which the driver's clock stood at zero.
-        let zero = Time::ZERO + end.clock.now().since(Time::ZERO + now.since(Time::ZERO));
-        driver.set_trace(Box::new(Shifted { zero, out: Rc::clone(&end.out) }));
-        let start = match role {
-            Role::Receiver => now,
-            _ => Time::ZERO + end.flow.start.since(zero),
-        };
-        let machine = Builtin.end(end.flow, end.id, end.node, role, start.max(now));
-        let options = SessionOptions { key: D::Key::default(), subject: Some(end.subject()) };
-        driver.live().number_from(end.number);
+        let zero = Time::ZERO + place.clock.now().since(Time::ZERO + now.since(Time::ZERO));
+        driver.set_trace(Box::new(Shifted { zero, out: Rc::clone(&place.out) }));
+        let start = Time::ZERO + start.since(zero);
+        let machine = make(start.max(now), place.node);
+        let options = SessionOptions { key: D::Key::default(), subject: Some(place.subject) };
+        driver.live().number_from(place.number);
         let session = driver.live().add(machine, options);
         let ended = driver.run(self).map(drop);
-        self.end.failed(ended)?;
-        if !sender && !self.end.stopped() {
+        self.place.failed(ended)?;
+        if !sender && !self.is_killed && !self.place.stopped() {
             driver.live().remove(session);
         }
         Ok(())
     }
 
     fn finish(self) -> Delivery {
-        self.end.out.borrow_mut().flush(self.end.clock.now());
+        self.place.out.borrow_mut().flush(self.place.clock.now());
         self.delivery
+    }
+
+    /// Lets a fault happen that is due.
+    fn suffer<D: Demux>(&mut self, live: &mut Live<FlowMachine, D>, now: Time) {
+        let Some(fault) = self.faults.pop_front_if(|fault| fault.at <= now) else { return };
+        match fault.kind {
+            // The thread stands still, and the kernel keeps what comes.
+            FaultKind::Stop(span) => self.place.sleep_until(fault.at + span),
+            FaultKind::Kill | FaultKind::Restart(_) => {
+                self.is_killed = true;
+                if let FaultKind::Restart(span) = fault.kind {
+                    self.restart = Some(fault.at + span);
+                }
+                live.stop();
+            }
+            // Refused before the run.
+            FaultKind::Move => {}
+        }
     }
 }
 
@@ -240,18 +352,20 @@ impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
         match event {
             FlowEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
             FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
-            FlowEvent::Completed => self.delivery.completed = Some(self.end.clock.now()),
+            FlowEvent::Completed => self.delivery.completed = Some(self.place.clock.now()),
             FlowEvent::Gone => {}
         }
     }
 
     fn tick(&mut self, live: &mut Live<FlowMachine, D>) {
-        let now = self.end.clock.now();
-        self.end.out.borrow_mut().flush_if_due(now);
-        if self.end.stopped() {
+        let now = self.place.clock.now();
+        self.place.out.borrow_mut().flush_if_due(now);
+        if self.place.stopped() {
             live.stop();
         } else if self.close_at.take_if(|at| *at <= now).is_some() {
             live.close();
+        } else {
+            self.suffer(live, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 use faircast_base::Duration;
 use faircast_proto::tcp::KernelSettings;
 use faircast_proto::transport::{KernelTcp, PacketFormat};
-use faircast_scenario::{Data, Flow, Scenario};
+use faircast_scenario::{Data, FaultKind, Flow, Scenario};
 
 use crate::address;
 use crate::error::LabError;
@@ -99,6 +99,7 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
 
 pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     let ends: usize = scenario.flows.iter().map(|flow| flow.ends().count()).sum();
+    let ends = ends + scenario.relays.len();
     let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));
     if ends > ENDS_MAX {
         return wrong(format!(
@@ -107,6 +108,21 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     }
     if scenario.nodes.len() > address::NODES_MAX as usize {
         return wrong("there are more nodes than addresses".to_string());
+    }
+    for fault in &scenario.faults {
+        let name = &scenario.nodes[fault.node.index()].name;
+        let is_tcp =
+            |flow: &Flow| TcpPlan::of(flow).is_some() && flow.ends().any(|node| node == fault.node);
+        if fault.kind == FaultKind::Move {
+            return wrong(format!(
+                "a fault moves \"{name}\"; allowed: stop, restart, kill, or --on sim"
+            ));
+        }
+        if scenario.flows.iter().any(is_tcp) {
+            return wrong(format!(
+                "a fault is of \"{name}\", where the kernel's TCP is; allowed: other nodes, or --on sim"
+            ));
+        }
     }
     for flow in &scenario.flows {
         let (name, packet) = (&flow.name, flow.packet.count());
@@ -135,7 +151,13 @@ pub(crate) fn data_len(flow: &Flow) -> Option<u64> {
     }
 }
 
+/// The largest packet of a relay, headers counted.
+pub(crate) const RELAY_MTU: u16 = 1500;
+
 /// The largest packet on any interface, headers counted.
 pub(crate) fn mtu(flow: &Flow) -> u16 {
+    if !flow.via.is_empty() {
+        return RELAY_MTU;
+    }
     u16::try_from(flow.packet.count() + HEADERS_MAX).unwrap_or(u16::MAX).max(1500)
 }

@@ -10,17 +10,16 @@ use std::time::Duration as WallDuration;
 
 use faircast_base::{FlowId, NodeId};
 use faircast_net::Sockets;
-use faircast_proto::transport::Role;
-use faircast_scenario::{Flow, Scenario};
+use faircast_scenario::{Flow, RelaySpec, Scenario};
 use faircast_sim::{Delivery, Observer, SentContent, shortest_round_trip};
-use faircast_trace::{Record, Sink};
+use faircast_trace::{Record, Sink, Subject};
 use socket2::Socket;
 use tun_rs::SyncDevice;
 
 use crate::LabOutcome;
 use crate::clock::Clock;
 use crate::emulator::{self, Port, Shared};
-use crate::endpoint::End;
+use crate::endpoint::{End, Place};
 use crate::error::LabError;
 use crate::lateness::ProcessorTime;
 use crate::merge::{Merge, Outbox};
@@ -56,6 +55,9 @@ pub fn run(
         for (id, sent) in (0..).map(FlowId).zip(&sent) {
             let first = hosts.len() as u32;
             hosts.extend(lab.start_flow(scope, first, id, sent)?);
+        }
+        for relay in &scenario.relays {
+            hosts.push(lab.start_relay(scope, hosts.len() as u32, relay)?);
         }
         let mut ports = Vec::new();
         for host in &hosts {
@@ -210,14 +212,60 @@ impl<'env> Lab<'env> {
         id: FlowId,
         sent: &'env SentContent,
     ) -> Result<Host<'scope>, LabError> {
+        let flow = &self.scenario.flows[id.index()];
+        let sender = !flow.receives(node);
+        let subject = Subject::Endpoint { flow: id, node, sender };
+        let prepared = move || prepare(flow, id, node, sender);
+        self.spawn(scope, (id, number), subject, prepared, move |place, opened| {
+            let end = End { place, flow, id };
+            match opened {
+                Opened::Tcp(socket) if sender => {
+                    tcp::send(end, socket, sent.content()).map(|()| None)
+                }
+                Opened::Tcp(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
+                Opened::Udp(sockets) => endpoint::send(end, *sockets, sent).map(|()| None),
+                Opened::Nothing => endpoint::receive(end, sent).map(Some),
+            }
+        })
+    }
+
+    fn start_relay<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        number: u32,
+        relay: &'env RelaySpec,
+    ) -> Result<Host<'scope>, LabError> {
+        let subject = Subject::Node(relay.node);
+        let prepared = || {
+            let device = host::make(relay.node, plan::RELAY_MTU, None)?;
+            Ok((device, endpoint::relayed_sockets(relay.node)?))
+        };
+        let id = self.scenario.relays_flow();
+        self.spawn(scope, (id, number), subject, prepared, |place, sockets| {
+            endpoint::relay(place, relay, sockets).map(|()| None)
+        })
+    }
+
+    /// Starts the thread of a program that makes its namespace, waits for the beginning and runs.
+    fn spawn<'scope, O>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        (flow, number): (FlowId, u32),
+        subject: Subject,
+        prepare: impl FnOnce() -> Result<(SyncDevice, O), LabError> + Send + 'scope,
+        run: impl FnOnce(Place<'env>, O) -> Ended + Send + 'scope,
+    ) -> Result<Host<'scope>, LabError> {
         let (ready_to, ready) = mpsc::channel();
         let (go, wait) = mpsc::channel();
         let (scenario, shared) = (self.scenario, self.shared);
         let out = Outbox::new(self.to.clone());
-        let flow = &scenario.flows[id.index()];
-        let sender = !flow.receives(node);
+        let (node, sender) = match subject {
+            Subject::Endpoint { node, sender, .. } => (node, sender),
+            Subject::Node(node) => (node, false),
+            Subject::Link(_) => unreachable!("a link has no program"),
+        };
         let body = move || {
-            let opened = match prepare(flow, id, node, sender) {
+            let opened = match prepare() {
                 Ok((device, opened)) => {
                     let _ = ready_to.send(Ok(device));
                     opened
@@ -230,17 +278,7 @@ impl<'env> Lab<'env> {
             // Where another host could not be made there is no run.
             let Ok(clock) = wait.recv() else { return Ok(None) };
             let out = Rc::new(RefCell::new(out));
-            let end = End { scenario, flow, id, node, number, clock, shared, out };
-            let ended = match opened {
-                Opened::Tcp(socket) if sender => {
-                    tcp::send(end, socket, sent.content()).map(|()| None)
-                }
-                Opened::Tcp(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
-                Opened::Udp(sockets) => {
-                    endpoint::send(end, *sockets, Role::Source(sent.content())).map(|()| None)
-                }
-                Opened::Nothing => endpoint::receive(end, sent).map(Some),
-            };
+            let ended = run(Place { scenario, node, number, subject, clock, shared, out }, opened);
             if ended.is_err() {
                 // The figures would be of another scenario.
                 shared.stop.store(true, Ordering::Relaxed);
@@ -248,11 +286,11 @@ impl<'env> Lab<'env> {
             ended
         };
         let thread = std::thread::Builder::new()
-            .name(format!("{id:?} {node:?}"))
+            .name(format!("{flow:?} {node:?}"))
             .stack_size(STACK)
             .spawn_scoped(scope, body)
             .map_err(LabError::doing("start a thread"))?;
-        Ok(Host { flow: id, node, sender, ready, go, thread })
+        Ok(Host { flow, node, sender, ready, go, thread })
     }
 }
 

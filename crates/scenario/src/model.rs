@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use faircast_base::{Bytes, Duration, FlowId, NodeId, Time};
+use faircast_base::{Bytes, Duration, FlowId, NodeFaultKind, NodeId, Time};
 use faircast_link::LinkConfig;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
@@ -76,6 +76,26 @@ pub enum FaultKind {
     Restart(Duration),
     /// The node has another address from then on; nobody is told.
     Move,
+}
+
+impl FaultKind {
+    /// The event at its beginning.
+    pub const fn begins(self) -> NodeFaultKind {
+        match self {
+            Self::Stop(_) => NodeFaultKind::Stopped,
+            Self::Kill | Self::Restart(_) => NodeFaultKind::Killed,
+            Self::Move => NodeFaultKind::Moved,
+        }
+    }
+
+    /// The event at its end, and how long after the beginning that is.
+    pub const fn ends(self) -> Option<(Duration, NodeFaultKind)> {
+        match self {
+            Self::Stop(span) => Some((span, NodeFaultKind::Resumed)),
+            Self::Restart(span) => Some((span, NodeFaultKind::Started)),
+            Self::Kill | Self::Move => None,
+        }
+    }
 }
 
 /// A host or router.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Event, FlowId, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
 use faircast_proto::transport::Role;
 use faircast_scenario::{Flow, Join, NodeFault, Scenario};
 use faircast_trace::{Record, Sink};
@@ -66,7 +66,7 @@ pub(crate) enum Action {
     },
     Fault(NodeFault),
     /// Programs of a node go on, or start again.
-    Recover(NodeId),
+    Recover(NodeId, NodeFaultKind),
 }
 
 /// One run of a scenario.
@@ -243,7 +243,7 @@ impl<'a> Simulation<'a> {
         }
         match action {
             Action::Fault(fault) => self.suffer(fault),
-            Action::Recover(node) => self.recover(node),
+            Action::Recover(node, kind) => self.recover(node, kind),
             Action::Stop(flow) => self.fabric.senders(flow).for_each(|sender| self.close(sender)),
             Action::Join { agent } => self.join(agent),
             Action::Leave { agent } => {

@@ -66,29 +66,24 @@ impl Simulation<'_> {
     /// A fault begins.
     pub(crate) fn suffer(&mut self, NodeFault { node, kind, .. }: NodeFault) {
         let now = self.fabric.now;
-        let (said, recovers) = match kind {
-            FaultKind::Stop(span) => (NodeFaultKind::Stopped, Some(now + span)),
-            FaultKind::Kill => (NodeFaultKind::Killed, None),
-            FaultKind::Restart(span) => (NodeFaultKind::Killed, Some(now + span)),
-            FaultKind::Move => (NodeFaultKind::Moved, None),
-        };
-        self.say_at(node, Event::NodeFault { kind: said });
+        self.say_at(node, Event::NodeFault { kind: kind.begins() });
         for end in self.fabric.ends_at(node) {
-            match (kind, recovers) {
-                (FaultKind::Stop(_), Some(until)) => {
+            match kind {
+                FaultKind::Stop(span) => {
+                    let until = now + span;
                     let new = Stopped { until, packets: Vec::new(), bytes: 0 };
                     let stopped = self.stopped.entry(end).or_insert(new);
                     stopped.until = stopped.until.max(until);
                 }
-                (FaultKind::Kill | FaultKind::Restart(_), _) => self.kill(end),
-                _ => {}
+                FaultKind::Kill | FaultKind::Restart(_) => self.kill(end),
+                FaultKind::Move => {}
             }
         }
         if kind == FaultKind::Move {
             self.fabric.change_address(node);
         }
-        if let Some(at) = recovers {
-            self.schedule(at, Action::Recover(node));
+        if let Some((span, said)) = kind.ends() {
+            self.schedule(now + span, Action::Recover(node, said));
         }
     }
 
@@ -106,15 +101,14 @@ impl Simulation<'_> {
     }
 
     /// Programs of a node that stand still go on; killed ones start again.
-    pub(crate) fn recover(&mut self, node: NodeId) {
+    pub(crate) fn recover(&mut self, node: NodeId, kind: NodeFaultKind) {
         let now = self.fabric.now;
+        self.say_at(node, Event::NodeFault { kind });
         for end in self.fabric.ends_at(node) {
             let agent = &self.agents[end as usize];
-            if agent.machine.is_none() {
-                self.say_at(node, Event::NodeFault { kind: NodeFaultKind::Started });
+            if kind == NodeFaultKind::Started && agent.machine.is_none() {
                 self.start(end);
             } else if self.stopped.get(&end).is_some_and(|stopped| stopped.until <= now) {
-                self.say_at(node, Event::NodeFault { kind: NodeFaultKind::Resumed });
                 let stopped = self.stopped.remove(&end);
                 for (at, packet) in stopped.into_iter().flat_map(|stopped| stopped.packets) {
                     self.deliver_late(end, packet, at);

@@ -220,7 +220,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Bad addresses, an interface that is not there, and errors of the system.
-    pub(crate) fn relay(
+    pub fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
         settings: SocketSettings,
