@@ -8,7 +8,6 @@ use super::branch::TAG_TIMEOUT;
 use super::drr::RoundRobin;
 use crate::relay::PacketKey;
 
-/// Turn at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
     Session(u64),

@@ -178,7 +178,7 @@ impl ObjectSource {
         if !self.course.is_serving() || !packets.notice.begun {
             return Wait::Off;
         }
-        if !packets.has_chosen() {
+        if packets.chosen.is_none() {
             let growing = packets.notice.announcement.growing;
             return if growing { Wait::Content } else { Wait::Asked };
         }
@@ -210,7 +210,7 @@ impl ObjectSource {
         if let Some((len, repair)) = ready
             && self.session.may_send(cx, len, false)
         {
-            let (now, index) = (cx.now, self.session.next());
+            let (now, index) = (cx.now, self.session.next);
             let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
             let transmit = self.session.write_data(cx, packet, buf, read);

@@ -69,7 +69,7 @@ pub struct TcpSender {
     retransmit_at: Option<Time>,
     retransmit_after: Duration,
     /// When a send that waits for the random overhead may go on.
-    send_at: Option<Time>,
+    pub(super) send_at: Option<Time>,
 
     out: VecDeque<(u64, bool)>,
     /// The whole packets of the window as last told to the trace.
@@ -187,7 +187,7 @@ impl TcpSender {
     }
 
     pub(super) fn set_timer(&mut self, now: Time) {
-        self.retransmit_after = self.rtt.timeout();
+        self.retransmit_after = self.rtt.timeout;
         self.retransmit_at = Some(now + self.retransmit_after);
     }
 
@@ -298,11 +298,6 @@ impl TcpSender {
             self.send_at = Some(cx.now + self.settings.overhead.mul_f64(cx.rng.unit()));
         }
         true
-    }
-
-    /// Whether a send waits for the random overhead.
-    pub(super) fn waits(&self) -> bool {
-        self.send_at.is_some()
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>) {

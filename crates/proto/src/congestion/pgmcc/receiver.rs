@@ -137,7 +137,6 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans a report of its own, at most one per `interval`.
     fn plan_own_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         if self.own_report.is_none() {
             let last = self.own_report_at;

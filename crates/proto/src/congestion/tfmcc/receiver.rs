@@ -137,7 +137,7 @@ impl TfmccReceiver {
             self.packet_bytes = Some(mean + SIZE_GAIN * (size - mean));
         }
         let rtt = Duration::from_secs_f64(self.rtt_s());
-        let quiet = now.since(self.receive_rate.last()).as_secs_f64();
+        let quiet = now.since(self.receive_rate.last).as_secs_f64();
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
             // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
             // unless packets of this silence are missing.

@@ -43,7 +43,7 @@ pub(super) struct Requests {
     timers: Timers<Timer, 2>,
     run_asked: Asked,
     run_due: bool,
-    run_retry: RetryTimer,
+    pub(super) run_retry: RetryTimer,
     /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
     /// meant for us too.
     source_knows: bool,
@@ -467,11 +467,6 @@ impl Requests {
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         [self.naks.next_timeout(), self.timers.next()].into_iter().flatten().min()
-    }
-
-    /// Smoothed time from a request to its confirmation.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.run_retry.smoothed()
     }
 }
 

@@ -27,14 +27,14 @@ impl ObjectSource {
 
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         self.confirm.clear();
-        self.course.end(cx.now, self.packets.is_repeatable());
+        self.course.end(cx.now, self.packets.supply.is_repeatable());
         self.packets.close();
         self.session.close(cx.now);
     }
 
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
         let packets = &mut self.packets;
-        if !self.course.take_tick(cx.now, self.session.is_over(), packets.is_repeatable()) {
+        if !self.course.take_tick(cx.now, self.session.is_over(), packets.supply.is_repeatable()) {
             return;
         }
         // Both: the end of what grows comes with its digests.
@@ -87,7 +87,6 @@ impl ObjectSource {
         self.obey(cx.now, least);
     }
 
-    /// The least that a member asks for is this from now on.
     pub(super) fn obey(&mut self, now: Time, least: Option<(Bitrate, NodeId)>) {
         if least != self.limit {
             self.limit = least;

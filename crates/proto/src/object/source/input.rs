@@ -97,9 +97,9 @@ impl ObjectSource {
         if !self.course.members.has_spare(packets.sent.symbols + packets.sent.parity) {
             return Err(BadInput::TableFull);
         }
-        let before = packets.repairs.waiting_symbols();
+        let before = packets.repairs.waiting_symbols;
         let outcome = self.take_want(cx, packet, rtt);
-        let after = self.packets.repairs.waiting_symbols();
+        let after = self.packets.repairs.waiting_symbols;
         self.course.members.spend_spare(after.saturating_sub(before));
         outcome
     }
@@ -263,7 +263,7 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        if self.packets.will_sweep(key) {
+        if self.packets.runs.contains(key) {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
         let active = self.course.members.active();

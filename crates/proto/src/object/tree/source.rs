@@ -93,7 +93,7 @@ impl TramObjectSource {
             let stream = self.tram.packets_mut();
             // Thousands who never get any further may have been invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
-            let sent = stream.sent_symbols();
+            let sent = stream.symbols;
             stream.want(&lacks, |symbols| match limited {
                 true => members.take_spare(sent, symbols),
                 false => symbols,
@@ -129,12 +129,12 @@ impl TramObjectSource {
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.course.end(cx.now, self.tram.packets().is_repeatable());
+        self.course.end(cx.now, self.tram.packets().supply.is_repeatable());
         self.tram.handle_close(cx);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        let repeatable = self.tram.packets().is_repeatable();
+        let repeatable = self.tram.packets().supply.is_repeatable();
         if !self.course.take_tick(cx.now, self.tram.is_over(), repeatable) {
             return;
         }
@@ -169,7 +169,7 @@ impl ObjectSender for TramObjectSource {
         let total = stream.announcement().len(Part::Content);
         let place = self.tram.place();
         ObjectStatus {
-            symbols: stream.sent_symbols() + place.repairs,
+            symbols: stream.symbols + place.repairs,
             repairs: place.repairs,
             requests: self.words,
             rate_bits_per_s: Some(self.tram.bits_per_s()),

@@ -35,7 +35,7 @@ const fn index_of(sequence: u64) -> u64 {
 
 /// The packets of what a supply has.
 pub(super) struct ObjectStream {
-    supply: Box<dyn Supply>,
+    pub(super) supply: Box<dyn Supply>,
     announcement: Announcement,
     layout: Layout,
     log: Log,
@@ -53,7 +53,7 @@ pub(super) struct ObjectStream {
     /// Since it was announced that nothing was left nothing has been sent.
     told_exhausted: bool,
     /// How many symbols were sent.
-    symbols: u64,
+    pub(super) symbols: u64,
     /// What leaves next.
     chosen: Option<Item>,
     /// Up to where content was read ahead.
@@ -103,11 +103,6 @@ impl ObjectStream {
         self.begun = true;
     }
 
-    /// Packets with symbols that were sent, repairs apart.
-    pub(super) fn sent_symbols(&self) -> u64 {
-        self.symbols
-    }
-
     /// Whether nothing is left to send but the end of what grows.
     pub(super) fn is_exhausted(&self) -> bool {
         self.told_exhausted && self.chosen.is_none()
@@ -118,11 +113,6 @@ impl ObjectStream {
         if now.since(self.repeated) >= GROWTH_INTERVAL {
             (self.news, self.repeated) = (true, now);
         }
-    }
-
-    /// True if a later start could send the same object.
-    pub(super) fn is_repeatable(&self) -> bool {
-        self.supply.is_repeatable()
     }
 
     /// Learns what the digests hash to, once the supply knows.
@@ -313,7 +303,7 @@ impl Packets for ObjectStream {
     }
 
     fn read(&mut self, _now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        let new = self.chosen.filter(|_| index == self.log.end());
+        let new = self.chosen.filter(|_| index == self.log.end);
         if let Some(item) = new {
             self.chosen = None;
             self.note_sent(item);

@@ -35,9 +35,9 @@ pub(crate) struct SourceSession {
     announce: Vec<u8>,
     phase: SourcePhase,
     /// The next new packet.
-    next: u64,
+    pub(crate) next: u64,
     /// The oldest packet of the transmit window.
-    trail: u64,
+    pub(crate) trail: u64,
     spm: SpmSchedule,
     spm_sequence: Seq,
     confirmations: Confirmations,
@@ -77,7 +77,6 @@ reasons! {
 
 type SourceTimers = Timers<Timer, 6>;
 
-/// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourcePhase {
     /// Before its start.
@@ -162,15 +161,6 @@ impl SourceSession {
         self.control.as_mut()
     }
 
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// The oldest packet of the transmit window.
-    pub(crate) fn trail(&self) -> u64 {
-        self.trail
-    }
-
     fn seq(&self, index: u64) -> Seq {
         // Truncation is the wrap of sequence numbers.
         self.config.first + index as u32
@@ -232,9 +222,8 @@ impl SourceSession {
         }
     }
 
-    /// All that listen know that this is the end. Returns whether it has been said.
     pub(crate) fn has_said_end(&self) -> bool {
-        matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
+        matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.due
     }
 
     pub(crate) fn finish(&mut self) {
