@@ -79,7 +79,7 @@ reasons! {
 pub struct TramSource<P = Box<dyn Packets + Send>> {
     settings: TramSettings,
     identity: Identity,
-    packets: P,
+    pub(crate) packets: P,
     to: Destination,
     start: Time,
     phase: Phase,

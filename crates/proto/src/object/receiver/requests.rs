@@ -132,7 +132,7 @@ impl Requests {
     pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
             let keys = blocks.layout.keys(part);
-            let absent: Vec<_> = blocks.absent().within(keys.clone()).collect();
+            let absent: Vec<_> = blocks.absent.within(keys.clone()).collect();
             for run in absent {
                 self.want(cx, run, fresh);
             }
@@ -280,7 +280,7 @@ impl Requests {
         if range.is_empty() {
             return;
         }
-        let absent: Vec<_> = blocks.absent().within(range.clone()).collect();
+        let absent: Vec<_> = blocks.absent.within(range.clone()).collect();
         for run in absent {
             if run.end - run.start <= SINGLE_BLOCKS {
                 for key in run {
@@ -421,7 +421,7 @@ impl Requests {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
                 // What has begun to come is judged when the sweep has passed it.
-                blocks.absent().within(run).for_each(|run| {
+                blocks.absent.within(run).for_each(|run| {
                     wanted.insert(run);
                 });
             }

@@ -83,7 +83,7 @@ impl ObjectSource {
             }
             self.session.observe(cx);
         } else {
-            self.session.control_mut().on_heard(cx);
+            self.session.control.on_heard(cx);
         }
         if !wants {
             return Ok(());
@@ -148,10 +148,10 @@ impl ObjectSource {
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
             self.obey(cx.now, Some(own));
         }
-        self.session.control_mut().on_heard(cx);
+        self.session.control.on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         self.review(cx);
         if self.course.has_ended() && self.course.members.are_settled() {
@@ -179,7 +179,7 @@ impl ObjectSource {
         }
         // Packets that are lost for their length are no sign of congestion.
         if let Some(reporter) = self.course.members.note_path(cx.now, id, limit) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         Ok(())
     }

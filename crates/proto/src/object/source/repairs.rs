@@ -120,7 +120,7 @@ impl Repairs {
         }
         waiting.confirmed = Some(now);
         Ok(Some(if waiting.promised {
-            Promise { missing: low_bits(waiting.most), any: true }
+            Promise { missing: u64::MAX >> (64 - waiting.most), any: true }
         } else {
             Promise { missing: waiting.union, any: false }
         }))
@@ -227,10 +227,6 @@ impl Repairs {
     pub(super) fn sizes(&self) -> [usize; 4] {
         [self.waiting.len(), self.order.len(), self.sent.len(), self.sent_order.len()]
     }
-}
-
-fn low_bits(count: u32) -> u64 {
-    u64::MAX >> (64 - count)
 }
 
 #[cfg(test)]

@@ -28,15 +28,10 @@ const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// After how many symbols the supply is told again where content is asked for.
 const EXPECTED_SYMBOLS: u64 = 64;
 
-/// The place in the stream of the packet with this number in its session, where the first has 1.
-const fn index_of(sequence: u64) -> u64 {
-    sequence.saturating_sub(1)
-}
-
 /// The packets of what a supply has.
 pub(super) struct ObjectStream {
     pub(super) supply: Box<dyn Supply>,
-    announcement: Announcement,
+    pub(super) announcement: Announcement,
     layout: Layout,
     log: Log,
     /// Symbols that are to be sent, and those that ever were. Where they lie in too many places those between the
@@ -92,10 +87,6 @@ impl ObjectStream {
             expected: 0,
             failed,
         }
-    }
-
-    pub(super) fn announcement(&self) -> &Announcement {
-        &self.announcement
     }
 
     /// Content may be sent from now on.
@@ -171,7 +162,7 @@ impl ObjectStream {
                 wanted.insert(range.start.max(all.start)..range.end.min(all.end));
             }
         }
-        for range in self.needed.iter().chain(self.log.symbols(index_of(lacks.after))) {
+        for range in self.needed.iter().chain(self.log.symbols(lacks.after.saturating_sub(1))) {
             wanted.remove(range);
         }
         if let Some(Item::Symbol(place)) = self.chosen {

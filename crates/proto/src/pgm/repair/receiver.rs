@@ -122,7 +122,7 @@ impl PgmReceiver {
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
-            *refusal = Some(Refusal::begin(cx, session.config().spm_request_backoff));
+            *refusal = Some(Refusal::begin(cx, session.config.spm_request_backoff));
             session.repair.events.push(StreamEvent::OtherScheme { node, sender, receiver });
         }
     }

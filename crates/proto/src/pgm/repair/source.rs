@@ -66,7 +66,7 @@ impl PgmSource {
 
     #[cfg(test)]
     pub(in crate::pgm) fn control(&self) -> &dyn Control {
-        self.session.control()
+        self.session.control.as_ref()
     }
 
     fn end(&self) -> Option<u64> {
@@ -125,8 +125,8 @@ impl PgmSource {
         };
         let rtt = told.round_trip;
         let mut room = self.session.confirm(cx.now, packet, nak, rtt)?;
-        if self.session.config().settings.reliable {
-            let ready = cx.now + self.session.config().settings.repair_delay;
+        if self.session.config.settings.reliable {
+            let ready = cx.now + self.session.config.settings.repair_delay;
             let crossing = self.session.crossing_time(cx.now, rtt);
             for seq in packet.nak_sequence() {
                 let index = self.session.index(seq);
@@ -177,7 +177,7 @@ impl PgmSource {
     /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
     /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
-        let (trail, window) = (self.session.trail, self.session.config().settings.transmit_window);
+        let (trail, window) = (self.session.trail, self.session.config.settings.transmit_window);
         self.session.next - trail >= u64::from(window) && self.repairs.has(trail)
     }
 

@@ -80,7 +80,7 @@ pub(crate) struct ReceiverSession<R> {
     pub(crate) repair: R,
     lone_nak: LoneNak,
     /// Boxed, since a packet that comes in order needs none of it.
-    config: Box<ReceiverConfig>,
+    pub(crate) config: Box<ReceiverConfig>,
     /// All that is missing before this packet is being asked for or given up.
     declared: u64,
     /// The latest packet that was found missing.
@@ -214,10 +214,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
     #[cfg(test)]
     pub(crate) fn feedback(&self) -> &dyn Feedback {
         self.feedback.as_ref()
-    }
-
-    pub(crate) fn config(&self) -> &ReceiverConfig {
-        &self.config
     }
 
     /// The source, once it has been heard.

@@ -27,8 +27,8 @@ use crate::timers::{Timers, reasons};
 /// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
 /// of the first plus the index.
 pub(crate) struct SourceSession {
-    config: SourceConfig,
-    control: Box<dyn Control + Send>,
+    pub(crate) config: SourceConfig,
+    pub(crate) control: Box<dyn Control + Send>,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
     /// Announcement of the control on the packet that leaves now.
@@ -145,20 +145,6 @@ impl SourceSession {
         self.packet_bytes =
             announced.as_ref().and_then(|announced| bytes_of(&announced.settings, PACKET_BYTES));
         self.announced = announced.and_then(|announced| announced.encode());
-    }
-
-    pub(crate) fn config(&self) -> &SourceConfig {
-        &self.config
-    }
-
-    /// The control, for tests and statistics.
-    pub(crate) fn control(&self) -> &(dyn Control + Send) {
-        self.control.as_ref()
-    }
-
-    /// The control, to tell it of receivers.
-    pub(crate) fn control_mut(&mut self) -> &mut (dyn Control + Send) {
-        self.control.as_mut()
     }
 
     fn seq(&self, index: u64) -> Seq {

@@ -117,11 +117,6 @@ impl TramReceiver {
         self.take_next(bytes).map(|(_, zeros)| zeros)
     }
 
-    /// The application has taken something, so that there may be room for more.
-    pub(crate) fn has_taken(&mut self, cx: &mut Cx<'_>) {
-        self.after_progress(cx);
-    }
-
     /// The application needs none of what has come.
     pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };

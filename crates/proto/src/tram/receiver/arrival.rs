@@ -456,8 +456,8 @@ impl TramReceiver {
         self.kept == Kept::Until && !self.has_members()
     }
 
-    /// More is here, or members have more: the window may open, room may be made, and the end may have come.
-    pub(super) fn after_progress(&mut self, cx: &mut Cx<'_>) {
+    /// More is here or was taken, or members have more: the window may open, room may be made, and the end may have come.
+    pub(crate) fn after_progress(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
         let first_missing = reached.reception.first_missing();
         let level = self.parent.bound.map_or(0, |bound| bound.level.saturating_add(1));

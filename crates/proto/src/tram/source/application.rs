@@ -36,14 +36,6 @@ impl<P: Packets> TramSource<P> {
         self.controller.set_limit(now, limit);
     }
 
-    pub(crate) fn packets(&self) -> &P {
-        &self.packets
-    }
-
-    pub(crate) fn packets_mut(&mut self) -> &mut P {
-        &mut self.packets
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done
     }
