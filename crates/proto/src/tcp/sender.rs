@@ -47,6 +47,8 @@ pub struct TcpSender {
     /// The first packet after those sent before the last cut (recover_ + 1).
     pub(super) recover: u64,
 
+    /// Congestion window in packets. As in ns-2 a cut may leave less than one packet: nothing is
+    /// sent then until an acknowledgement or the timer opens the window again.
     pub(super) cwnd: f64,
     pub(super) ssthresh: f64,
     pub(super) dup_acks: u32,
@@ -142,12 +144,6 @@ impl TcpSender {
             completed: false,
             completed_untold: false,
         }
-    }
-
-    /// The congestion window in packets. As in ns-2 a cut may leave less than one packet, with
-    /// which nothing is sent until an acknowledgement or the timer opens it again.
-    pub fn window(&self) -> f64 {
-        self.cwnd
     }
 
     fn offset(&self, seq: u64) -> u64 {

@@ -37,7 +37,7 @@ pub struct TfmccSender {
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
     header_bytes: u32,
     /// X in bits per second, headers counted.
-    rate: f64,
+    pub(super) rate: f64,
     /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
     packet_bytes: Option<f64>,
     /// Bytes of the largest packet so far, with headers.
@@ -128,11 +128,6 @@ impl TfmccSender {
             idle: false,
             moment: (Time::ZERO, 0),
         }
-    }
-
-    /// X in bits per second, headers counted.
-    pub fn bits_per_s(&self) -> f64 {
-        self.rate
     }
 
     fn packet_bits(&self) -> f64 {
