@@ -82,7 +82,8 @@ pub(crate) struct Watch {
     /// Repairs that were confirmed and did not come, and the time of the latest confirmation.
     repairs: u32,
     confirmed: Option<Time>,
-    arrives: u32,
+    /// Bytes of the longest packet without data that has come.
+    pub(crate) arrives: u32,
     is_told: bool,
 }
 
@@ -125,11 +126,6 @@ impl Watch {
         let repairs =
             self.repairs >= REPAIRS && self.suspicion.is_grounded(now, spms, REPAIRS_TIME);
         (originals || repairs) && !core::mem::replace(&mut self.is_told, true)
-    }
-
-    /// Bytes of the longest packet without data that has come.
-    pub(crate) const fn arrives(&self) -> u32 {
-        self.arrives
     }
 }
 

@@ -26,7 +26,6 @@ pub struct LossRecord {
 /// Lost packets among the latest 4096 numbers, one bit each.
 #[derive(Debug)]
 struct Recent {
-    /// Block b is word `b % BLOCKS`.
     words: [u64; BLOCKS],
     newest: u64,
     /// Numbers before this one are not known, though there is room for them.

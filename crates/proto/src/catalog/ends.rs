@@ -202,7 +202,6 @@ fn headers_below(setup: &EndSetup<'_>) -> u32 {
     if setup.header.is_none() { 28 } else { 0 }
 }
 
-/// Setup of the source of a flow's object.
 fn object_source_setup<'a>(
     content: Box<dyn Content>,
     setup: &EndSetup<'a>,

@@ -138,7 +138,6 @@ impl<Q: Copy> FlowNode<Q> {
             self.policy.interval_ms().map(|ms| now + Duration::from_millis(u64::from(ms)));
     }
 
-    /// The policy, and what it sees.
     fn judge(&mut self, now: Time) -> (&mut AnyPolicy, Seen<'_, Q>) {
         let Self { policy, upstream, queues, heard, header, .. } = self;
         (policy, Seen { upstream, queues, heard, header, now })
@@ -243,7 +242,6 @@ impl<Q: Copy> FlowNode<Q> {
         gone
     }
 
-    /// The bytes of the packet that may leave next through a port.
     pub(super) fn next_bytes(&mut self, now: Time, port: PortId) -> Option<u32> {
         let queue = self.queues.iter_mut().find(|queue| queue.port == port)?;
         let bytes = queue.waiting.front()?.bytes;

@@ -11,7 +11,6 @@ use crate::relay::PacketKey;
 /// Time of unused rate that a port may use later.
 const BURST: Duration = Duration::from_millis(5);
 
-/// Turn at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
     Session(u64),

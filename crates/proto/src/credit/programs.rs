@@ -57,7 +57,6 @@ pub(super) enum Found {
 struct Kept {
     code: Vec<u8>,
     program: Option<Arc<dyn SessionProgram>>,
-    /// Time of the last use, or of the refusal.
     used_at: Time,
 }
 
@@ -127,7 +126,6 @@ pub(super) struct KeepLimits {
     pub(super) age: Duration,
 }
 
-/// All programs of a relay.
 #[derive(Default)]
 pub(super) struct Programs {
     host: Option<Arc<dyn ProgramHost>>,

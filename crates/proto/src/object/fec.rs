@@ -18,7 +18,6 @@ const BLOCKS_KEPT: usize = 32;
 /// Bytes of parity that a source keeps at most, where symbols are large.
 const BYTES_KEPT: usize = 16 << 20;
 
-/// Parity of the blocks that a source repairs.
 #[derive(Default)]
 pub(super) struct ParitySource {
     encoder: Option<ReedSolomonEncoder>,

@@ -50,7 +50,8 @@ pub(super) struct PathMeter {
     /// Longest probe that has arrived since the last long packet of data.
     arrived: u32,
     next_at: Option<Time>,
-    limit: Option<PathLimit>,
+    /// Measured limit, until a long packet comes.
+    pub(super) limit: Option<PathLimit>,
 }
 
 /// Probes of several lengths that were asked for together.
@@ -143,11 +144,6 @@ impl PathMeter {
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let ends_at = self.round.map(|round| round.ends_at);
         [self.next_at, ends_at].into_iter().flatten().min()
-    }
-
-    /// Measured limit, until a long packet comes.
-    pub(super) const fn limit(&self) -> Option<PathLimit> {
-        self.limit
     }
 }
 
@@ -270,7 +266,7 @@ mod tests {
             if let Some(probe) = probes.poll(at(ms), sent).filter(|probe| probe.size <= limit) {
                 meter.on_probe(at(ms), probe);
             }
-            if let Some(limit) = meter.limit() {
+            if let Some(limit) = meter.limit {
                 return (Some(limit), ms);
             }
         }
@@ -317,7 +313,7 @@ mod tests {
                 if ms % 1000 == 0 {
                     meter.on_ahead(at(ms));
                 }
-                if meter.limit().is_none()
+                if meter.limit.is_none()
                     && meter.next_timeout().is_some_and(|due| due <= at(ms))
                     && let Some(range) = meter.on_timeout(at(ms))
                 {
@@ -325,7 +321,7 @@ mod tests {
                 }
             }
         }
-        let found = meters.map(|meter| meter.limit().map(|limit| limit.arrives));
+        let found = meters.map(|meter| meter.limit.map(|limit| limit.arrives));
         assert_eq!(found, limits.map(Some));
     }
 

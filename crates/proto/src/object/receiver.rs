@@ -191,7 +191,7 @@ impl ObjectTaker for ObjectReceiver {
     fn status(&self) -> ObjectStatus {
         ObjectStatus {
             requests: self.requests.sent,
-            rtt: self.requests.round_trip(),
+            rtt: self.requests.run_retry.smoothed(),
             heard: self.session.heard(),
             mismatch: self.session.mismatch().cloned(),
             ..self.assembly.status()

@@ -156,7 +156,7 @@ impl ObjectSource {
 
     /// A member asks for probes. A set is sent at once, since receivers wait for it, and what follows pays for it.
     fn ask_probes(&mut self, now: Time, id: u64, range: (u32, u32)) {
-        let control = self.session.control();
+        let control = self.session.control.as_ref();
         if control.permit_overhead(now) != Permit::Now || !self.course.members.may_probe(now, id) {
             return;
         }
@@ -178,11 +178,11 @@ impl ObjectSource {
         if !self.course.is_serving() || !packets.notice.begun {
             return Wait::Off;
         }
-        if !packets.has_chosen() {
+        if packets.chosen.is_none() {
             let growing = packets.notice.announcement.growing;
             return if growing { Wait::Content } else { Wait::Asked };
         }
-        let gauges = self.session.control().gauges();
+        let gauges = self.session.control.gauges();
         let capped = gauges.regime == Regime::Cap;
         Wait::Permit(gauges.regime, if capped { self.limited_by } else { gauges.representative })
     }
@@ -210,7 +210,7 @@ impl ObjectSource {
         if let Some((len, repair)) = ready
             && self.session.may_send(cx, len, false)
         {
-            let (now, index) = (cx.now, self.session.next());
+            let (now, index) = (cx.now, self.session.next);
             let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
             let transmit = self.session.write_data(cx, packet, buf, read);
@@ -257,7 +257,7 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
 impl ObjectSender for ObjectSource {
     fn status(&self) -> ObjectStatus {
         let packets = &self.packets;
-        let gauges = self.session.control().gauges();
+        let gauges = self.session.control.gauges();
         let total = packets.layout.len(Part::Content);
         let growing = packets.notice.announcement.growing;
         let status = self.course.status(total, growing, packets.is_exhausted());
@@ -288,7 +288,7 @@ impl Interactive for ObjectSource {
             ObjectSourceInput::ExcuseSilence => self.course.excuse_silence(cx.now),
             ObjectSourceInput::Dismiss { id } => {
                 if let Some(reporter) = self.course.members.remove(id) {
-                    self.session.control_mut().on_leave(cx, reporter);
+                    self.session.control.on_leave(cx, reporter);
                 }
                 self.review(cx);
             }
@@ -327,14 +327,14 @@ impl Machine for ObjectSource {
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.timers.disarm(Timer::Answers);
         if let Some(probe) = self.write_probe(cx.now, buf) {
-            self.session.control_mut().on_overhead(cx.now, buf.len() as u32);
+            self.session.control.on_overhead(cx.now, buf.len() as u32);
             return Some(probe);
         }
-        match self.session.control_mut().permit_overhead(cx.now) {
+        match self.session.control.permit_overhead(cx.now) {
             Permit::Now => {
                 let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
                 if answer.is_some() {
-                    self.session.control_mut().on_overhead(cx.now, buf.len() as u32);
+                    self.session.control.on_overhead(cx.now, buf.len() as u32);
                     return answer;
                 }
             }

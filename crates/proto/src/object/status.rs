@@ -149,12 +149,7 @@ pub(super) fn why_stalled(path: Option<PathLimit>, load: &MemberLoad) -> String 
 
 impl MemberLoad {
     pub(super) fn waits_for_disk(&self) -> bool {
-        self.disk_share() >= DISK_SHARE
-    }
-
-    /// Its disk's share of its time, 0 to 1.
-    pub fn disk_share(&self) -> f64 {
-        share(self.disk, self.span)
+        share(self.disk, self.span) >= DISK_SHARE
     }
 
     /// Its processor's share of its time, 0 to 1.

@@ -64,7 +64,6 @@ fn part(number: u8) -> Option<Part> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) announcement: Announcement,
-    /// Whether parity may be asked for.
     pub(super) parity: bool,
     /// Whether content is being sent.
     pub(super) begun: bool,
@@ -225,7 +224,6 @@ pub(super) struct MemberMessage {
     pub(super) loss: u16,
     pub(super) number: u32,
     pub(super) id: u64,
-    /// Node that it is in the scheme's reports.
     pub(super) reporter: NodeId,
     /// Bytes of the manifest with claim Joined, of content otherwise.
     pub(super) bytes: u64,

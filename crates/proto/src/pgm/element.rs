@@ -81,7 +81,6 @@ struct Passing<'a> {
     pgm: Packet<'a>,
 }
 
-/// State of one session at an element.
 #[derive(Debug)]
 struct SessionState {
     tsi: Tsi,
@@ -359,7 +358,6 @@ impl Relay for PgmElement {
 }
 
 impl SessionState {
-    /// A confirmation of `nak`, which came with `packet`, in the name of the source.
     fn confirmation(&self, packet: &Passing<'_>, nak: Nak) -> (Egress, Vec<u8>) {
         let (port, parity) = (packet.relayed.port, packet.pgm.header.parity);
         let header = Header { parity, ..Header::downstream(self.tsi, self.data_port) };

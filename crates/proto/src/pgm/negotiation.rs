@@ -97,7 +97,6 @@ pub(crate) const PACKET_BYTES: &str = "packet_bytes";
 /// Bytes of the longest packet that arrives at a receiver of a stream that gets no data: upstream alone.
 pub(crate) const ARRIVES: &str = "arrives";
 
-/// Value of a setting that is a number of bytes.
 pub(crate) fn bytes_of(settings: &[(String, OptionValue)], key: &str) -> Option<u32> {
     settings.iter().find(|(name, _)| name == key).and_then(|(_, value)| match value {
         OptionValue::Integer(bytes) => u32::try_from(*bytes).ok().filter(|bytes| *bytes <= 0xffff),
@@ -217,13 +216,13 @@ type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + S
 
 /// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
 pub struct Negotiation {
-    scheme: &'static str,
+    pub(crate) scheme: &'static str,
     known: &'static [SchemeEntry],
     make: Make,
     /// Settings that the source announced last.
     settings: Vec<(String, OptionValue)>,
     /// Whether it has announced anything.
-    heard: bool,
+    pub(crate) heard: bool,
 }
 
 impl Negotiation {
@@ -231,10 +230,6 @@ impl Negotiation {
     /// settings.
     pub fn of(scheme: &'static str, known: &'static [SchemeEntry], make: Make) -> Self {
         Self { scheme, known, make, settings: Vec::new(), heard: false }
-    }
-
-    pub(crate) fn scheme(&self) -> &'static str {
-        self.scheme
     }
 
     pub(crate) fn packet_bytes(&self) -> Option<u32> {
@@ -258,11 +253,6 @@ impl Negotiation {
     /// The mismatch where another scheme's announcement rides on a data packet.
     pub(crate) fn compare_data(&self, packet: &Packet<'_>) -> Result<(), SchemeMismatch> {
         scheme_on(self.known, packet).map_or(Ok(()), |scheme| self.compare(scheme))
-    }
-
-    /// Whether the source has announced its settings.
-    pub(crate) fn has_heard(&self) -> bool {
-        self.heard
     }
 
     /// Whether what the source announces is news; the mismatch where it is another scheme.

@@ -34,7 +34,7 @@ const SAMPLE_MAX: Duration = Duration::from_secs(64);
 pub(crate) struct RetryTimer {
     timers: RepairTimers,
     /// The shortest wait.
-    least: Duration,
+    pub(crate) least: Duration,
     /// Whether an answer may be held back at the other end, as congestion control holds repairs.
     /// Then the shortest times tell of the path, and long ones of the moment.
     held: bool,
@@ -57,10 +57,6 @@ impl RetryTimer {
     /// The same for answers that may be held back at the other end.
     pub(crate) fn of_held_answers(self) -> Self {
         Self { held: true, ..self }
-    }
-
-    pub(crate) fn least(&self) -> Duration {
-        self.least
     }
 
     /// Whether there has been a sample.
@@ -141,7 +137,6 @@ pub(crate) struct Asked {
 const FIRST_SAMPLE_TIMES_MAX: u32 = 6;
 
 impl Asked {
-    /// Notes a request now.
     pub(crate) fn note(&mut self, now: Time) {
         if self.times == 0 {
             self.first = now;
@@ -149,7 +144,6 @@ impl Asked {
         (self.times, self.last) = (self.times + 1, now);
     }
 
-    /// When it was last asked for.
     pub(crate) fn last(&self) -> Option<Time> {
         (self.times > 0).then_some(self.last)
     }

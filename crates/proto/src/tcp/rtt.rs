@@ -21,7 +21,7 @@ pub(super) struct RttEstimator {
     plain: Duration,
     backoff: u64,
     /// The timeout in force. Kept because it is asked for with each acknowledgement.
-    timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl RttEstimator {
@@ -44,11 +44,6 @@ impl RttEstimator {
     /// Shifts the ticks of the clock by `phase`.
     pub(super) fn set_phase(&mut self, phase: Duration) {
         self.phase_ns = phase.as_nanos();
-    }
-
-    /// The retransmission timeout in force.
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Takes a round trip; ends a back-off.
@@ -114,9 +109,9 @@ mod tests {
     fn the_first_sample_gives_three_round_trips() {
         // src: RFC 6298 s2.2: RTO = R + 4 x R/2.
         let mut rtt = estimator(&[]);
-        assert_eq!(rtt.timeout(), Duration::from_secs(3));
+        assert_eq!(rtt.timeout, Duration::from_secs(3));
         rtt.sample(ms(0), ms(100));
-        assert_eq!(rtt.timeout(), Duration::from_millis(300));
+        assert_eq!(rtt.timeout, Duration::from_millis(300));
     }
 
     #[test]
@@ -128,7 +123,7 @@ mod tests {
             }
             // Scaled integers keep a deviation of a quarter tick, four of which are one tick.
             let floor = Duration::from_millis(want_ms);
-            assert!(rtt.timeout() >= floor && rtt.timeout() <= floor * 4 / 3, "{min}: {:?}", rtt);
+            assert!(rtt.timeout >= floor && rtt.timeout <= floor * 4 / 3, "{min}: {:?}", rtt);
         }
     }
 
@@ -147,7 +142,7 @@ mod tests {
             rtt.set_phase(Duration::from_millis(phase_ms));
             rtt.sample(ms(sent), ms(now));
             assert_eq!(
-                rtt.timeout(),
+                rtt.timeout,
                 Duration::from_millis(30 * ticks).max(Duration::from_millis(20))
             );
         }
@@ -160,24 +155,24 @@ mod tests {
         let seconds: Vec<f64> = (0..10)
             .map(|_| {
                 rtt.back_off();
-                rtt.timeout().as_secs_f64()
+                rtt.timeout.as_secs_f64()
             })
             .collect();
         assert_eq!(seconds, [0.6, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 60.0, 60.0, 60.0]);
         // The estimate was forgotten: the next sample counts as the first.
         rtt.sample(ms(0), ms(200));
-        assert_eq!(rtt.timeout(), Duration::from_millis(600));
+        assert_eq!(rtt.timeout, Duration::from_millis(600));
     }
 
     #[test]
     fn the_floor_is_below_the_back_off_and_two_ticks_are_the_least() {
         let mut rtt = estimator(&[("min_rto", "1 s")]);
         rtt.sample(ms(0), ms(10));
-        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        assert_eq!(rtt.timeout, Duration::from_secs(1));
         rtt.back_off();
-        assert_eq!(rtt.timeout(), Duration::from_secs(2));
+        assert_eq!(rtt.timeout, Duration::from_secs(2));
         let rtt = estimator(&[("max_rto", "100 ms"), ("clock_granularity", "100 ms")]);
-        assert_eq!(rtt.timeout(), Duration::from_millis(200));
+        assert_eq!(rtt.timeout, Duration::from_millis(200));
     }
 
     #[test]
@@ -188,7 +183,7 @@ mod tests {
             for _ in 0..200 {
                 rtt.back_off();
             }
-            assert!(rtt.timeout() <= Duration::from_secs(60));
+            assert!(rtt.timeout <= Duration::from_secs(60));
         }
     }
 }

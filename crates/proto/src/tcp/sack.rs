@@ -104,7 +104,7 @@ impl TcpSender {
 
     /// Sends holes first, then new packets, as the pipe or outside recovery the window allows.
     pub(super) fn send_pipe(&mut self, cx: &mut Cx<'_>, force: bool) {
-        if !force && self.waits() {
+        if !force && self.send_at.is_some() {
             return;
         }
         let window = self.usable_window();

@@ -47,6 +47,8 @@ pub struct TcpSender {
     /// The first packet after those sent before the last cut (recover_ + 1).
     pub(super) recover: u64,
 
+    /// Congestion window in packets. As in ns-2 a cut may leave less than one packet: nothing is
+    /// sent then until an acknowledgement or the timer opens the window again.
     pub(super) cwnd: f64,
     pub(super) ssthresh: f64,
     pub(super) dup_acks: u32,
@@ -69,7 +71,7 @@ pub struct TcpSender {
     retransmit_at: Option<Time>,
     retransmit_after: Duration,
     /// When a send that waits for the random overhead may go on.
-    send_at: Option<Time>,
+    pub(super) send_at: Option<Time>,
 
     out: VecDeque<(u64, bool)>,
     /// The whole packets of the window as last told to the trace.
@@ -144,12 +146,6 @@ impl TcpSender {
         }
     }
 
-    /// The congestion window in packets. As in ns-2 a cut may leave less than one packet, with
-    /// which nothing is sent until an acknowledgement or the timer opens it again.
-    pub fn window(&self) -> f64 {
-        self.cwnd
-    }
-
     fn offset(&self, seq: u64) -> u64 {
         let data_packet = seq.saturating_sub(u64::from(self.settings.syn));
         data_packet.saturating_mul(u64::from(self.payload)).min(self.object_len)
@@ -187,7 +183,7 @@ impl TcpSender {
     }
 
     pub(super) fn set_timer(&mut self, now: Time) {
-        self.retransmit_after = self.rtt.timeout();
+        self.retransmit_after = self.rtt.timeout;
         self.retransmit_at = Some(now + self.retransmit_after);
     }
 
@@ -298,11 +294,6 @@ impl TcpSender {
             self.send_at = Some(cx.now + self.settings.overhead.mul_f64(cx.rng.unit()));
         }
         true
-    }
-
-    /// Whether a send waits for the random overhead.
-    pub(super) fn waits(&self) -> bool {
-        self.send_at.is_some()
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>) {

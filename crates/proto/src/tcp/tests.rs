@@ -125,7 +125,7 @@ impl Pair {
         }
         // Less than a packet lets nothing go, so a timer must end that.
         let sender = &self.sender.machine;
-        assert!(sender.window() >= 1.0 || sender.next_timeout().is_some());
+        assert!(sender.cwnd >= 1.0 || sender.next_timeout().is_some());
         for (_, event) in self.receiver.app.drain(..) {
             match event {
                 StreamEvent::Flow(FlowEvent::Delivered { zeros, .. }) => {

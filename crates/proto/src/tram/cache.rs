@@ -12,7 +12,7 @@ const NOTHING: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Cache {
     /// The first packet that may be here.
-    front: u64,
+    pub(super) front: u64,
     /// With how many zeros each packet ends.
     slots: VecDeque<u32>,
     /// What each has before these, but for the last ones, which have nothing.
@@ -41,11 +41,6 @@ impl Cache {
         let low = mark(low).min(high);
         let (slots, bytes, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
         Self { front, slots, bytes, spare, packets_max, high, low }
-    }
-
-    /// The first packet that may be here: what was sent before cannot be repaired.
-    pub(super) fn front(&self) -> u64 {
-        self.front
     }
 
     /// One past the last packet that may be kept now.
@@ -166,10 +161,10 @@ mod tests {
             assert!(insert(&mut cache, sequence));
             assert!(cache.purge(8), "below high water nothing goes");
         }
-        assert_eq!((cache.front(), cache.held()), (1, 7));
+        assert_eq!((cache.front, cache.held()), (1, 7));
         insert(&mut cache, 8);
         assert!(cache.purge(9));
-        assert_eq!((cache.front(), cache.held()), (5, 4));
+        assert_eq!((cache.front, cache.held()), (5, 4));
     }
 
     #[test]
@@ -179,12 +174,12 @@ mod tests {
             assert!(insert(&mut cache, sequence));
         }
         assert!(!cache.purge(3), "all but two are needed");
-        assert_eq!(cache.front(), 3);
+        assert_eq!(cache.front, 3);
         assert!(insert(&mut cache, 14) && !insert(&mut cache, 15), "it is full");
         assert!(cache.get(13).is_none() && cache.get(14).is_some() && cache.get(2).is_none());
         assert!(!insert(&mut cache, 2), "what has gone does not come back");
         cache.forget(20);
-        assert_eq!((cache.front(), cache.held(), cache.room_until()), (20, 0, 32));
+        assert_eq!((cache.front, cache.held(), cache.room_until()), (20, 0, 32));
     }
 
     #[test]
@@ -198,7 +193,7 @@ mod tests {
         assert!(cache.insert(2, &[9], 0));
         assert_eq!(cache.get(2), Some((&[9][..], 0)));
         cache.rewind(0);
-        assert_eq!((cache.front(), cache.held()), (1, 0));
+        assert_eq!((cache.front, cache.held()), (1, 0));
     }
 
     proptest::proptest! {

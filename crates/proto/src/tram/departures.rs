@@ -35,7 +35,7 @@ pub(super) struct Departures {
     entries: BTreeMap<u64, Entry>,
     max: usize,
     /// Receivers of its own for which there was no room.
-    unnamed: u32,
+    pub(super) unnamed: u32,
     /// In how many acknowledgements it is still told.
     tellings: u8,
 }
@@ -123,11 +123,6 @@ impl Departures {
             self.entries.insert(departed.id, Entry { departed, by });
         }
         fits
-    }
-
-    /// So many were told by members for whom there was no room.
-    pub(super) fn unnamed(&self) -> u32 {
-        self.unnamed
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -50,7 +50,7 @@ pub(super) struct Election {
     /// The nearest eager receiver, which takes all.
     eager: Option<Other>,
     /// Longest interval of other heads' advertisements.
-    interval: Duration,
+    pub(super) interval: Duration,
     /// Interval of advertisements by the settings.
     least: Duration,
     /// Since when it stands for its LAN.
@@ -67,11 +67,6 @@ impl Election {
     /// Hops that reach its LAN, where there are elections.
     pub(super) fn lan(&self) -> Option<u8> {
         (self.lan > 0).then_some(self.lan)
-    }
-
-    /// Time from one sign that it stands for its LAN to the next.
-    pub(super) fn interval(&self) -> Duration {
-        self.interval
     }
 
     /// Heads advertise themselves at this interval: a sign of life is waited for that much longer.

@@ -82,10 +82,9 @@ pub(super) struct Head {
     pub(super) cache: Cache,
     role: HeadRole,
     late_join: LateJoin,
-    repairs: Repairs,
+    pub(super) repairs: Repairs,
     passes_on: bool,
     answers: VecDeque<(NodeId, Answer)>,
-    /// Hellos and advertisements to all that are due.
     hello_due: bool,
     advertisement_due: Option<u8>,
     lan_due: bool,
@@ -94,7 +93,7 @@ pub(super) struct Head {
     /// Members that were removed for being too slow, the last few of them.
     pruned: VecDeque<(NodeId, u64)>,
     resigning: bool,
-    advertising: Advertising,
+    pub(super) advertising: Advertising,
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
@@ -191,11 +190,6 @@ impl Head {
         self.is_source = true;
     }
 
-    /// Another head has shown itself with this time to live.
-    pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
-        self.advertising.on_other(ttl, state);
-    }
-
     /// Heads advertise themselves at this interval from now on; zero for no more.
     pub(super) fn set_advertise_interval(&mut self, now: Time, interval: Duration) {
         if interval == self.advertise_interval {
@@ -229,7 +223,7 @@ impl Head {
     pub(super) fn resign(&mut self, resigns: bool) {
         if self.resigning != resigns {
             self.resigning = resigns;
-            self.hello_due = resigns && !self.members.is_empty();
+            self.hello_due = resigns && !self.members.children.is_empty();
         }
     }
 
@@ -276,12 +270,12 @@ impl Head {
         }
         let start = match (bind.first_missing, self.late_join) {
             (0, LateJoin::None) => next,
-            (0, LateJoin::Limited) => self.cache.front().max(known.low),
+            (0, LateJoin::Limited) => self.cache.front.max(known.low),
             (0, LateJoin::Full) => known.low,
             (first_missing, _) => first_missing.max(known.low),
         };
         // Only the source has what its cache has not: who needs that has nowhere else to go.
-        let rescued = known.level == 1 && start < self.cache.front();
+        let rescued = known.level == 1 && start < self.cache.front;
         let before = self.state();
         let answer = match self.resigning || !known.fit {
             true => Err(RejectReason::Resigning),
@@ -293,7 +287,7 @@ impl Head {
             self.advertising.on_member();
             if self.timers.is_armed(Timer::Advertise) && self.state() != before {
                 // It takes fewer: or many more would ask until they hear it.
-                self.advertisement_due = Some(self.advertising.last());
+                self.advertisement_due = Some(self.advertising.last);
             }
         }
         self.answer(
@@ -333,7 +327,7 @@ impl Head {
         can_repair: impl Fn(&Cache, u64) -> bool,
     ) -> Result<Acknowledged, BadInput> {
         if !self.members.recognise(now, (from, id), ack) {
-            let parted = self.members.has_parted(now, from, id);
+            let parted = self.members.parted.has(now, from, id);
             if ack.leaves {
                 self.members.amend(id, ack);
                 if parted {
@@ -348,10 +342,10 @@ impl Head {
             }
             return Err(BadInput::Foreign);
         }
-        let front = self.cache.front();
+        let front = self.cache.front;
         let acknowledged = self.members.acknowledge(now, from, ack, (front, end, unheard))?;
         if acknowledged.left {
-            let (next, _) = self.members.ask_parted(now);
+            let (next, _) = self.members.parted.ask(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
         }
         let fruitless = self.members.is_fruitless(from);
@@ -370,26 +364,6 @@ impl Head {
             self.answer(from, Answer::Hello);
         }
         Ok(acknowledged)
-    }
-
-    /// A repair has come. Where it came to this head alone those who asked for it have it next.
-    pub(super) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
-        self.repairs.on_repaired(sequence, came_to_all);
-    }
-
-    /// Returns the number of repairs that members asked for again since the last call.
-    pub(super) fn take_repeated(&mut self) -> u32 {
-        self.repairs.take_repeated()
-    }
-
-    /// Whether a repair waits that is to be sent before new data.
-    pub(super) fn has_repairs(&self) -> bool {
-        self.repairs.is_waiting()
-    }
-
-    /// New data was sent: it is the turn of those who came late.
-    pub(super) fn on_data_sent(&mut self) {
-        self.repairs.on_data_sent();
     }
 
     /// It was cut off itself, perhaps: those who fell silent meanwhile are asked whether they are there.
@@ -419,17 +393,17 @@ impl Head {
         if self.timers.take_due(Timer::Hello, now) {
             let silence = self.hello_interval * 2;
             (self.silent, gone) = self.members.look_after(now, silence, self.hellos_missed_max);
-            let (span, filling) = ((self.cache.front(), end), self.cache.is_filling());
+            let (span, filling) = ((self.cache.front, end), self.cache.is_filling());
             let waits = |node, sequence| self.repairs.is_queued(sequence, node);
             gone.extend(self.members.remove_standing(now, span, filling, waits));
             for node in &gone {
                 self.answer(*node, Answer::Reject(RejectReason::NoMember));
             }
-            self.hello_due = !self.members.is_empty();
+            self.hello_due = !self.members.children.is_empty();
             self.timers.arm(Timer::Hello, now + self.hello_interval);
         }
         if self.timers.take_due(Timer::Parted, now) {
-            let (next, asked) = self.members.ask_parted(now);
+            let (next, asked) = self.members.parted.ask(now);
             next.into_iter().for_each(|at| self.timers.arm(Timer::Parted, at));
             self.ask(asked);
         }
@@ -451,7 +425,7 @@ impl Head {
         }
         if self.timers.take_due(Timer::Lan, now) {
             self.lan_due = true;
-            self.timers.arm(Timer::Lan, now + self.election.interval());
+            self.timers.arm(Timer::Lan, now + self.election.interval);
         }
         gone
     }

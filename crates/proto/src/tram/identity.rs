@@ -10,7 +10,7 @@ use crate::{Destination, Transmit};
 /// The numbers of a session and of an end in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
-    session: u64,
+    pub(super) session: u64,
     /// Random; drawn when it is first needed.
     id: Option<u64>,
 }
@@ -18,10 +18,6 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn new(session: u64) -> Self {
         Self { session, id: None }
-    }
-
-    pub(super) fn session(&self) -> u64 {
-        self.session
     }
 
     /// By which heads ask a member.

@@ -42,7 +42,6 @@ const MUTE_AFTER: Duration = Duration::from_secs(1);
 /// A direct member of a head.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// Its random id.
     pub(super) id: u64,
     /// The number of its name; 0 without one.
     name: u64,
@@ -95,18 +94,16 @@ pub(super) struct Child {
     pub(super) behind: Dissent<u64>,
 }
 
-/// What an acknowledgement has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acknowledged {
     /// Whether it told of congestion, in its own reception or below.
     pub(super) congested: bool,
-    /// Whether the member has left with it.
     pub(super) left: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Members {
-    children: BTreeMap<NodeId, Child>,
+    pub(super) children: BTreeMap<NodeId, Child>,
     members_max: usize,
     /// Of these, so many may be such as never become heads, and so many others.
     member_only_max: usize,
@@ -127,7 +124,7 @@ pub(super) struct Members {
     /// Members that stood still or were mute, and until when they are not taken again.
     refused: Vec<(NodeId, Time)>,
     /// Members that others may have taken leave for.
-    parted: Parted,
+    pub(super) parted: Parted,
     namesakes: Namesakes,
     standstill: Duration,
     /// Shortest standstill: of a member that was sent what it lacks in vain, or spoke once.
@@ -136,7 +133,6 @@ pub(super) struct Members {
 }
 
 impl Child {
-    /// What came of it, who is at `node`.
     fn departed(&self, node: NodeId, fate: Fate) -> Departed {
         let Self { id, joins, below, .. } = *self;
         Departed { id, node: Some(node), fate, joins, below, came_from: 0 }
@@ -205,17 +201,9 @@ impl Members {
         self.departures.with_room(departures::SOURCE_MAX);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.children.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.children.len()
-    }
-
     /// How many there are, and how many there may be.
     pub(super) fn count(&self) -> (u16, u16) {
-        [self.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
+        [self.children.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
     }
 
     pub(super) fn is_member(&self, node: NodeId) -> bool {
@@ -229,8 +217,8 @@ impl Members {
     /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
         let member_only = self.member_only();
-        let has_room = self.len() < self.members_max;
-        let heads = has_room && self.len() - member_only < self.heads_max;
+        let has_room = self.children.len() < self.members_max;
+        let heads = has_room && self.children.len() - member_only < self.heads_max;
         match (heads, has_room && member_only < self.member_only_max) {
             (true, true) => HeadState::Accepting,
             (true, false) => HeadState::AcceptingHeads,
@@ -265,7 +253,7 @@ impl Members {
         if self.refused.iter().any(|(refused, _)| *refused == node) {
             return Err(RejectReason::Full);
         }
-        let has_room = rescued && self.len() < 2 * self.members_max;
+        let has_room = rescued && self.children.len() < 2 * self.members_max;
         if !has_room && !self.is_member(node) {
             match self.state() {
                 state if state.takes(role != HeadRole::Never) => {}
@@ -421,16 +409,6 @@ impl Members {
         true
     }
 
-    /// True if a member with this number at `node` has left a short time ago.
-    pub(super) fn has_parted(&self, now: Time, node: NodeId, id: u64) -> bool {
-        self.parted.has(now, node, id)
-    }
-
-    /// Time of the next question to members that have left, and the members to be asked now.
-    pub(super) fn ask_parted(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
-        self.parted.ask(now)
-    }
-
     /// A packet is repaired, for this member or for all.
     pub(super) fn on_repair(&mut self, sequence: u64, to: Destination) {
         let gets = |node: &NodeId| !matches!(to, Destination::Node(only) if only != *node);
@@ -497,7 +475,7 @@ impl Members {
     /// Receivers that went and for whom there was no room, here or below.
     pub(super) fn unnamed(&self) -> u32 {
         let told = self.children.values().map(|child| child.unnamed);
-        told.fold(self.departures.unnamed(), u32::saturating_add)
+        told.fold(self.departures.unnamed, u32::saturating_add)
     }
 
     /// Who lacks something where the session ends now, and how many more there may be of whom nothing is known.
@@ -618,7 +596,7 @@ impl Members {
     /// All receivers in the subtree, and heads among them.
     pub(super) fn all(&self) -> (u64, u32) {
         let (below, heads) = self.below();
-        (self.len() as u64 + u64::from(below), heads)
+        (self.children.len() as u64 + u64::from(below), heads)
     }
 
     /// Receivers that were in the subtree at a moment already, as far as that is known.

@@ -34,9 +34,14 @@ enum Search {
     /// Nothing: it has one, or has heard nothing of the session.
     Idle,
     /// It listens for advertisements, or asks for them.
-    Seeking { rounds: u32 },
-    /// It has asked this head to take it, so many times.
-    Binding { head: Candidate, since: Time, tries: u32 },
+    Seeking {
+        rounds: u32,
+    },
+    Binding {
+        head: Candidate,
+        since: Time,
+        tries: u32,
+    },
 }
 
 /// What is to be sent.
@@ -106,16 +111,15 @@ reasons! {
 pub(super) struct Parent {
     begun: bool,
     given: Option<Given>,
-    bound: Option<Bound>,
+    pub(super) bound: Option<Bound>,
     /// When one was heard last that it lost.
-    lost_at: Time,
+    pub(super) lost_at: Time,
     search: Search,
     /// The head that has refused it last, and when it was asked: somebody else may have said so in its name.
     refused_by: Option<(Candidate, Time)>,
     /// It has a good head, and looks for a better one.
     may_stay: bool,
     candidates: Candidates,
-    /// Round trips to them, where it goes by these.
     round_trips: Option<RoundTrips>,
     backoff: Backoff,
     /// Time of the request to the last head that did not answer; zero once a head has taken this receiver. Heads that
@@ -177,15 +181,6 @@ impl Parent {
             timers: Timers::new(),
             due: None,
         }
-    }
-
-    pub(super) fn bound(&self) -> Option<Bound> {
-        self.bound
-    }
-
-    /// When the head that it lost last was heard.
-    pub(super) fn lost_at(&self) -> Time {
-        self.lost_at
     }
 
     fn unbind(&mut self) {
@@ -266,7 +261,7 @@ impl Parent {
             Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
             Some(_) => None,
         };
-        let was_candidate = self.candidates.iter().any(|it| it.node == node);
+        let was_candidate = self.candidates.known.iter().any(|it| it.node == node);
         if self.candidates.hear(now, (node, id, distance), advertisement, seeker) {
             self.consider_better(now, seeker);
         } else if was_candidate && matches!(self.search, Search::Seeking { .. }) {
@@ -288,7 +283,7 @@ impl Parent {
                 round_trips.probe(now, node);
             }
         }
-        if self.candidates.iter().any(|it| self.is_better(it, seeker)) {
+        if self.candidates.known.iter().any(|it| self.is_better(it, seeker)) {
             self.search = Search::Seeking { rounds: ROUNDS - 1 };
             self.may_stay = true;
             self.timers.arm(Timer::Round, now + interval);
@@ -334,14 +329,14 @@ impl Parent {
     /// has not, or all of this search have been silent.
     fn is_silent(&self, head: NodeId, since: Time, seeker: Seeker) -> bool {
         let other = |it: &Candidate| it.heard_at > since && self.suits(it, seeker);
-        let outdone = || self.is_vain() || self.candidates.iter().any(other);
+        let outdone = || self.is_vain() || self.candidates.known.iter().any(other);
         !self.candidates.is_heard(head, since) && outdone()
     }
 
     /// Whether no candidate could be better than the best one, however long it listened; with the timers of the paper it
     /// listens in any case.
     fn is_nearest(&self, seeker: Seeker) -> bool {
-        let is_known = self.backoff.backs_off() && self.round_trips.is_none();
+        let is_known = self.backoff.backs_off && self.round_trips.is_none();
         let best = self.best(seeker).filter(|_| is_known);
         best.is_some_and(|it| {
             it.distance <= self.nearest && it.is_eager && !it.distrusted && !it.lacks(seeker)
@@ -363,7 +358,7 @@ impl Parent {
         let own = self.bound.map(|bound| bound.node);
         let Some(best) = self.best(seeker) else { return false };
         let lacks = best.lacks(seeker);
-        let root = self.candidates.root();
+        let root = self.candidates.root;
         if lacks && root.is_none() && self.ring < self.ring_max {
             // Further away there may be one that has it: the source.
             return false;
@@ -388,7 +383,7 @@ impl Parent {
     /// Whether a head that repairs from `start` on lacks what the source has, and there is reason to wait for that.
     pub(super) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
         let wants = seeker.wants.max(1);
-        let root = self.candidates.root().filter(|it| it.node != head && it.low <= wants);
+        let root = self.candidates.root.filter(|it| it.node != head && it.low <= wants);
         self.wants_all && start > wants && root.is_some()
     }
 
@@ -577,7 +572,7 @@ impl Parent {
 
     /// The next thing to send.
     pub(super) fn poll(&mut self) -> Option<Step> {
-        let probe = || Some(Step::Probe { to: self.round_trips.as_mut()?.next()? });
+        let probe = || Some(Step::Probe { to: self.round_trips.as_mut()?.due.pop_front()? });
         self.due.take().or_else(probe)
     }
 

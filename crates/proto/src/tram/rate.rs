@@ -303,7 +303,6 @@ impl RateControl {
         }
     }
 
-    /// A member acknowledges, and now all have so many bytes more.
     fn on_acknowledged(&mut self, now: Time, bytes: u32) {
         self.part_at(now, |sent| sent.acknowledged += u64::from(bytes));
         let whole = self.part * u64::from(PARTS);

@@ -132,8 +132,8 @@ impl Reached {
     /// True if the last acknowledgement may have been lost while somebody waits for it: packets are missing, or H_a was
     /// raised and no packet beyond the former H_a has come.
     fn awaits_answer(&self) -> bool {
-        let (end, before) = (self.reception.end(), self.told_before);
-        let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window() > before;
+        let (end, before) = (self.reception.end, self.told_before);
+        let is_closed = before > 0 && end <= before + 1 && end + self.window.ack_window > before;
         self.reception.lacks() || is_closed
     }
 }
@@ -258,25 +258,25 @@ impl TramReceiver {
 
     /// Its level: one more than its head's; 0 without one.
     fn level(&self) -> u8 {
-        self.parent.bound().map_or(0, |bound| bound.level.saturating_add(1))
+        self.parent.bound.map_or(0, |bound| bound.level.saturating_add(1))
     }
 
     /// Whoever has members and finds no head above itself lets them go, so that it may look anywhere.
     fn check_headless(&mut self) {
         if self.level() > 0 {
             self.level_before = self.level();
-        } else if !self.parent.is_binding() && !self.head.members.is_empty() {
+        } else if !self.parent.is_binding() && !self.head.members.children.is_empty() {
             self.head.resign(true);
         }
     }
 
     fn known(&self) -> Known {
         let level = self.level();
-        let (low, id, name) = (self.head.cache.front(), self.identity.known_id(), self.name);
+        let (low, id, name) = (self.head.cache.front, self.identity.known_id(), self.name);
         let Some(reached) = &self.reached else {
             return Known { level, fit: false, low, high: 0, done: false, id, name };
         };
-        let high = reached.reception.end() - 1;
+        let high = reached.reception.end - 1;
         // Whoever catches up has not yet what it would promise.
         let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
         // Whoever moves takes nobody along: two that ask each other would be a loop.
@@ -295,7 +295,7 @@ impl TramReceiver {
             }
             // All has been sent, and no head is left that could repair it.
             _ if self.last.is_some() && self.phase == Phase::Member && self.level() == 0 => {
-                let heard_at = self.source_heard_at.max(self.came_at).max(self.parent.lost_at());
+                let heard_at = self.source_heard_at.max(self.came_at).max(self.parent.lost_at);
                 heard_at + max.min(HEADLESS_SILENCE)
             }
             _ => self.source_heard_at + max,
@@ -308,14 +308,14 @@ impl TramReceiver {
             None => 1,
         };
         let may_be_head = self.settings.head != HeadRole::Never;
-        let below = (!self.head.members.is_empty()).then_some(self.level_before);
+        let below = (!self.head.members.children.is_empty()).then_some(self.level_before);
         let id = self.identity.known_id();
         let waits = self.level() == 0 && self.head.waits(now, id);
         Seeker { may_be_head, below, wants, place: (self.level(), id), waits }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
-        let packet = decode(datagram, self.identity.session())?;
+        let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         if self.phase != Phase::Left && self.follows.is_some() {
             if let Body::Settings(bytes) = packet.body {
@@ -363,7 +363,7 @@ impl TramReceiver {
                 return Err(BadInput::Foreign);
             }
             Body::Advertisement(advertisement) => {
-                self.head.on_other(packet.ttl, advertisement.state);
+                self.head.advertising.on_other(packet.ttl, advertisement.state);
                 let heard = (from, packet.sender, packet.ttl);
                 self.head.on_advertisement(cx.now, heard, &advertisement);
                 let seeker = self.seeker(cx.now);
@@ -394,7 +394,7 @@ impl TramReceiver {
             Body::Report(report) => {
                 let is_member = self.head.members.is_member(from);
                 let reports = self.reports.as_mut().filter(|_| is_member);
-                let beyond = self.parent.bound().map_or(Duration::ZERO, |head| head.round_trip);
+                let beyond = self.parent.bound.map_or(Duration::ZERO, |head| head.round_trip);
                 reports.ok_or(BadInput::Foreign)?.take(cx, from, &report, beyond)?;
             }
             // What it was told once holds.
@@ -413,10 +413,10 @@ impl TramReceiver {
     ) -> Result<(), BadInput> {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
-        let end = (reached.reception.end(), self.settings.cache_floor() as u64);
+        let end = (reached.reception.end, self.settings.cache_floor() as u64);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
         let told = self.head.on_ack(cx.now, from, ack, end, has)?;
-        let window = reached.reception.end() / reached.window.ack_window();
+        let window = reached.reception.end / reached.window.ack_window;
         if told.congested
             && let Some(reached) = &mut self.reached
             && core::mem::replace(&mut reached.passed_on, window + 1) <= window
@@ -489,7 +489,7 @@ impl Machine for TramReceiver {
         let seeker = self.seeker(cx.now);
         let news = self.parent.on_timeout(now, seeker);
         self.on_news(cx, news);
-        let end = self.reached.as_ref().map_or(0, |it| it.reception.end());
+        let end = self.reached.as_ref().map_or(0, |it| it.reception.end);
         if !self.head.on_timeout(now, end).is_empty() {
             self.after_progress(cx);
         }
@@ -533,7 +533,7 @@ impl Machine for TramReceiver {
             return None;
         }
         let started = self.phase != Phase::Waiting;
-        let has_head = self.parent.bound().is_some();
+        let has_head = self.parent.bound.is_some();
         let reports = self.reports.as_ref().and_then(|it| it.next_timeout(has_head));
         let others = [self.parent.next_timeout(), self.head.next_timeout(), reports];
         let others = others.into_iter().flatten().filter(|_| started);

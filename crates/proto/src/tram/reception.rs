@@ -11,7 +11,6 @@ use crate::ranges::RangeSet;
 /// number cannot open a gap that is longer.
 pub(super) const JUMP_MAX: u64 = 1 << 16;
 
-/// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     /// The first copy of a packet that was not missed.
@@ -30,13 +29,13 @@ pub(super) enum Arrived {
 #[derive(Debug)]
 pub(super) struct Reception {
     /// One past the last packet that came, or that somebody told of.
-    end: u64,
+    pub(super) end: u64,
     /// Of those before `end`, the ones that are missing.
     missing: RangeSet,
     /// Missing packets before this one count as lost; later ones may come late.
-    lost_before: u64,
+    pub(super) lost_before: u64,
     /// Lateness of originals.
-    disorder: Disorder,
+    pub(super) disorder: Disorder,
 }
 
 impl Reception {
@@ -60,11 +59,6 @@ impl Reception {
         self.missing.iter().next().map_or(self.end, |run| run.start)
     }
 
-    /// One past the last packet that is known of.
-    pub(super) fn end(&self) -> u64 {
-        self.end
-    }
-
     /// The packets that are missing and count as lost, in ascending order.
     pub(super) fn lost(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let runs = self.missing.iter().take_while(|run| run.start < self.lost_before);
@@ -79,11 +73,6 @@ impl Reception {
             Some(lost) => lost.start,
             None => self.end - waited_for.map(|run| run.end - run.start).sum::<u64>(),
         }
-    }
-
-    /// Packet before which missing packets count as lost.
-    pub(super) fn lost_before(&self) -> u64 {
-        self.lost_before
     }
 
     /// True if packets are lost and not repaired.
@@ -153,7 +142,7 @@ impl Reception {
         self.lost_before = from.max(to);
         let lost = self.missing.within(from..to).next().is_some();
         if lost {
-            self.disorder.lost(now);
+            self.disorder.lateness.lost(now);
         }
         lost.then_some(from..to)
     }
@@ -170,18 +159,13 @@ impl Reception {
         self.disorder.next(self.lost_before).map(|(due, _)| due)
     }
 
-    /// Time to wait for a missing packet; `None` if later packets show a loss.
-    pub(super) fn reordering(&self) -> Option<Duration> {
-        self.disorder.tolerance()
-    }
-
     /// The source has come as far as `last` and no further: what was said of later packets is void.
     pub(super) fn rewind(&mut self, last: u64) {
         if last + 1 < self.end {
             self.missing.remove(last + 1..self.end);
             self.end = last + 1;
             self.lost_before = self.lost_before.min(self.end);
-            self.disorder.rewind(self.end);
+            self.disorder.gaps.rewind(self.end);
         }
     }
 
@@ -235,7 +219,7 @@ mod tests {
         assert_eq!(repair, Arrived::Repaired { original: false });
         assert_eq!(arrive(&mut reception, 0, 7), repaired);
         assert_eq!(arrive(&mut reception, 0, 11 + JUMP_MAX), Arrived::TooFar);
-        assert!(!reception.lacks() && reception.end() == 10 && reception.first_missing() == 10);
+        assert!(!reception.lacks() && reception.end == 10 && reception.first_missing() == 10);
     }
 
     #[test]
@@ -245,7 +229,7 @@ mod tests {
         assert_eq!(reception.find_lost(at(0)), Some(1..3 * JUMP_MAX + 2));
         assert_eq!((reception.first_missing(), reception.lost_packets_from(0)), (1, 3 * JUMP_MAX));
         let next = Reception::joining(8, 7);
-        assert_eq!((next.first_missing(), next.end(), next.lacks()), (8, 8, false));
+        assert_eq!((next.first_missing(), next.end, next.lacks()), (8, 8, false));
     }
 
     #[test]
@@ -255,7 +239,7 @@ mod tests {
         assert_eq!(reception.find_lost(at(0)), Some(1..7), "later packets tell");
         // The first packet is 10 ms late, and half as much again is waited.
         assert_eq!(arrive(&mut reception, 10, 1), Arrived::Repaired { original: true });
-        assert_eq!(reception.reordering(), Some(ms(15)));
+        assert_eq!(reception.disorder.tolerance(), Some(ms(15)));
         arrive(&mut reception, 20, 9);
         arrive(&mut reception, 22, 12);
         assert_eq!((reception.find_lost(at(34)), reception.next_loss()), (None, Some(at(35))));
@@ -296,10 +280,10 @@ mod tests {
         reception.hear_of(at(0), 60, LEARNS);
         assert_eq!(reception.find_lost(at(0)), Some(1..61));
         reception.rewind(5);
-        assert_eq!((reception.end(), reception.lost_packets_from(0)), (6, 4));
+        assert_eq!((reception.end, reception.lost_packets_from(0)), (6, 4));
         assert_eq!(reception.first_missing(), 2);
         reception.rewind(9);
-        assert_eq!(reception.end(), 6, "nothing is said of later packets");
+        assert_eq!(reception.end, 6, "nothing is said of later packets");
         assert_eq!(arrive(&mut reception, 0, 6), Arrived::New);
     }
 
@@ -321,7 +305,7 @@ mod tests {
                 later.lost_before = reception.lost_before;
                 (later.end, later.missing) = (reception.end, reception.missing.clone());
                 later.find_lost(at(now + 1000));
-                proptest::prop_assert_eq!(later.lost_packets_from(0) + here.len() as u64 + 1, reception.end());
+                proptest::prop_assert_eq!(later.lost_packets_from(0) + here.len() as u64 + 1, reception.end);
                 proptest::prop_assert!(reception.lost_packets_from(0) <= later.lost_packets_from(0));
             }
         }

@@ -79,7 +79,7 @@ reasons! {
 pub struct TramSource<P = Box<dyn Packets + Send>> {
     settings: TramSettings,
     identity: Identity,
-    packets: P,
+    pub(crate) packets: P,
     to: Destination,
     start: Time,
     phase: Phase,
@@ -177,7 +177,7 @@ impl<P: Packets> TramSource<P> {
 
     /// The first packet that it repairs.
     fn low(&self) -> u64 {
-        if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front() }
+        if self.settings.late_join == LateJoin::Full { 1 } else { self.head.cache.front }
     }
 
     fn known(&self) -> Known {
@@ -215,7 +215,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
-        let packet = decode(datagram, self.identity.session())?;
+        let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         match packet.body {
             Body::Solicitation(call) => {
@@ -274,7 +274,7 @@ impl<P: Packets> TramSource<P> {
             highest: ack.highest,
             allowed: allowed.saturating_sub(has),
             flight: u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX),
-            repeated: self.head.take_repeated(),
+            repeated: self.head.repairs.take_repeated(),
         };
         self.controller.on_progress(cx, progress);
         self.consider_pruning(cx.now);
@@ -285,7 +285,6 @@ impl<P: Packets> TramSource<P> {
         Ok(())
     }
 
-    /// The window may have opened.
     fn check_open(&mut self, now: Time) {
         if self.window() >= 0 {
             self.controller.on_open(now);
@@ -364,7 +363,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn is_deserted(&self) -> bool {
-        self.head.members.is_empty() && self.head.members.allowed_by_any().is_none()
+        self.head.members.children.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
     /// The next new packet, where one may leave.
@@ -404,7 +403,7 @@ impl<P: Packets> TramSource<P> {
         let transmit = self.write(cx, front, (self.to, u8::MAX), leaving, buf);
         self.bytes += u64::from(len);
         self.last_sent = cx.now;
-        self.head.on_data_sent();
+        self.head.repairs.on_data_sent();
         // While nobody has spoken the window is closed, but not by anybody; and what leaves while it stays closed
         // does not close it.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
@@ -436,12 +435,12 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.head.has_repairs() {
+        if !self.head.repairs.is_waiting() {
             return None;
         }
         let window = self.window();
         // Packets are of about one length; this one's is not known before it is taken.
-        let len = self.packets.len(self.head.cache.front().min(self.next - 1).max(1) - 1);
+        let len = self.packets.len(self.head.cache.front.min(self.next - 1).max(1) - 1);
         match self.controller.permit(cx, window, len, true) {
             Permit::Now => {}
             Permit::At(at) => {
@@ -615,7 +614,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.poll_repair(cx, buf) {
             return Some(transmit);
         }
-        if self.head.has_repairs() {
+        if self.head.repairs.is_waiting() {
             return None;
         }
         if let Some(transmit) = self.poll_data(cx, buf) {
@@ -627,7 +626,7 @@ impl<P: Packets> Machine for TramSource<P> {
         if waits && self.window() >= 0 {
             return None;
         }
-        self.head.on_data_sent();
+        self.head.repairs.on_data_sent();
         self.poll_repair(cx, buf)
     }
 

@@ -23,26 +23,27 @@ pub(super) struct ReceiverWindow {
     rule: CongestionRule,
     right_edge: RightEdge,
     /// W_a.
-    ack_window: u64,
+    pub(super) ack_window: u64,
     growth: f64,
     decrease: f64,
     /// Lost packets of an acknowledgement window from which on it is congested.
     threshold: f64,
-    size: f64,
+    /// W_c in packets.
+    pub(super) size: f64,
     /// The largest, M W_a, and the largest while nothing at all is lost.
     size_max: f64,
     lossless_max: f64,
     /// Windows since anything was lost.
     lossless_windows: u32,
     /// H_a of this receiver alone. Never decreases.
-    allowed: u64,
+    pub(super) allowed: u64,
     /// Packets found missing in the present window, and in the one before.
     lost: u64,
     lost_before: u64,
     /// Until then there is no congestion.
     grace_until: Time,
     /// The moving average of the share of packets that are missing, 0 to 1.
-    loss: f64,
+    pub(super) loss: f64,
 }
 
 impl ReceiverWindow {
@@ -70,32 +71,12 @@ impl ReceiverWindow {
         }
     }
 
-    pub(super) fn ack_window(&self) -> u64 {
-        self.ack_window
-    }
-
-    /// W_c in packets.
-    pub(super) fn size(&self) -> f64 {
-        self.size
-    }
-
     /// When H_a has grown by more than this it is told at once: half of an acknowledgement window, but of a window beyond
     /// M W_a a quarter.
     pub(super) fn step(&self) -> u64 {
         if self.size > self.size_max { self.size as u64 / 4 } else { self.ack_window / 2 }
     }
 
-    /// The last packet that this receiver allows (H_a).
-    pub(super) fn allowed(&self) -> u64 {
-        self.allowed
-    }
-
-    /// The loss, 0 to 1.
-    pub(super) fn loss(&self) -> f64 {
-        self.loss
-    }
-
-    /// So many packets were found missing that nobody had missed before.
     pub(super) fn on_missing(&mut self, packets: u64) {
         self.lost += packets;
     }
@@ -169,7 +150,7 @@ mod tests {
         for &(lost, congested, size) in steps {
             window.on_missing(lost);
             assert_eq!(window.end(s(20), lost, 64), congested, "{lost} lost: {window:?}");
-            assert_eq!(window.size(), size, "{lost} lost");
+            assert_eq!(window.size, size, "{lost} lost");
         }
     }
 
@@ -197,7 +178,7 @@ mod tests {
         for _ in 0..200 {
             assert!(!all.end(s(1), 0, 64));
         }
-        assert_eq!(all.size(), 320.0);
+        assert_eq!(all.size, 320.0);
         all.on_missing(40);
         assert!(!all.end(s(29), 40, 64));
         all.on_missing(41);
@@ -216,21 +197,21 @@ mod tests {
             }
         };
         clean(&mut all, LOSSLESS_AFTER - 1);
-        assert_eq!(all.size(), 128.0);
+        assert_eq!(all.size, 128.0);
         // A quarter of 64 each time, up to half of the cache.
         steps(&mut all, &[(0, false, 144.0), (0, false, 160.0)]);
         clean(&mut all, 20);
-        assert_eq!(all.size(), 300.0);
+        assert_eq!(all.size, 300.0);
         // One lost packet is no congestion.
         steps(
             &mut all,
             &[(1, false, 128.0), (0, false, 128.0), (40, true, 96.0), (0, false, 98.0)],
         );
         clean(&mut all, LOSSLESS_AFTER);
-        assert!(all.size() > 128.0);
+        assert!(all.size > 128.0);
         // What is still missing counts as lost.
         assert!(!all.end(s(20), 1, 64));
-        assert_eq!(all.size(), 128.0);
+        assert_eq!(all.size, 128.0);
     }
 
     #[test]
@@ -241,20 +222,20 @@ mod tests {
         {
             assert_eq!(missing.end(s(1), missing_now, 64), congested, "{missing_now}");
         }
-        assert!(missing.loss() > 0.2 && missing.loss() < 0.3);
+        assert!(missing.loss > 0.2 && missing.loss < 0.3);
     }
 
     #[test]
     fn the_right_edge_never_goes_back() {
         let mut window = window(|_| ());
-        assert_eq!(window.allowed(), 128);
+        assert_eq!(window.allowed, 128);
         window.on_progress(65, 65, 2);
-        assert_eq!(window.allowed(), 2 * 64 + 128);
+        assert_eq!(window.allowed, 2 * 64 + 128);
         steps(&mut window, &[(60, true, 96.0)]);
         window.on_progress(66, 66, 2);
-        assert_eq!(window.allowed(), 256);
+        assert_eq!(window.allowed, 256);
         window.on_progress(200, 200, 2);
-        assert_eq!(window.allowed(), 4 * 64 + 96);
+        assert_eq!(window.allowed, 4 * 64 + 96);
     }
 
     #[test]
@@ -262,7 +243,7 @@ mod tests {
         let mut window = window(|settings| settings.right_edge = RightEdge::Plain);
         for (first_missing, allowed) in [(2, 129), (40, 167), (30, 167)] {
             window.on_progress(first_missing, first_missing, 9);
-            assert_eq!(window.allowed(), allowed, "{first_missing}");
+            assert_eq!(window.allowed, allowed, "{first_missing}");
         }
     }
 
@@ -271,7 +252,7 @@ mod tests {
         let mut window = window(|settings| settings.right_edge = RightEdge::Levels);
         for (level, allowed) in [(0, 137), (2, 137), (3, 169), (6, 265), (255, 649), (3, 649)] {
             window.on_progress(10, 10, level);
-            assert_eq!(window.allowed(), allowed, "level {level}");
+            assert_eq!(window.allowed, allowed, "level {level}");
         }
     }
 }

@@ -230,7 +230,6 @@ pub(super) struct Ack<'a> {
     pub(super) leaves: bool,
     /// It has all that there is to have.
     pub(super) complete: bool,
-    /// It has heard no hello.
     pub(super) hello_missing: bool,
     /// It never gets all: it goes before, or some of it cannot be repaired any more.
     pub(super) short: bool,

@@ -147,8 +147,8 @@ impl Gaps {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Disorder {
-    lateness: Lateness,
-    gaps: Gaps,
+    pub(crate) lateness: Lateness,
+    pub(crate) gaps: Gaps,
     bound: Duration,
 }
 
@@ -171,10 +171,6 @@ impl Disorder {
         }
     }
 
-    pub(crate) fn lost(&mut self, now: Time) {
-        self.lateness.lost(now);
-    }
-
     /// Time to wait for a missing packet; `None` if later packets show a loss.
     pub(crate) fn tolerance(&self) -> Option<Duration> {
         self.lateness.tolerance(self.bound)
@@ -190,11 +186,6 @@ impl Disorder {
         let tolerance = self.tolerance()?;
         let (noticed, end) = self.gaps.next(from)?;
         Some((noticed + tolerance, end))
-    }
-
-    /// Packets from `to` on were never sent.
-    pub(crate) fn rewind(&mut self, to: u64) {
-        self.gaps.rewind(to);
     }
 }
 

@@ -10,9 +10,9 @@ use faircast_base::{Duration, Seq, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Reorder<T> {
     /// The first number of unknown fate; `None` before the first packet.
-    next: Option<Seq>,
+    pub(crate) next: Option<Seq>,
     /// Packets that have come at or beyond it, and when; ascending.
-    early: VecDeque<(Seq, Time, T)>,
+    pub(crate) early: VecDeque<(Seq, Time, T)>,
     /// The earliest of these moments: then the first gap was noticed.
     noticed: Time,
     /// True if the packet of that moment has been taken since.
@@ -66,11 +66,6 @@ pub(crate) enum Settled<T> {
 impl<T: Copy> Reorder<T> {
     pub(crate) fn new() -> Self {
         Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
-    }
-
-    /// The first number of unknown fate.
-    pub(crate) fn next(&self) -> Option<Seq> {
-        self.next
     }
 
     /// The first number that is missing, where something has come beyond it, and when that was noticed.
@@ -171,11 +166,6 @@ impl<T: Copy> Reorder<T> {
         }
         back
     }
-
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
-        self.early.len()
-    }
 }
 
 #[cfg(test)]
@@ -193,7 +183,7 @@ mod tests {
             while let Some(settled) = order.settle(at(0), Evidence::Later(tolerance)) {
                 lost |= settled != Settled::Came(());
             }
-            assert!(order.waiting() < tolerance);
+            assert!(order.early.len() < tolerance);
             lost
         };
         arrivals.iter().copied().filter(reveals).collect()
@@ -276,8 +266,8 @@ mod tests {
             order.arrived(at(0), Seq::new(0), 0);
             assert_eq!(order.settle(at(0), AT_ONCE), Some(Settled::Came(0)));
             order.arrived(at(0), Seq::new(early), early);
-            assert_eq!((order.waiting(), order.rewind(Seq::new(newest))), (1, back));
-            assert_eq!((order.waiting(), order.end()), (0, Some(Seq::new(newest) + 1)));
+            assert_eq!((order.early.len(), order.rewind(Seq::new(newest))), (1, back));
+            assert_eq!((order.early.len(), order.end()), (0, Some(Seq::new(newest) + 1)));
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) struct Averages {
     /// the first.
     all: Option<(f64, f64)>,
     /// Mean of the rates that the representative reports; `None` before the first.
-    own: Option<f64>,
+    pub(super) own: Option<f64>,
 }
 
 /// Effect of a congestion indication on the choice of the representative.
@@ -43,11 +43,6 @@ pub(super) struct Standing {
 impl Averages {
     pub(super) fn new() -> Self {
         Self { all: None, own: None }
-    }
-
-    /// The average of the representative's rates.
-    pub(super) fn own(&self) -> Option<f64> {
-        self.own
     }
 
     /// The representative is gone, or another.

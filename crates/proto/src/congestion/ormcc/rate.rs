@@ -23,10 +23,10 @@ pub(super) struct Rate {
     /// The average throughput and its deviation; `None` before the first cut.
     throughput: Option<(f64, f64)>,
     /// The interval I in packets; infinite before the first cut.
-    interval: f64,
+    pub(super) interval: f64,
     cut_at: Option<Time>,
     /// Up to which rate it doubles; `None` where growth is linear.
-    doubling: Option<f64>,
+    pub(super) doubling: Option<f64>,
     least: f64,
 }
 
@@ -59,14 +59,6 @@ impl Rate {
 
     pub(super) fn bytes_per_s(&self) -> f64 {
         self.now
-    }
-
-    pub(super) fn interval(&self) -> f64 {
-        self.interval
-    }
-
-    pub(super) fn is_doubling(&self) -> bool {
-        self.doubling.is_some()
     }
 
     /// A packet of `bytes` leaves: s per round trip in each round trip (src: ormcc s2.1), spread

@@ -76,7 +76,6 @@ impl OrmccReceiver {
         self.meter.rate(self.span())
     }
 
-    /// The source's round trip, or what stands for it.
     fn round_trip(&self) -> Duration {
         match &self.latest {
             Some((_, _, announce)) if announce.rtt_us > 0 => {
@@ -245,7 +244,7 @@ impl ReceiverFeedback for OrmccReceiver {
             }
             return;
         }
-        if self.order.next().is_some_and(|next| arrival.seq.before(next)) {
+        if self.order.next.is_some_and(|next| arrival.seq.before(next)) {
             self.came_late(cx.now);
         }
         self.order.arrived(cx.now, arrival.seq, ());

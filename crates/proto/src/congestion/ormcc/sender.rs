@@ -239,7 +239,7 @@ impl OrmccSender {
     /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
     /// to come out. A queue that fills lets no more through, and takes long to show by a loss.
     fn lead(&self, rtt: f64) -> f64 {
-        let doubling = self.rate.is_doubling();
+        let doubling = self.rate.doubling.is_some();
         let packet = self.bytes / self.latest.unwrap_or(rtt);
         let most = if doubling { self.config.doubling_max * packet } else { f64::INFINITY };
         if !self.config.guard {
@@ -281,7 +281,7 @@ impl OrmccSender {
     fn begin_path(&mut self, now: Time, sample: f64) {
         let is_first = self.rtt.replace(sample).is_none();
         let initial = self.config.initial_packets * self.bytes / sample;
-        if is_first && self.rate.is_doubling() {
+        if is_first && self.rate.doubling.is_some() {
             // The initial rate was for a round trip that nobody had measured.
             self.rate.raise(initial);
             self.follow(now);
@@ -290,7 +290,7 @@ impl OrmccSender {
 
     /// The representative's path, as it is while the rate doubles.
     fn watch_doubling(&mut self, cx: &mut Cx<'_>, sample: f64, output: Option<f64>) {
-        if self.bytes == 0.0 || !self.rate.is_doubling() {
+        if self.bytes == 0.0 || self.rate.doubling.is_none() {
             return;
         }
         let least = self.least.map_or(sample, |least| least.min(sample));
@@ -391,13 +391,13 @@ impl OrmccSender {
 
     /// Whether the representative has not told of congestion for the interval I.
     fn is_overdue(&self) -> bool {
-        (self.sent - self.sent_at_congestion) as f64 > self.rate.interval()
+        (self.sent - self.sent_at_congestion) as f64 > self.rate.interval
     }
 
     fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = self.rtt.map_or(0, |rtt| (rtt * 1e6 + 0.5).clamp(1.0, 4e9) as u32);
         // One that has told nothing for so long holds nobody back.
-        let rate = self.averages.own().filter(|_| !self.is_overdue()).map(|rate| rate as f32);
+        let rate = self.averages.own.filter(|_| !self.is_overdue()).map(|rate| rate as f32);
         OrmccAnnounce {
             sent_us: microseconds(now),
             rtt_us,
@@ -459,7 +459,7 @@ impl SenderControl for OrmccSender {
             // A queue is full when it loses, and so is the round trip that belongs to growth
             // (src: ormcc s2.1); until a loss is told any will do.
             RttSamples::Representative => {
-                is_own && (report.congestion || self.averages.own().is_none())
+                is_own && (report.congestion || self.averages.own.is_none())
             }
         };
         if let Some(sample) = sample.filter(|_| counts) {

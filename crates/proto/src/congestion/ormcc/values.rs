@@ -131,7 +131,6 @@ impl Wire for OrmccReport {
     }
 }
 
-/// A rate as its bits, 0 where there is none.
 fn bits(rate: Option<f32>) -> u32 {
     rate.unwrap_or(0.0).to_bits()
 }

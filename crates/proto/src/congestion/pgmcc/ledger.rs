@@ -25,7 +25,6 @@ pub(super) enum Fate {
 pub(super) struct SentRecord {
     /// When it left.
     pub(super) at: Time,
-    /// Whom it named as acker.
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
     /// Time of the first bitmap that lacked the packet, and the receiver that sent it.
@@ -37,11 +36,12 @@ pub(super) struct SentRecord {
 /// The record. Sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    base: Seq,
-    entries: VecDeque<SentRecord>,
+    /// The oldest packet that is still remembered.
+    pub(super) base: Seq,
+    pub(super) entries: VecDeque<SentRecord>,
     /// Every packet before this one is settled.
-    unsettled: Seq,
-    flight: u32,
+    pub(super) unsettled: Seq,
+    pub(super) flight: u32,
 }
 
 impl Ledger {
@@ -67,25 +67,6 @@ impl Ledger {
     /// The number of the next packet to be sent; 0 before the first.
     pub(super) fn next(&self) -> Seq {
         self.base + self.entries.len() as u32
-    }
-
-    /// Whether nothing was ever sent.
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The oldest packet that is still remembered.
-    pub(super) fn oldest(&self) -> Seq {
-        self.base
-    }
-
-    /// The oldest packet that may be in flight.
-    pub(super) fn unsettled(&self) -> Seq {
-        self.unsettled
-    }
-
-    pub(super) fn flight(&self) -> u32 {
-        self.flight
     }
 
     /// What is known of a packet.
@@ -174,16 +155,16 @@ mod tests {
     fn a_packet_is_settled_once_and_flight_counts_the_rest() {
         let mut ledger = ledger(u32::MAX - 2, 6);
         let seq = |i: u32| Seq::new(u32::MAX - 2) + i;
-        assert_eq!(ledger.flight(), 6);
+        assert_eq!(ledger.flight, 6);
         assert!(ledger.settle(seq(4), Fate::Acked));
         assert!(!ledger.settle(seq(4), Fate::Lost));
         assert!(!ledger.settle(seq(6), Fate::Acked), "never sent");
         assert!(!ledger.settle(seq(0) - 1, Fate::Acked), "before the first");
-        assert_eq!((ledger.flight(), ledger.unsettled()), (5, seq(0)));
+        assert_eq!((ledger.flight, ledger.unsettled), (5, seq(0)));
         assert_eq!(ledger.release(seq(3), |_| true), 3);
-        assert_eq!((ledger.flight(), ledger.unsettled()), (2, seq(3)));
+        assert_eq!((ledger.flight, ledger.unsettled), (2, seq(3)));
         ledger.settle(seq(3), Fate::Lost);
-        assert_eq!((ledger.flight(), ledger.unsettled()), (1, seq(5)));
+        assert_eq!((ledger.flight, ledger.unsettled), (1, seq(5)));
     }
 
     #[test]
@@ -207,8 +188,8 @@ mod tests {
         assert!(acked.entries.len() <= HISTORY + 1);
         let silent = ledger(0, LEDGER_MAX as u32 + 10);
         assert_eq!(silent.entries.len(), LEDGER_MAX);
-        assert_eq!(silent.flight(), LEDGER_MAX as u32);
-        assert_eq!(silent.oldest(), Seq::new(10));
+        assert_eq!(silent.flight, LEDGER_MAX as u32);
+        assert_eq!(silent.base, Seq::new(10));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl LossMeter {
             self.take_back(now);
         }
         self.reordering = reordering;
-        let settled = self.order.next().is_some_and(|next| seq.before(next));
+        let settled = self.order.next.is_some_and(|next| seq.before(next));
         if settled && self.comes_late(seq) {
             self.rewind(seq - 1);
         }
@@ -128,7 +128,7 @@ impl LossMeter {
 
     /// Everything up to `last` has been sent, and what is missing of it will not come any more.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
-        if self.order.next().is_none_or(|next| last.before(next)) {
+        if self.order.next.is_none_or(|next| last.before(next)) {
             return;
         }
         if self.reordering.is_none() {
@@ -140,7 +140,7 @@ impl LossMeter {
         {
             self.take(now, settled);
         }
-        if let Some(next) = self.order.next().filter(|next| !last.before(*next)) {
+        if let Some(next) = self.order.next.filter(|next| !last.before(*next)) {
             self.lost(now, next, last.next());
             self.order.skip_to(last.next());
         }

@@ -26,7 +26,7 @@ const ACKS_MAX: u32 = 32;
 #[derive(Debug)]
 #[repr(C)]
 pub struct PgmccReceiver {
-    meter: LossMeter,
+    pub(super) meter: LossMeter,
     node: NodeId,
     acks_due: u32,
     nak_due: bool,
@@ -73,11 +73,6 @@ impl PgmccReceiver {
             marks: None,
             tail: None,
         }
-    }
-
-    /// Its smoothed loss in 0..=1.
-    pub fn loss(&self) -> f64 {
-        self.meter.loss()
     }
 
     /// A report with this loss; `None` before the first timestamp.
@@ -137,7 +132,6 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans a report of its own, at most one per `interval`.
     fn plan_own_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         if self.own_report.is_none() {
             let last = self.own_report_at;

@@ -125,7 +125,7 @@ impl PgmccSender {
 
     /// Room in the window for data and charged repairs.
     fn room(&self) -> f64 {
-        self.window.tokens(self.ledger.flight()) - self.repairs.len() as f64
+        self.window.tokens(self.ledger.flight) - self.repairs.len() as f64
     }
 
     fn round_trip(&self) -> Duration {
@@ -142,7 +142,7 @@ impl PgmccSender {
             && self.window.is_opening()
             && self.hystart.sample(rtt)
         {
-            self.window.leave_slow_start(self.window.size());
+            self.window.leave_slow_start(self.window.size);
         }
     }
 
@@ -187,7 +187,7 @@ impl PgmccSender {
         if self.acker.is_some() && self.expiries == 0 {
             // src: RFC 5681 s3.1; not again while the same stall lasts, and not where nobody was
             // there to answer.
-            self.window.leave_slow_start(self.window.size() / 2.0);
+            self.window.leave_slow_start(self.window.size / 2.0);
         }
         self.window.restart();
         self.spread.restart();
@@ -271,7 +271,7 @@ impl PgmccSender {
         }
         self.rto.answered();
         self.hystart.restart();
-        if self.stall.is_some() || self.ledger.flight() > 0 {
+        if self.stall.is_some() || self.ledger.flight > 0 {
             self.arm_stall(cx.now);
         }
     }
@@ -344,7 +344,7 @@ impl SenderControl for PgmccSender {
         self.idle = false;
         self.spread.blocked();
         let by_repairs_alone =
-            !self.repairs.is_empty() && self.window.tokens(self.ledger.flight()) >= 1.0;
+            !self.repairs.is_empty() && self.window.tokens(self.ledger.flight) >= 1.0;
         if self.stall.is_none() && !by_repairs_alone {
             // Every report may be lost. Repairs have a timer of their own.
             self.arm_stall(cx.now);
@@ -501,8 +501,8 @@ impl SenderControl for PgmccSender {
     fn gauges(&self) -> Gauges {
         let repairs = self.repairs.len() as u32;
         Gauges {
-            window: Some(self.window.size()),
-            flight: Some(self.ledger.flight() + repairs),
+            window: Some(self.window.size),
+            flight: Some(self.ledger.flight + repairs),
             representative: self.acker_id(),
             rtt: self.rto.smoothed(),
             rate_bits_per_s: None,

@@ -8,7 +8,8 @@ use super::config::{Accounting, PgmccConfig, SlowStart};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    size: f64,
+    /// W in packets.
+    pub(super) size: f64,
     /// Not used where flight is counted.
     tokens: f64,
     accounting: Accounting,
@@ -34,11 +35,6 @@ impl Window {
             slow_start: config.slow_start,
             max: config.window_max,
         }
-    }
-
-    /// W in packets.
-    pub(super) fn size(&self) -> f64 {
-        self.size
     }
 
     /// W in thousandths of a packet, for the trace.

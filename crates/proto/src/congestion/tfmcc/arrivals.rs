@@ -71,7 +71,7 @@ impl Arrivals {
         rtt: Duration,
         first: &dyn Fn() -> FirstInterval,
     ) {
-        let behind = self.order.next().map_or(0, |next| next.distance(seq));
+        let behind = self.order.next.map_or(0, |next| next.distance(seq));
         if behind > 0 {
             return self.history.found(self.next.saturating_sub(behind as u64));
         }
@@ -97,7 +97,7 @@ impl Arrivals {
 
     /// Nothing after `newest` was sent: losses found there are taken back.
     pub fn rewind(&mut self, now: Time, newest: Seq) {
-        let Some(next) = self.order.next() else { return };
+        let Some(next) = self.order.next else { return };
         let ahead = i64::from(newest.distance(next)) + 1;
         let Some(end) = self.next.checked_add_signed(ahead).filter(|end| *end > 0) else { return };
         if self.order.rewind(newest) {
@@ -295,7 +295,7 @@ mod tests {
                     _ => arrivals.received(now, (Seq::new(next), way == 7), None, RTT, &first),
                 }
                 proptest::prop_assert!((0.0..=1.0).contains(&arrivals.loss()));
-                proptest::prop_assert!(arrivals.order.waiting() < 3);
+                proptest::prop_assert!(arrivals.order.early.len() < 3);
             }
         }
     }

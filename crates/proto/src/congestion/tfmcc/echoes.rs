@@ -12,7 +12,7 @@ pub(super) const ECHOES_MAX: usize = 64;
 
 /// The timestamps of receivers other than the CLR.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Echoes(VecDeque<Waiting>);
+pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
 
 /// A timestamp, and when it came.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,11 +60,6 @@ impl Echoes {
         self.0.truncate(ECHOES_MAX);
     }
 
-    /// The most urgent one.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
-        self.0.pop_front()
-    }
-
     pub(super) fn forget(&mut self, receiver: NodeId) {
         self.0.retain(|waiting| waiting.receiver != receiver);
     }
@@ -93,7 +88,7 @@ mod tests {
         ] {
             echoes.push(w);
         }
-        let order = core::iter::from_fn(|| echoes.pop().map(|w| w.receiver.0));
+        let order = core::iter::from_fn(|| echoes.0.pop_front().map(|w| w.receiver.0));
         assert!(order.eq([4, 5, 3, 6, 1, 2]));
     }
 
@@ -104,6 +99,6 @@ mod tests {
             echoes.push(waiting(k, true, 0, k as f32));
         }
         assert_eq!(echoes.0.len(), ECHOES_MAX);
-        assert_eq!(echoes.pop().map(|w| w.receiver), Some(NodeId(0)));
+        assert_eq!(echoes.0.pop_front().map(|w| w.receiver), Some(NodeId(0)));
     }
 }

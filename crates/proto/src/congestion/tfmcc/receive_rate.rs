@@ -14,7 +14,8 @@ const MARKS: usize = 5;
 pub(super) struct ReceiveRate {
     marks: VecDeque<(Time, u64)>,
     total: u64,
-    last: Time,
+    /// When data last came.
+    pub(super) last: Time,
 }
 
 impl ReceiveRate {
@@ -34,11 +35,6 @@ impl ReceiveRate {
         let (at, total) = *self.marks.front()?;
         let seconds = self.last.since(at).as_secs_f64();
         (seconds > 0.0).then(|| (self.total - total) as f64 * 8.0 / seconds)
-    }
-
-    /// When data last came.
-    pub(super) fn last(&self) -> Time {
-        self.last
     }
 }
 

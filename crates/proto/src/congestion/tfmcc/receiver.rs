@@ -31,13 +31,13 @@ pub struct TfmccReceiver {
     node: NodeId,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
     header_bytes: u32,
-    arrivals: Arrivals,
+    pub(super) arrivals: Arrivals,
     receive_rate: ReceiveRate,
-    round_trip: RoundTrip,
+    pub(super) round_trip: RoundTrip,
     /// Mean bytes of originals with headers (s).
     packet_bytes: Option<f64>,
     latest: Option<Latest>,
-    is_clr: bool,
+    pub(super) is_clr: bool,
     timer: FeedbackTimer,
     due: bool,
     reported_at: Option<Time>,
@@ -74,21 +74,6 @@ impl TfmccReceiver {
             reported_at: None,
             leaving: false,
         }
-    }
-
-    /// Its loss event rate in 0..=1 (p).
-    pub fn loss(&self) -> f64 {
-        self.arrivals.loss()
-    }
-
-    /// Its round trip, where it has measured one (R).
-    pub fn rtt(&self) -> Option<Duration> {
-        self.round_trip.seconds().map(Duration::from_secs_f64)
-    }
-
-    /// Whether it is the CLR, as far as it knows.
-    pub fn is_clr(&self) -> bool {
-        self.is_clr
     }
 
     /// The rate that it could take in bits per second, headers counted (X_r).
@@ -137,7 +122,7 @@ impl TfmccReceiver {
             self.packet_bytes = Some(mean + SIZE_GAIN * (size - mean));
         }
         let rtt = Duration::from_secs_f64(self.rtt_s());
-        let quiet = now.since(self.receive_rate.last()).as_secs_f64();
+        let quiet = now.since(self.receive_rate.last).as_secs_f64();
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
             // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
             // unless packets of this silence are missing.

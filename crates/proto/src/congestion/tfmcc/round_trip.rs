@@ -9,7 +9,6 @@ use crate::congestion::common::stamp::{echoed_us, microseconds};
 /// The round trip as one receiver measures it, from its own timestamps that come back on data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
-    /// Smoothed, in seconds.
     smoothed: Option<f64>,
     /// What the delay of later data says, in seconds, until the next measurement.
     adjusted: Option<f64>,

@@ -20,14 +20,14 @@ const RAISE_AFTER: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub(super) struct Rounds {
     /// fb_nr.
-    number: u8,
+    pub(super) number: u8,
     start: Time,
     /// T.
-    span: Duration,
+    pub(super) span: Duration,
     /// Whether anybody but the CLR has reported in it.
     heard: bool,
     /// X_supp.
-    suppress_above: f32,
+    pub(super) suppress_above: f32,
     /// The largest round trip as reports tell it. What is announced is at least the distance of
     /// packets, which follows the rate at once.
     rtt_max: Duration,
@@ -72,15 +72,6 @@ impl Rounds {
         }
     }
 
-    pub(super) fn number(&self) -> u8 {
-        self.number
-    }
-
-    /// Above which rate nobody needs to report.
-    pub(super) fn suppress_above(&self) -> f32 {
-        self.suppress_above
-    }
-
     /// R_max with packets so far apart, as data announces it.
     pub(super) fn announced_rtt_max(&self, packet_gap: Duration) -> Duration {
         let raised = self.raised.map_or(Duration::ZERO, |raised| raised.rtt);
@@ -98,11 +89,6 @@ impl Rounds {
     /// R_max without regard to the present rate.
     pub(super) fn measured_rtt_max(&self) -> Duration {
         self.rtt_max.max(RTT_MAX_LEAST)
-    }
-
-    /// T.
-    pub(super) fn span(&self) -> Duration {
-        self.span
     }
 
     /// A packet leaves: the next round begins where this one is over. It is over after T if others than
@@ -220,35 +206,35 @@ mod tests {
     fn a_round_ends_after_t_if_somebody_reported_and_after_2t_if_nobody_did() {
         let config = TfmccConfig::default();
         let mut rounds = rounds(&config);
-        let number = rounds.number();
+        let number = rounds.number;
         rounds.advance(at(11_199), GAP, &config);
-        assert_eq!(rounds.number(), number);
+        assert_eq!(rounds.number, number);
         rounds.advance(at(11_200), GAP, &config);
-        assert_eq!(rounds.number(), number + 1, "2T of 600 ms");
+        assert_eq!(rounds.number, number + 1, "2T of 600 ms");
         rounds.heard_other(1e6, 0.1);
         rounds.advance(at(11_799), GAP, &config);
-        assert_eq!(rounds.number(), number + 1);
+        assert_eq!(rounds.number, number + 1);
         rounds.advance(at(11_800), GAP, &config);
-        assert_eq!(rounds.number(), number + 2, "T");
+        assert_eq!(rounds.number, number + 2, "T");
         rounds.advance(at(12_500), GAP, &config);
         rounds.heard_other(1e6, 0.1);
         rounds.advance(at(12_501), GAP, &config);
-        assert_eq!(rounds.number(), number + 3, "the first report after T ends it");
+        assert_eq!(rounds.number, number + 3, "the first report after T ends it");
     }
 
     #[test]
     fn a_report_suppresses_all_but_clearly_lower_rates() {
         let config = TfmccConfig::default();
         let mut rounds = rounds(&config);
-        assert_eq!(rounds.suppress_above(), f32::MAX);
+        assert_eq!(rounds.suppress_above, f32::MAX);
         for (reported, above) in [(1e6, 9e5), (9.5e5, 9e5), (8e5, 7.2e5)] {
             rounds.heard_other(reported, config.suppression_margin);
-            assert!((rounds.suppress_above() - above).abs() < 1.0, "{reported}");
+            assert!((rounds.suppress_above - above).abs() < 1.0, "{reported}");
         }
         rounds.begin(at(20_000), GAP, &config);
-        assert_eq!(rounds.suppress_above(), f32::MAX);
+        assert_eq!(rounds.suppress_above, f32::MAX);
         rounds.heard_other(f32::MIN_POSITIVE / 8.0, config.suppression_margin);
-        assert!(rounds.suppress_above() > 0.0);
+        assert!(rounds.suppress_above > 0.0);
     }
 
     #[test]
@@ -286,9 +272,9 @@ mod tests {
         told(&mut paused, 10_200, 2, 90);
         assert_eq!(ms(&paused), (100, 2_000));
         paused.begin(at(10_700), GAP, &config);
-        assert_eq!((ms(&paused), paused.span().as_millis()), ((90, 2_000), 12_000));
+        assert_eq!((ms(&paused), paused.span.as_millis()), ((90, 2_000), 12_000));
         told(&mut paused, 10_800, 1, 95);
-        assert_eq!((ms(&paused), paused.span().as_millis()), ((95, 95), 540));
+        assert_eq!((ms(&paused), paused.span.as_millis()), ((95, 95), 540));
         // One that is far.
         let mut far = rounds(&config);
         told(&mut far, 10_100, 1, 800);

@@ -37,7 +37,7 @@ pub struct TfmccSender {
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
     header_bytes: u32,
     /// X in bits per second, headers counted.
-    rate: f64,
+    pub(super) rate: f64,
     /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
     packet_bytes: Option<f64>,
     /// Bytes of the largest packet so far, with headers.
@@ -130,11 +130,6 @@ impl TfmccSender {
         }
     }
 
-    /// X in bits per second, headers counted.
-    pub fn bits_per_s(&self) -> f64 {
-        self.rate
-    }
-
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }
@@ -217,7 +212,7 @@ impl TfmccSender {
 
     fn is_absurd(&self, report: &TfmccReport) -> bool {
         let rate = report.bits_per_s;
-        let from_the_future = (self.rounds.number().wrapping_sub(report.round) as i8) < 0;
+        let from_the_future = (self.rounds.number.wrapping_sub(report.round) as i8) < 0;
         !rate.is_finite() || rate <= 0.0 || from_the_future
     }
 
@@ -246,7 +241,7 @@ impl TfmccSender {
             let back = self.clr.is_some_and(|clr| clr.id == from);
             self.appoint(cx, from, rtt, report, reason);
             if !resumed && rate > self.rate && !back {
-                self.held_until = cx.now + self.rounds.span();
+                self.held_until = cx.now + self.rounds.span;
             }
             return self.follow(cx, (rate, report.have_loss), rtt);
         }
@@ -264,12 +259,13 @@ impl TfmccSender {
 
     /// Returns the echo for the packet that leaves now (src: RFC 4654 s3.5).
     fn next_echo(&mut self, now: Time) -> Option<Echo> {
-        let round = self.rounds.span();
+        let round = self.rounds.span;
         let urgent = |clr: &Clr| {
             let due = clr.echoed_at.is_none_or(|at| now.since(at) >= round);
             due || !clr.have_rtt && !clr.echoed
         };
-        let other = if self.clr.as_ref().is_some_and(urgent) { None } else { self.echoes.pop() };
+        let other =
+            if self.clr.as_ref().is_some_and(urgent) { None } else { self.echoes.0.pop_front() };
         if let Some(waiting) = other {
             let held_us = (now.since(waiting.at).as_nanos() / 1000) as u32;
             let (receiver, stamp_us) = (waiting.receiver, waiting.stamp_us);
@@ -339,9 +335,9 @@ impl SenderControl for TfmccSender {
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
             echo: self.next_echo(cx.now),
-            round: self.rounds.number(),
+            round: self.rounds.number,
             rtt_max_us: self.announced_rtt_max_us(),
-            suppress_above: self.rounds.suppress_above(),
+            suppress_above: self.rounds.suppress_above,
         }
     }
 

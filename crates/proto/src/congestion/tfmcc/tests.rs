@@ -41,7 +41,7 @@ impl Bench {
     }
 
     fn rate(&self) -> f64 {
-        self.sender.bits_per_s()
+        self.sender.rate
     }
 
     fn in_slow_start(&self) -> bool {

@@ -130,7 +130,7 @@ impl Assembly {
 
     /// The longest packets that arrive, where longer ones do not.
     pub(in crate::object) fn path_limit(&self) -> Option<PathLimit> {
-        let short = self.path.limit().filter(PathLimit::is_short);
+        let short = self.path.limit.filter(PathLimit::is_short);
         short.filter(|_| !self.phase.is_over()).map(|limit| limit.with(self.headers))
     }
 
@@ -139,9 +139,9 @@ impl Assembly {
         if self.path.next_timeout().is_none_or(|at| at > cx.now) {
             return;
         }
-        let before = self.path.limit();
+        let before = self.path.limit;
         self.probes = self.path.on_timeout(cx.now);
-        let after = self.path.limit();
+        let after = self.path.limit;
         if self.probes.is_some() || after != before {
             self.member.say();
         }
@@ -155,7 +155,7 @@ impl Assembly {
     /// Words on lengths of packets for the next message: probes to ask for, and the measured limit.
     pub(in crate::object) fn take_path_words(&mut self) -> [Option<PathWord>; 2] {
         let asked = self.probes.take().map(|(low, high)| PathWord::Ask { low, high });
-        [asked, self.path.limit().map(PathWord::Limit)]
+        [asked, self.path.limit.map(PathWord::Limit)]
     }
 
     pub(in crate::object) fn wants_packets(&self) -> bool {
@@ -188,7 +188,6 @@ impl Assembly {
         }
     }
 
-    /// Fails for this `reason`. Returns whether that is news.
     pub(in crate::object) fn fail(&mut self, cx: &mut Cx<'_>, reason: String) -> bool {
         if self.phase.is_over() {
             return false;

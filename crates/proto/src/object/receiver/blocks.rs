@@ -43,7 +43,7 @@ pub(in crate::object) enum Taken {
 pub(in crate::object) struct Blocks {
     pub(in crate::object) layout: Layout,
     /// Blocks of which no symbol is here.
-    absent: RangeSet,
+    pub(super) absent: RangeSet,
     partial: BTreeMap<Key, Partial>,
     parity_bytes: usize,
     /// Incomplete blocks of each part.
@@ -171,11 +171,6 @@ impl Blocks {
             });
         }
         lacking
-    }
-
-    /// Blocks of which nothing is here.
-    pub(super) fn absent(&self) -> &RangeSet {
-        &self.absent
     }
 
     /// Blocks of which a part is here, in a range of them.

@@ -7,7 +7,6 @@ use crate::object::{HostLoad, MemberLoad};
 /// Measures from the beginning of content on. Knows nothing where no driver tells.
 #[derive(Debug, Default)]
 pub(in crate::object) struct LoadMeter {
-    /// Load now, and load when content began.
     now: Option<HostLoad>,
     first: Option<HostLoad>,
     /// For how long the store has compared, and since when it does.

@@ -43,7 +43,7 @@ pub(super) struct Requests {
     timers: Timers<Timer, 2>,
     run_asked: Asked,
     run_due: bool,
-    run_retry: RetryTimer,
+    pub(super) run_retry: RetryTimer,
     /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
     /// meant for us too.
     source_knows: bool,
@@ -132,7 +132,7 @@ impl Requests {
     pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
             let keys = blocks.layout.keys(part);
-            let absent: Vec<_> = blocks.absent().within(keys.clone()).collect();
+            let absent: Vec<_> = blocks.absent.within(keys.clone()).collect();
             for run in absent {
                 self.want(cx, run, fresh);
             }
@@ -280,7 +280,7 @@ impl Requests {
         if range.is_empty() {
             return;
         }
-        let absent: Vec<_> = blocks.absent().within(range.clone()).collect();
+        let absent: Vec<_> = blocks.absent.within(range.clone()).collect();
         for run in absent {
             if run.end - run.start <= SINGLE_BLOCKS {
                 for key in run {
@@ -421,7 +421,7 @@ impl Requests {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
                 // What has begun to come is judged when the sweep has passed it.
-                blocks.absent().within(run).for_each(|run| {
+                blocks.absent.within(run).for_each(|run| {
                     wanted.insert(run);
                 });
             }
@@ -467,11 +467,6 @@ impl Requests {
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         [self.naks.next_timeout(), self.timers.next()].into_iter().flatten().min()
-    }
-
-    /// Smoothed time from a request to its confirmation.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.run_retry.smoothed()
     }
 }
 

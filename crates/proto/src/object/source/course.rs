@@ -27,14 +27,14 @@ impl ObjectSource {
 
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         self.confirm.clear();
-        self.course.end(cx.now, self.packets.is_repeatable());
+        self.course.end(cx.now, self.packets.supply.is_repeatable());
         self.packets.close();
         self.session.close(cx.now);
     }
 
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
         let packets = &mut self.packets;
-        if !self.course.take_tick(cx.now, self.session.is_over(), packets.is_repeatable()) {
+        if !self.course.take_tick(cx.now, self.session.is_over(), packets.supply.is_repeatable()) {
             return;
         }
         // Both: the end of what grows comes with its digests.
@@ -46,10 +46,10 @@ impl ObjectSource {
             self.course.note_growth(cx.now);
         }
         for reporter in self.course.lose_silent(cx.now) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         for reporter in self.course.lose_stalled(cx.now, &self.packets.notice.announcement) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         self.check_pace(cx);
         self.course.look(cx.now, self.packets.notice.announcement.growing);
@@ -60,12 +60,12 @@ impl ObjectSource {
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
         let (packets, members) = (&mut self.packets, &mut self.course.members);
         let busy = packets.notice.begun && !packets.is_exhausted() && members.active() > 1;
-        let limiting = self.session.control().gauges().representative;
+        let limiting = self.session.control.gauges().representative;
         let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
         if let Some(reporter) = slow
             && members.defer(reporter)
         {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         self.obey_limits(cx);
     }
@@ -81,18 +81,17 @@ impl ObjectSource {
             && members.active() > 1
             && members.defer(reporter)
         {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
             least = members.least_limit();
         }
         self.obey(cx.now, least);
     }
 
-    /// The least that a member asks for is this from now on.
     pub(super) fn obey(&mut self, now: Time, least: Option<(Bitrate, NodeId)>) {
         if least != self.limit {
             self.limit = least;
             let limit = least.map(|(limit, _)| limit);
-            let binds = self.session.control_mut().set_limit(now, limit);
+            let binds = self.session.control.set_limit(now, limit);
             self.limited_by = least.filter(|_| binds).map(|(_, reporter)| reporter);
         }
     }

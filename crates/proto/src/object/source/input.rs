@@ -83,7 +83,7 @@ impl ObjectSource {
             }
             self.session.observe(cx);
         } else {
-            self.session.control_mut().on_heard(cx);
+            self.session.control.on_heard(cx);
         }
         if !wants {
             return Ok(());
@@ -97,9 +97,9 @@ impl ObjectSource {
         if !self.course.members.has_spare(packets.sent.symbols + packets.sent.parity) {
             return Err(BadInput::TableFull);
         }
-        let before = packets.repairs.waiting_symbols();
+        let before = packets.repairs.waiting_symbols;
         let outcome = self.take_want(cx, packet, rtt);
-        let after = self.packets.repairs.waiting_symbols();
+        let after = self.packets.repairs.waiting_symbols;
         self.course.members.spend_spare(after.saturating_sub(before));
         outcome
     }
@@ -148,10 +148,10 @@ impl ObjectSource {
         if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
             self.obey(cx.now, Some(own));
         }
-        self.session.control_mut().on_heard(cx);
+        self.session.control.on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         self.review(cx);
         if self.course.has_ended() && self.course.members.are_settled() {
@@ -179,7 +179,7 @@ impl ObjectSource {
         }
         // Packets that are lost for their length are no sign of congestion.
         if let Some(reporter) = self.course.members.note_path(cx.now, id, limit) {
-            self.session.control_mut().on_leave(cx, reporter);
+            self.session.control.on_leave(cx, reporter);
         }
         Ok(())
     }
@@ -263,7 +263,7 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        if self.packets.will_sweep(key) {
+        if self.packets.runs.contains(key) {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
         let active = self.course.members.active();

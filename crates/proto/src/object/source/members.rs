@@ -86,7 +86,6 @@ pub(in crate::object) struct Sent {
 pub(in crate::object) enum Standing {
     /// No member is at the node: its messages do not count.
     Unknown,
-    /// Served member.
     Member,
     /// Deferred member, or member with everything: its reports do not count.
     Unserved,
@@ -103,7 +102,6 @@ pub(in crate::object) struct Members {
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
-    /// Time of the last progress of any member.
     progressed: Option<Time>,
     /// Number of served members that long packets reach.
     reached: usize,

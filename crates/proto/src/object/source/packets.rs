@@ -29,12 +29,12 @@ const SWEPT_MAX: usize = 8192;
 const SHORT_MAX: usize = 64;
 
 pub(super) struct ObjectPackets {
-    supply: Box<dyn Supply>,
+    pub(super) supply: Box<dyn Supply>,
     pub(super) layout: Layout,
     pub(super) notice: Notice,
     pub(super) repairs: Repairs,
     /// Blocks that were asked for and have not been swept.
-    runs: RangeSet,
+    pub(super) runs: RangeSet,
     sweep: Option<Sweep>,
     /// Where the sweep goes on.
     position: Key,
@@ -42,7 +42,7 @@ pub(super) struct ObjectPackets {
     proactive: f64,
     parity: ParitySource,
     /// The symbol that leaves next.
-    chosen: Option<SymbolName>,
+    pub(super) chosen: Option<SymbolName>,
     /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
     /// Blocks that were swept at any time. Where they lie in more than [`RUNS_MAX`] places those
@@ -52,7 +52,6 @@ pub(super) struct ObjectPackets {
     swept: VecDeque<(Time, Range<Key>)>,
     /// Packets that are shorter than a whole symbol, the latest last.
     short: VecDeque<(u64, u32)>,
-    /// Bytes of all payloads.
     pub(super) bytes: u64,
     pub(super) failed: Option<String>,
     pub(super) sent: Counts,
@@ -104,11 +103,6 @@ impl ObjectPackets {
             failed: None,
             sent: Counts::default(),
         }
-    }
-
-    /// True if a later start could send the same object.
-    pub(super) fn is_repeatable(&self) -> bool {
-        self.supply.is_repeatable()
     }
 
     /// Learns what the digests hash to, once the supply knows. Returns whether that is news.
@@ -189,21 +183,12 @@ impl ObjectPackets {
         self.swept_within(now, span).any(|blocks| blocks.contains(&key))
     }
 
-    pub(super) fn will_sweep(&self, key: Key) -> bool {
-        self.runs.contains(key)
-    }
-
     /// Whether nothing is left that was asked for and could be sent.
     pub(super) fn is_exhausted(&self) -> bool {
         self.chosen.is_none()
             && self.sweep.is_none()
             && self.repairs.is_empty()
             && self.next_run().is_none()
-    }
-
-    /// Whether a symbol is chosen, and waits for its permit.
-    pub(super) const fn has_chosen(&self) -> bool {
-        self.chosen.is_some()
     }
 
     /// The block that the sweep goes to next. The manifest comes first, since nobody can use
@@ -365,7 +350,6 @@ impl ObjectPackets {
     }
 }
 
-/// Announcement of the content that `supply` has by now.
 pub(in crate::object) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
     // In this order: what has come to its end has its length.
     let growing = supply.growing();

@@ -60,7 +60,7 @@ pub(super) struct Promise {
 pub(super) struct Repairs {
     waiting: BTreeMap<Key, Waiting>,
     /// All that is missing of these.
-    waiting_symbols: u32,
+    pub(super) waiting_symbols: u32,
     order: BTreeSet<(Time, Key)>,
     serving: Option<Serving>,
     sent: BTreeMap<Key, Answered>,
@@ -77,11 +77,6 @@ impl Repairs {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.serving.is_none()
-    }
-
-    /// Symbols that wait to be sent again, or parity in their place.
-    pub(super) const fn waiting_symbols(&self) -> u32 {
-        self.waiting_symbols
     }
 
     /// Somebody lacks the source symbols `missing` of a block. What left less than `crossing` ago
@@ -125,7 +120,7 @@ impl Repairs {
         }
         waiting.confirmed = Some(now);
         Ok(Some(if waiting.promised {
-            Promise { missing: low_bits(waiting.most), any: true }
+            Promise { missing: u64::MAX >> (64 - waiting.most), any: true }
         } else {
             Promise { missing: waiting.union, any: false }
         }))
@@ -234,11 +229,6 @@ impl Repairs {
     }
 }
 
-/// The lowest `count` bits; `count` is 1 to 64.
-fn low_bits(count: u32) -> u64 {
-    u64::MAX >> (64 - count)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,9 +299,9 @@ mod tests {
         let repairs = &mut Repairs::new(true, 60);
         ask(repairs, 0, 0b0111);
         ask(repairs, 0, 0b1100);
-        assert_eq!(repairs.waiting_symbols(), 4);
+        assert_eq!(repairs.waiting_symbols, 4);
         assert_eq!(served(repairs, 50), [124, 125, 126]);
-        assert_eq!(repairs.waiting_symbols(), 0);
+        assert_eq!(repairs.waiting_symbols, 0);
         ask(repairs, 200, 0b0011);
         ask(repairs, 200, 0b1100);
         assert_eq!(served(repairs, 250), [0, 1, 2, 3]);

@@ -31,15 +31,11 @@ struct Run {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     runs: Vec<Run>,
-    end: u64,
+    /// One past the last packet.
+    pub(super) end: u64,
 }
 
 impl Log {
-    /// One past the last packet.
-    pub(super) fn end(&self) -> u64 {
-        self.end
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.runs.len() >= RUNS_MAX
     }
@@ -107,7 +103,7 @@ mod tests {
         want.extend([0, 1, 2, 20].map(symbol));
         want.push(None);
         assert_eq!(held, want);
-        assert_eq!((log.end(), log.runs.len()), (11, 5));
+        assert_eq!((log.end, log.runs.len()), (11, 5));
     }
 
     #[test]

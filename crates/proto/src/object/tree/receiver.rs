@@ -121,7 +121,7 @@ impl TramObjectReceiver {
             }
         }
         if taken {
-            self.tram.has_taken(cx);
+            self.tram.after_progress(cx);
         }
         let wants = matches!(
             self.assembly.phase,

@@ -80,7 +80,7 @@ impl TramObjectSource {
         members.note_path(cx.now, id, found);
         members.note(id, load.unwrap_or_default(), limit);
         if claim == Claim::Joined && lacks.is_none() {
-            self.tram.packets_mut().announce_again(cx.now);
+            self.tram.packets.announce_again(cx.now);
         }
         if claim == Claim::Joined
             && self.course.has_begun()
@@ -90,10 +90,10 @@ impl TramObjectSource {
         }
         let members = &mut self.course.members;
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
-            let stream = self.tram.packets_mut();
+            let stream = &mut self.tram.packets;
             // Thousands who never get any further may have been invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
-            let sent = stream.sent_symbols();
+            let sent = stream.symbols;
             stream.want(&lacks, |symbols| match limited {
                 true => members.take_spare(sent, symbols),
                 false => symbols,
@@ -106,8 +106,8 @@ impl TramObjectSource {
     /// What has to be looked at from time to time, and after each word of a member.
     fn review(&mut self, cx: &mut Cx<'_>) {
         self.tram.set_status_interval(self.course.status_interval());
-        let stream = self.tram.packets_mut();
-        let (failed, bytes) = (stream.failed.take(), stream.announcement().len(Part::Content));
+        let stream = &mut self.tram.packets;
+        let (failed, bytes) = (stream.failed.take(), stream.announcement.len(Part::Content));
         let turn = self.course.review(cx, failed, bytes);
         let limit = self.course.members.least_limit();
         if limit != self.limit {
@@ -123,30 +123,30 @@ impl TramObjectSource {
     }
 
     fn begin_content(&mut self, now: Time) {
-        self.tram.packets_mut().begin();
+        self.tram.packets.begin();
         // What was sent while others came says nothing of the path.
         self.tram.start_anew(now, self.limit.map(|(limit, _)| limit));
     }
 
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.course.end(cx.now, self.tram.packets().is_repeatable());
+        self.course.end(cx.now, self.tram.packets.supply.is_repeatable());
         self.tram.handle_close(cx);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        let repeatable = self.tram.packets().is_repeatable();
+        let repeatable = self.tram.packets.supply.is_repeatable();
         if !self.course.take_tick(cx.now, self.tram.is_over(), repeatable) {
             return;
         }
         self.course.start(cx.now);
-        let stream = self.tram.packets_mut();
+        let stream = &mut self.tram.packets;
         stream.poll_digests();
         if stream.poll_growth(cx.now) {
             self.course.note_growth(cx.now);
         }
         self.course.lose_silent(cx.now);
-        self.course.lose_stalled(cx.now, self.tram.packets().announcement());
-        self.course.look(cx.now, self.tram.packets().announcement().growing);
+        self.course.lose_stalled(cx.now, &self.tram.packets.announcement);
+        self.course.look(cx.now, self.tram.packets.announcement.growing);
         self.review(cx);
     }
 
@@ -164,12 +164,12 @@ impl TramObjectSource {
 
 impl ObjectSender for TramObjectSource {
     fn status(&self) -> ObjectStatus {
-        let stream = self.tram.packets();
-        let Announcement { growing, .. } = *stream.announcement();
-        let total = stream.announcement().len(Part::Content);
+        let stream = &self.tram.packets;
+        let Announcement { growing, .. } = stream.announcement;
+        let total = stream.announcement.len(Part::Content);
         let place = self.tram.place();
         ObjectStatus {
-            symbols: stream.sent_symbols() + place.repairs,
+            symbols: stream.symbols + place.repairs,
             repairs: place.repairs,
             requests: self.words,
             rate_bits_per_s: Some(self.tram.bits_per_s()),
@@ -233,7 +233,7 @@ impl Machine for TramObjectSource {
         }
         let transmit = self.tram.poll_transmit(cx, buf)?;
         self.course.longest = self.course.longest.max(buf.len() as u32 + transmit.zeros);
-        if self.tram.packets_mut().failed.is_some() {
+        if self.tram.packets.failed.is_some() {
             // What could not be read is not sent.
             buf.clear();
             self.review(cx);

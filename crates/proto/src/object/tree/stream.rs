@@ -28,15 +28,10 @@ const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// After how many symbols the supply is told again where content is asked for.
 const EXPECTED_SYMBOLS: u64 = 64;
 
-/// The place in the stream of the packet with this number in its session, where the first has 1.
-const fn index_of(sequence: u64) -> u64 {
-    sequence.saturating_sub(1)
-}
-
 /// The packets of what a supply has.
 pub(super) struct ObjectStream {
-    supply: Box<dyn Supply>,
-    announcement: Announcement,
+    pub(super) supply: Box<dyn Supply>,
+    pub(super) announcement: Announcement,
     layout: Layout,
     log: Log,
     /// Symbols that are to be sent, and those that ever were. Where they lie in too many places those between the
@@ -53,7 +48,7 @@ pub(super) struct ObjectStream {
     /// Since it was announced that nothing was left nothing has been sent.
     told_exhausted: bool,
     /// How many symbols were sent.
-    symbols: u64,
+    pub(super) symbols: u64,
     /// What leaves next.
     chosen: Option<Item>,
     /// Up to where content was read ahead.
@@ -94,18 +89,9 @@ impl ObjectStream {
         }
     }
 
-    pub(super) fn announcement(&self) -> &Announcement {
-        &self.announcement
-    }
-
     /// Content may be sent from now on.
     pub(super) fn begin(&mut self) {
         self.begun = true;
-    }
-
-    /// Packets with symbols that were sent, repairs apart.
-    pub(super) fn sent_symbols(&self) -> u64 {
-        self.symbols
     }
 
     /// Whether nothing is left to send but the end of what grows.
@@ -118,11 +104,6 @@ impl ObjectStream {
         if now.since(self.repeated) >= GROWTH_INTERVAL {
             (self.news, self.repeated) = (true, now);
         }
-    }
-
-    /// True if a later start could send the same object.
-    pub(super) fn is_repeatable(&self) -> bool {
-        self.supply.is_repeatable()
     }
 
     /// Learns what the digests hash to, once the supply knows.
@@ -181,7 +162,7 @@ impl ObjectStream {
                 wanted.insert(range.start.max(all.start)..range.end.min(all.end));
             }
         }
-        for range in self.needed.iter().chain(self.log.symbols(index_of(lacks.after))) {
+        for range in self.needed.iter().chain(self.log.symbols(lacks.after.saturating_sub(1))) {
             wanted.remove(range);
         }
         if let Some(Item::Symbol(place)) = self.chosen {
@@ -313,7 +294,7 @@ impl Packets for ObjectStream {
     }
 
     fn read(&mut self, _now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        let new = self.chosen.filter(|_| index == self.log.end());
+        let new = self.chosen.filter(|_| index == self.log.end);
         if let Some(item) = new {
             self.chosen = None;
             self.note_sent(item);

@@ -122,7 +122,7 @@ impl PgmReceiver {
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
-            *refusal = Some(Refusal::begin(cx, session.config().spm_request_backoff));
+            *refusal = Some(Refusal::begin(cx, session.config.spm_request_backoff));
             session.repair.events.push(StreamEvent::OtherScheme { node, sender, receiver });
         }
     }
@@ -162,7 +162,7 @@ impl PgmReceiver {
             Body::Ncf(_) => return watch.on_confirmation(cx.now),
             _ => return,
         }
-        let arrives = watch.arrives();
+        let arrives = watch.arrives;
         let Some(node) = self.session.source() else { return };
         let sent = self.session.negotiation().and_then(Negotiation::packet_bytes);
         let hole = BlackHole { arrives, sent };
@@ -177,9 +177,9 @@ impl PgmReceiver {
         let (scheme, settings) = match (self.session.mismatch(), &self.watch) {
             (Some(mismatch), _) => (mismatch.receiver.to_string(), Vec::new()),
             (None, Some(watch)) => {
-                let arrives = OptionValue::Integer(watch.arrives().into());
+                let arrives = OptionValue::Integer(watch.arrives.into());
                 (
-                    self.session.negotiation()?.scheme().to_string(),
+                    self.session.negotiation()?.scheme.to_string(),
                     [(ARRIVES.to_string(), arrives)].to_vec(),
                 )
             }
@@ -253,7 +253,7 @@ impl Machine for PgmReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         let refusal = self.refusal.as_ref().and_then(|refusal| refusal.next_timeout());
-        match self.session.phase() {
+        match self.session.phase {
             ReceiverPhase::Ended => refusal,
             _ => match self.session.next_timeout() {
                 Some(at) => Some(refusal.map_or(at, |refusal| refusal.min(at))),

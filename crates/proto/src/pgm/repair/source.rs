@@ -66,7 +66,7 @@ impl PgmSource {
 
     #[cfg(test)]
     pub(in crate::pgm) fn control(&self) -> &dyn Control {
-        self.session.control()
+        self.session.control.as_ref()
     }
 
     fn end(&self) -> Option<u64> {
@@ -75,13 +75,13 @@ impl PgmSource {
 
     /// Bytes of payload of the next new packet, where there is one to send.
     fn ready(&mut self, now: Time) -> Option<u32> {
-        let next = self.session.next();
+        let next = self.session.next;
         let open = self.session.is_sending() && self.end().is_none_or(|end| next < end);
         if open { self.packets.ready(now, next) } else { None }
     }
 
     fn close_if_all_sent(&mut self, now: Time) {
-        if self.session.is_sending() && self.end() == Some(self.session.next()) {
+        if self.session.is_sending() && self.end() == Some(self.session.next) {
             self.session.close(now);
         }
     }
@@ -89,7 +89,7 @@ impl PgmSource {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.session.finish();
         self.repairs.clear();
-        if let Some(bytes) = self.packets.completed(self.session.next()) {
+        if let Some(bytes) = self.packets.completed(self.session.next) {
             cx.emit(Event::Completed { bytes });
             self.events.push_back(FlowEvent::Completed.into());
         }
@@ -125,12 +125,12 @@ impl PgmSource {
         };
         let rtt = told.round_trip;
         let mut room = self.session.confirm(cx.now, packet, nak, rtt)?;
-        if self.session.config().settings.reliable {
-            let ready = cx.now + self.session.config().settings.repair_delay;
+        if self.session.config.settings.reliable {
+            let ready = cx.now + self.session.config.settings.repair_delay;
             let crossing = self.session.crossing_time(cx.now, rtt);
             for seq in packet.nak_sequence() {
                 let index = self.session.index(seq);
-                if let Some(index) = index.filter(|index| *index >= self.session.trail()) {
+                if let Some(index) = index.filter(|index| *index >= self.session.trail) {
                     room &= self.repairs.ask(index, ready, cx.now, crossing);
                 }
             }
@@ -141,7 +141,7 @@ impl PgmSource {
     /// Data or a repair. Where both wait they take turns, so that repairs have half of the
     /// opportunities; where one may not leave the other may.
     fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.repairs.advance(self.session.trail());
+        self.repairs.advance(self.session.trail);
         let repair = match self.repairs.first() {
             Some((at, index)) if at <= cx.now => Some(index),
             Some((at, _)) => {
@@ -177,9 +177,8 @@ impl PgmSource {
     /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
     /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
-        let (trail, window) =
-            (self.session.trail(), self.session.config().settings.transmit_window);
-        self.session.next() - trail >= u64::from(window) && self.repairs.has(trail)
+        let (trail, window) = (self.session.trail, self.session.config.settings.transmit_window);
+        self.session.next - trail >= u64::from(window) && self.repairs.has(trail)
     }
 
     /// A new packet leaves, or this one again.
@@ -190,7 +189,7 @@ impl PgmSource {
         len: u32,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        let (now, index) = (cx.now, again.unwrap_or(self.session.next()));
+        let (now, index) = (cx.now, again.unwrap_or(self.session.next));
         let last = self.end() == Some(index + 1);
         let packet = DataPacket { again, len, last, repair: again.is_some() };
         let read = |out: &mut Vec<u8>| self.packets.read(now, index, out);
@@ -232,7 +231,7 @@ impl Machine for PgmSource {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         if self.session.is_sending() {
-            self.closed = Some(self.session.next());
+            self.closed = Some(self.session.next);
         }
         self.session.close(cx.now);
     }

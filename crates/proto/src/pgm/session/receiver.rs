@@ -42,7 +42,7 @@ use crate::timers::{Timers, reasons};
 /// fit in no cache.
 #[repr(C)]
 pub(crate) struct ReceiverSession<R> {
-    phase: ReceiverPhase,
+    pub(crate) phase: ReceiverPhase,
     /// The numbers of the scheme's options, which every packet is looked through for.
     scheme_options: SchemeOptions,
     data_port: u16,
@@ -68,7 +68,7 @@ pub(crate) struct ReceiverSession<R> {
     /// `None` before the first.
     late_acks: Option<Box<LateAcks>>,
     /// Lateness of originals.
-    disorder: Disorder,
+    pub(crate) disorder: Disorder,
     timers: Timers<Timer, 5>,
     /// Packets that are here and that are missing; `None` before the first packet is known.
     window: Option<Window>,
@@ -80,7 +80,7 @@ pub(crate) struct ReceiverSession<R> {
     pub(crate) repair: R,
     lone_nak: LoneNak,
     /// Boxed, since a packet that comes in order needs none of it.
-    config: Box<ReceiverConfig>,
+    pub(crate) config: Box<ReceiverConfig>,
     /// All that is missing before this packet is being asked for or given up.
     declared: u64,
     /// The latest packet that was found missing.
@@ -120,7 +120,6 @@ reasons! {
     }
 }
 
-/// Where a receiver is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiverPhase {
     /// Before its start.
@@ -217,14 +216,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.as_ref()
     }
 
-    pub(crate) fn config(&self) -> &ReceiverConfig {
-        &self.config
-    }
-
-    pub(crate) fn phase(&self) -> ReceiverPhase {
-        self.phase
-    }
-
     /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
         Some(self.source.as_ref()?.node)
@@ -288,11 +279,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Whether nothing of the session was lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.lost == 0 && self.from_start
-    }
-
-    /// Time to wait for a missing original; `None` if later packets show a loss.
-    pub(crate) fn reordering(&self) -> Option<Duration> {
-        self.disorder.tolerance()
     }
 
     fn path(&self) -> Option<NodeId> {

@@ -27,17 +27,17 @@ use crate::timers::{Timers, reasons};
 /// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
 /// of the first plus the index.
 pub(crate) struct SourceSession {
-    config: SourceConfig,
-    control: Box<dyn Control + Send>,
+    pub(crate) config: SourceConfig,
+    pub(crate) control: Box<dyn Control + Send>,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
     /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
     /// The next new packet.
-    next: u64,
+    pub(crate) next: u64,
     /// The oldest packet of the transmit window.
-    trail: u64,
+    pub(crate) trail: u64,
     spm: SpmSchedule,
     spm_sequence: Seq,
     confirmations: Confirmations,
@@ -77,7 +77,6 @@ reasons! {
 
 type SourceTimers = Timers<Timer, 6>;
 
-/// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourcePhase {
     /// Before its start.
@@ -148,29 +147,6 @@ impl SourceSession {
         self.announced = announced.and_then(|announced| announced.encode());
     }
 
-    pub(crate) fn config(&self) -> &SourceConfig {
-        &self.config
-    }
-
-    /// The control, for tests and statistics.
-    pub(crate) fn control(&self) -> &(dyn Control + Send) {
-        self.control.as_ref()
-    }
-
-    /// The control, to tell it of receivers.
-    pub(crate) fn control_mut(&mut self) -> &mut (dyn Control + Send) {
-        self.control.as_mut()
-    }
-
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// The oldest packet of the transmit window.
-    pub(crate) fn trail(&self) -> u64 {
-        self.trail
-    }
-
     fn seq(&self, index: u64) -> Seq {
         // Truncation is the wrap of sequence numbers.
         self.config.first + index as u32
@@ -232,9 +208,8 @@ impl SourceSession {
         }
     }
 
-    /// All that listen know that this is the end. Returns whether it has been said.
     pub(crate) fn has_said_end(&self) -> bool {
-        matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
+        matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.due
     }
 
     pub(crate) fn finish(&mut self) {

@@ -116,7 +116,8 @@ impl OptionType {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OptionsLayout {
     start: usize,
-    end: usize,
+    /// One past their last byte.
+    pub(super) end: usize,
     kinds: u64,
 }
 
@@ -139,11 +140,6 @@ impl OptionsLayout {
         }
         let kinds = kinds(&bytes[OPTION_HEADER_LEN..total])?;
         Ok(Self { start: at + OPTION_HEADER_LEN, end: at + total, kinds })
-    }
-
-    /// One past their last byte.
-    pub(super) const fn end(&self) -> usize {
-        self.end
     }
 
     #[inline]

@@ -104,7 +104,7 @@ impl Layout {
             true => OptionsLayout::decode(bytes, at)?,
             false => OptionsLayout::none(at),
         };
-        let payload_at = options.end();
+        let payload_at = options.end;
         let payload_len = (bytes.len() - payload_at) as u64 + u64::from(zeros);
         if fixed.kind.is_data() && payload_len != u64::from(fixed.payload_len) {
             return Err(BadInput::Malformed);

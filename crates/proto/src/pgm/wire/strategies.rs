@@ -8,7 +8,6 @@ use crate::congestion::common::bench::encoded;
 use crate::congestion::{AckVector, Wire};
 
 impl Encoder<'_> {
-    /// Adds the option of a scheme.
     pub(crate) fn scheme_option<W: Wire>(&mut self, scheme: &W) {
         self.option(W::OPTION, &encoded(scheme));
     }

@@ -124,7 +124,7 @@ fn a_full_table_counts() {
         table.note(went(id, 0, Fate::Silent));
     }
     table.note(below(4, went(900, 0, Fate::Silent)));
-    assert_eq!(table.unnamed(), 5);
+    assert_eq!(table.unnamed, 5);
     assert!(!table.hear(NodeId(1), went(901, 0, Fate::Left)), "who told counts it");
     assert!(table.hear(NodeId(1), went(902, 1, Fate::Back)), "whoever is back needs no room");
     table.note(went(1, 1, Fate::Back));

@@ -18,10 +18,11 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// The rings of a head.
 #[derive(Debug)]
-pub(super) struct Advertising {
+pub(in crate::tram) struct Advertising {
     /// The time to live of the next advertisement, and of the last.
     ring: u8,
-    last: u8,
+    /// The time to live with which it was heard last: whoever heard it is to hear that it is full.
+    pub(super) last: u8,
     step: u8,
     max: u8,
     /// It leaves the stage to others; not the source, nor where the source says how often heads show themselves.
@@ -53,7 +54,7 @@ impl Advertising {
     }
 
     /// Another head has shown itself with this time to live.
-    pub(super) fn on_other(&mut self, ttl: u8, state: HeadState) {
+    pub(in crate::tram) fn on_other(&mut self, ttl: u8, state: HeadState) {
         let has_room = matches!(state, HeadState::Accepting | HeadState::AcceptingHeads);
         self.others += u32::from(has_room && ttl <= self.ring);
     }
@@ -84,11 +85,6 @@ impl Advertising {
             ring => ring.saturating_add(self.step).min(self.max),
         };
         (Some(self.last), again.min(INTERVAL_MAX))
-    }
-
-    /// The time to live with which it was heard last: whoever heard it is to hear that it is full.
-    pub(super) fn last(&self) -> u8 {
-        self.last
     }
 }
 

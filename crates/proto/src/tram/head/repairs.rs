@@ -56,7 +56,7 @@ pub(in crate::tram) struct Repair {
 
 /// What was asked for.
 #[derive(Debug)]
-pub(super) struct Repairs {
+pub(in crate::tram) struct Repairs {
     cast: RepairCast,
     interval: Duration,
     queue: VecDeque<u64>,
@@ -123,7 +123,7 @@ impl Repairs {
     }
 
     /// Returns the number of repairs that members asked for again since the last call.
-    pub(super) fn take_repeated(&mut self) -> u32 {
+    pub(in crate::tram) fn take_repeated(&mut self) -> u32 {
         core::mem::take(&mut self.repeated)
     }
 
@@ -148,7 +148,7 @@ impl Repairs {
     }
 
     /// A repair has come. Where it came to this head alone those who asked for it have it next.
-    pub(super) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
+    pub(in crate::tram) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
         let Some(asked) = self.asked.get_mut(&sequence).filter(|asked| asked.awaited) else {
             return;
         };
@@ -161,13 +161,13 @@ impl Repairs {
     }
 
     /// Whether a repair waits that is to be sent before new data.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::tram) fn is_waiting(&self) -> bool {
         let late = !self.late.is_empty() && self.late_sent < LATE_TURNS;
         self.second.is_some() || !self.queue.is_empty() || late
     }
 
     /// New data was sent: it is the turn of those who came late.
-    pub(super) fn on_data_sent(&mut self) {
+    pub(in crate::tram) fn on_data_sent(&mut self) {
         self.late_sent = 0;
     }
 

@@ -66,7 +66,7 @@ fn a_newcomer_is_promised_what_the_policy_says() {
     }
     let (mut head, _) = head(|_| ());
     assert_eq!(bind(&mut head, 1, 200 + JUMP_MAX), Err(BadInput::Absurd));
-    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.is_empty());
+    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.children.is_empty());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn who_is_no_member_is_told_so_and_changes_nothing() {
     let (mut head, _) = head(|_| ());
     let told = Ack { mask: &[0x80], ..has(5) };
     assert_eq!(acknowledges(&mut head, 1, &told), Err(BadInput::Foreign));
-    assert!(!head.has_repairs());
+    assert!(!head.repairs.is_waiting());
     assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
     // Whoever says goodbye wants no answer.
     let goodbye = Ack { leaves: true, ..has(5) };
@@ -152,7 +152,7 @@ fn what_a_member_lacks_is_repaired_or_waited_for() {
     let repair = head.next_repair(at(1)).unwrap();
     assert_eq!((repair.sequence, repair.to), (5, Destination::Node(NodeId(1))));
     assert_eq!(head.next_repair(at(1)), None, "6 is not here");
-    head.on_repaired(6, false);
+    head.repairs.on_repaired(6, false);
     assert_eq!(head.next_repair(at(2)).map(|it| it.sequence), Some(6));
 }
 

@@ -26,7 +26,7 @@ struct Gone {
 
 /// Members that have gone, in the order in which they went.
 #[derive(Debug, Default)]
-pub(super) struct Parted {
+pub(in crate::tram) struct Parted {
     gone: Vec<Gone>,
 }
 
@@ -51,7 +51,7 @@ impl Parted {
     }
 
     /// True if this member has gone a short time ago.
-    pub(super) fn has(&self, now: Time, node: NodeId, id: u64) -> bool {
+    pub(in crate::tram) fn has(&self, now: Time, node: NodeId, id: u64) -> bool {
         self.position(now, node, id).is_some()
     }
 
@@ -72,8 +72,7 @@ impl Parted {
         })
     }
 
-    /// Time of the next question, and the members to be asked now.
-    pub(super) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
+    pub(in crate::tram) fn ask(&mut self, now: Time) -> (Option<Time>, Vec<(NodeId, u64)>) {
         self.forget(now);
         let due = |gone: &&mut Gone| !gone.asked && gone.at + ASKED_AFTER <= now;
         let asked = self.gone.iter_mut().filter(due).map(|gone| {

@@ -91,7 +91,7 @@ fn members_are_taken_until_the_head_is_full_of_their_kind() {
     ] {
         assert_eq!(admit(&mut members, node, role, 1), want, "{node}");
     }
-    assert_eq!((members.len(), members.state()), (4, HeadState::NotAccepting));
+    assert_eq!((members.children.len(), members.state()), (4, HeadState::NotAccepting));
     // Whoever can be helped by nobody else finds a place, up to as many again.
     let rescue = |members: &mut Members, node| {
         members.admit(at(0), NodeId(node), request(node.into(), Reluctant, 1), (1, 500), true)
@@ -186,8 +186,8 @@ fn whoever_goes_on_speaking_has_not_said_goodbye() {
     members.acknowledge(at(1000), it.0, &leaves, (1, 100, 0)).unwrap();
     assert_eq!(members.shortfall().0.len(), 2, "it has left, and the other lacks something");
     assert!(!members.recognise(at(1050), it, &says), "that was sent before the goodbye");
-    assert_eq!(members.ask_parted(at(1050)), (Some(at(1100)), vec![]));
-    assert_eq!(members.ask_parted(at(1100)), (None, vec![it]));
+    assert_eq!(members.parted.ask(at(1050)), (Some(at(1100)), vec![]));
+    assert_eq!(members.parted.ask(at(1100)), (None, vec![it]));
     assert!(!members.recognise(at(1200), (it.0, 9), &says), "another number");
     assert!(!members.recognise(at(1200), it, &leaves), "it does say so");
     assert!(members.recognise(at(1200), it, &says) && members.is_member(it.0));
@@ -673,7 +673,7 @@ proptest! {
                 }
                 Step::Send { packets } => next += packets,
             }
-            prop_assert!(members.len() <= 8 && members.orphans.len() <= 4);
+            prop_assert!(members.children.len() <= 8 && members.orphans.len() <= 4);
             prop_assert!(members.refused.len() <= REFUSED_MAX);
             let mut went_back = false;
             for (node, child) in members.iter() {

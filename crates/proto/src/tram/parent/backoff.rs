@@ -15,7 +15,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// Where heads advertise at all times nobody has to hurry.
-    backs_off: bool,
+    pub(super) backs_off: bool,
     /// It repairs for others always: these are to have heads before others choose theirs.
     is_eager: bool,
     /// It has waited, and is to choose now.
@@ -30,10 +30,6 @@ impl Backoff {
         let backs_off = settings.formation == Formation::Advertise;
         let is_eager = settings.head == HeadRole::Eager;
         Self { backs_off, is_eager, waited: false, waits: 0, crowded: false }
-    }
-
-    pub(super) fn backs_off(&self) -> bool {
-        self.backs_off
     }
 
     /// Whether others want places too.

@@ -16,7 +16,6 @@ pub(in crate::tram) struct Bound {
     pub(super) missed: u32,
 }
 
-/// What a head's silence means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
     /// There is none: it is looked at again then.

@@ -84,21 +84,13 @@ impl Distrusted {
 /// What was heard of heads.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    known: Vec<Candidate>,
+    pub(super) known: Vec<Candidate>,
     /// The source, full or not: it takes those who need what only it has.
-    root: Option<Candidate>,
+    pub(super) root: Option<Candidate>,
     distrusted: Distrusted,
 }
 
 impl Candidates {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Candidate> {
-        self.known.iter()
-    }
-
-    pub(super) fn root(&self) -> Option<Candidate> {
-        self.root
-    }
-
     /// True if a head has advertised itself after this moment.
     pub(super) fn is_heard(&self, node: NodeId, since: Time) -> bool {
         let heard = |it: &Candidate| it.node == node && it.heard_at > since;

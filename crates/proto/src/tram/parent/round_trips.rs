@@ -16,7 +16,7 @@ pub(super) struct RoundTrips {
     /// Heads that are asked alone, or time to live of the rings in which all are.
     asked: VecDeque<(Asked, Time)>,
     /// Who is still to be asked.
-    due: VecDeque<NodeId>,
+    pub(super) due: VecDeque<NodeId>,
     interval: Duration,
     next_probe: Time,
 }
@@ -65,11 +65,6 @@ impl RoundTrips {
         let asked_at = alone.or_else(|| at(Asked::Ring(ttl)))?;
         Some(class(now.since(asked_at)))
     }
-
-    /// The next that is to be asked now.
-    pub(super) fn next(&mut self) -> Option<NodeId> {
-        self.due.pop_front()
-    }
 }
 
 /// 1 for the shortest; each more is for twice as long.
@@ -104,7 +99,7 @@ mod tests {
         assert!(trips.may_probe(at(0)));
         trips.probe(at(600), NodeId(7));
         assert!(!trips.may_probe(at(1099)) && trips.may_probe(at(1100)));
-        assert_eq!((trips.next(), trips.next()), (Some(NodeId(7)), None));
+        assert_eq!((trips.due.pop_front(), trips.due.pop_front()), (Some(NodeId(7)), None));
         assert_eq!(trips.on_answer(at(640), NodeId(7), u8::MAX), Some(class(ms(40))));
         assert_eq!(trips.on_answer(at(640), NodeId(8), u8::MAX), None, "it was not asked");
     }

@@ -52,7 +52,7 @@ fn after_three_rounds_the_nearest_head_is_asked() {
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 3 }));
     assert_eq!(parent.on_accept(at(9001), NodeId(2), 3), News::Nothing, "it was not asked");
     assert_eq!(parent.on_accept(at(9001), NodeId(3), 2), News::Joined { before: None });
-    assert_eq!(parent.bound().map(|bound| (bound.node, bound.level)), Some((NodeId(3), 2)));
+    assert_eq!(parent.bound.map(|bound| (bound.node, bound.level)), Some((NodeId(3), 2)));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
         parent.on_timeout(at(now), busy);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 9 }));
-    assert!(parent.candidates.iter().all(|candidate| candidate.node != NodeId(3)));
+    assert!(parent.candidates.known.iter().all(|candidate| candidate.node != NodeId(3)));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_head_that_falls_silent_is_asked_and_then_given_up() {
         }
     };
     let settings = TramSettings::default();
-    assert_eq!(parent.bound(), None);
+    assert_eq!(parent.bound, None);
     assert_eq!(asked, settings.hellos_missed_max);
     let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
     assert!(lost_at.since(at(5000)) >= silence, "{lost_at:?}");
@@ -188,7 +188,7 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     let mut parent = parent();
     parent.on_session(at(0), ms(1000));
     heard(&mut parent, 1, 1, 6, 1);
-    while parent.bound().is_none() {
+    while parent.bound.is_none() {
         let now = parent.next_timeout().unwrap();
         parent.on_timeout(now, HEAD);
         if matches!(parent.poll(), Some(Step::Bind { .. })) {
@@ -212,7 +212,7 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     assert!(now <= at(5001));
     parent.on_timeout(at(6501), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(5), distance: 3 }));
-    assert_eq!(parent.bound().map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
+    assert_eq!(parent.bound.map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
     let joined = parent.on_accept(at(6510), NodeId(5), 2);
     assert_eq!(joined, News::Joined { before: Some(NodeId(1)) });
 }

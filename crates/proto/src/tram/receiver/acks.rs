@@ -8,7 +8,7 @@ pub(super) struct AckSchedule {
     next: u64,
     ack_window: u64,
     /// Packets since the last acknowledgement, and when the first of them came.
-    packets: u64,
+    pub(super) packets: u64,
     since: Time,
     /// How long W_a packets take.
     window_time: Duration,
@@ -39,11 +39,6 @@ impl AckSchedule {
             self.window_time = Duration::from_nanos(each.saturating_mul(self.ack_window));
         }
         sequence >= self.next
-    }
-
-    /// Packets since the last acknowledgement.
-    pub(super) fn packets(&self) -> u64 {
-        self.packets
     }
 
     /// The next window ends with this packet.

@@ -92,7 +92,7 @@ impl TramReceiver {
         (self.follows, self.events) = (before.follows, before.events);
         (self.source_heard_at, self.reports, self.spoken) = (now, reports, spoken);
         if let Some(reached) = before.reached {
-            self.goodbyes.extend(before.parent.bound().map(|bound| bound.node));
+            self.goodbyes.extend(before.parent.bound.map(|bound| bound.node));
             self.begin_at(cx, reached.deliver);
             if let Some(again) = &mut self.reached {
                 (again.from_start, again.lost_any) = (reached.from_start, reached.lost_any);
@@ -117,11 +117,6 @@ impl TramReceiver {
         self.take_next(bytes).map(|(_, zeros)| zeros)
     }
 
-    /// The application has taken something, so that there may be room for more.
-    pub(crate) fn has_taken(&mut self, cx: &mut Cx<'_>) {
-        self.after_progress(cx);
-    }
-
     /// The application needs none of what has come.
     pub(crate) fn pass_over(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
@@ -143,7 +138,7 @@ impl TramReceiver {
 
     /// Whether others depend on it.
     pub(crate) fn has_members(&self) -> bool {
-        !self.head.members.is_empty()
+        !self.head.members.children.is_empty()
     }
 
     /// The first packet that was not taken from it yet.
@@ -151,9 +146,8 @@ impl TramReceiver {
         self.reached.as_ref().map_or(0, |it| it.deliver)
     }
 
-    /// Where it is in the tree, and what it has repaired.
     pub(crate) fn place(&self) -> TreePlace {
-        let bound = self.parent.bound().is_some();
+        let bound = self.parent.bound.is_some();
         // Who has gone says where it was.
         let placed = bound || self.phase == Phase::Left;
         let level = if bound { self.level() } else { self.level_before };
@@ -161,7 +155,7 @@ impl TramReceiver {
             number: self.identity.known_id(),
             head: if placed { self.head_number } else { 0 },
             level: if placed { level } else { 0 },
-            members: self.head.members.len() as u32,
+            members: self.head.members.children.len() as u32,
             repairs: self.repairs,
         }
     }
@@ -193,7 +187,7 @@ impl TramReceiver {
     /// Packets that are known to have been sent since this receiver took part, and those of them that were lost.
     pub(crate) fn extent(&self) -> (u64, u64) {
         let known = self.reached.as_ref().map_or(0, |reached| {
-            let end = reached.reception.end().max(self.losses.end());
+            let end = reached.reception.end.max(self.losses.end());
             end.saturating_sub(reached.sent_since)
         });
         (known, self.losses.lost())
@@ -210,7 +204,7 @@ impl TramReceiver {
 
     /// The latest packet of the source that a beacon or an original names.
     pub(crate) fn latest_of(&self, datagram: &Datagram<'_>) -> Option<u64> {
-        match decode(datagram, self.identity.session()).ok()?.body {
+        match decode(datagram, self.identity.session).ok()?.body {
             Body::Beacon(front) => Some(front.sequence),
             Body::Data(data) => Some(data.front.sequence).filter(|_| !data.front.repair),
             _ => None,
@@ -222,7 +216,7 @@ impl TramReceiver {
         if !is_word(datagram.bytes) {
             return None;
         }
-        match decode(datagram, self.identity.session()).ok()?.body {
+        match decode(datagram, self.identity.session).ok()?.body {
             Body::Answer(answer) => Some(answer),
             _ => None,
         }

@@ -33,7 +33,7 @@ impl TramReceiver {
         let sequence = front.sequence;
         match body {
             // No receiver asks for an unknown packet. A forged repair would be taken for the next original.
-            _ if front.repair => sequence < reached.reception.end(),
+            _ if front.repair => sequence < reached.reception.end,
             Body::Data(_) => {
                 // Copies count too: forged packets may have been delivered in the place of real ones.
                 let open = sequence >= reached.start || reached.deliver == reached.start;
@@ -93,7 +93,7 @@ impl TramReceiver {
     pub(super) fn go_back(&mut self, cx: &mut Cx<'_>, high: u64) {
         let Some(reached) = &mut self.reached else { return };
         let last = high.max(reached.deliver.saturating_sub(1));
-        if last + 1 >= reached.reception.end() {
+        if last + 1 >= reached.reception.end {
             return;
         }
         reached.reach.go_back(cx.now, last);
@@ -172,9 +172,8 @@ impl TramReceiver {
         self.after_progress(cx);
     }
 
-    /// The round trip to the head, where there is one.
     fn round_trip(&self) -> Option<Duration> {
-        self.parent.bound().map(|bound| bound.round_trip)
+        self.parent.bound.map(|bound| bound.round_trip)
     }
 
     /// Gaps that no packet has closed in time are losses.
@@ -232,7 +231,7 @@ impl TramReceiver {
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.make_room(sequence, done);
         if sequence >= self.head.cache.room_until() {
-            let reached_before = reached.reception.end();
+            let reached_before = reached.reception.end;
             // Packet beyond the room. All packets that there is room for were sent before, and are asked for.
             reached.reception.hear_of(cx.now, self.head.cache.room_until() - 1, (false, None));
             if !front.repair {
@@ -274,11 +273,11 @@ impl TramReceiver {
                     self.end_window(cx, sequence);
                 }
             }
-            Arrived::Late => self.head.on_repaired(sequence, true),
+            Arrived::Late => self.head.repairs.on_repaired(sequence, true),
             Arrived::Repaired { .. } => {
                 (reached.fruitless, reached.asks) = (0, 0);
                 let to_all = matches!(datagram.to, Destination::Group(_));
-                self.head.on_repaired(sequence, to_all);
+                self.head.repairs.on_repaired(sequence, to_all);
                 // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
                 self.ack_due |= !reached.reception.lacks()
                     || reached.reception.first_missing() >= reached.asked_until;
@@ -327,7 +326,10 @@ impl TramReceiver {
             repair: front.repair,
             duplicate,
             congestion_experienced: datagram.congestion_experienced,
-            reordering: self.reached.as_ref().and_then(|reached| reached.reception.reordering()),
+            reordering: self
+                .reached
+                .as_ref()
+                .and_then(|reached| reached.reception.disorder.tolerance()),
         };
         reports.on_data(cx, front.sequence, &arrival, announce)
     }
@@ -353,16 +355,16 @@ impl TramReceiver {
         let from = self.losses.from();
         let missing = reached.reception.lost_packets_from(from);
         let known =
-            reached.reception.end().saturating_sub(reached.reception.first_missing().max(from));
+            reached.reception.end.saturating_sub(reached.reception.first_missing().max(from));
         let congested = reached.window.end(cx.now, missing, known);
-        reached.acks.schedule(highest + reached.window.ack_window());
-        let window_milli = (reached.window.size() * 1000.0) as u64;
+        reached.acks.schedule(highest + reached.window.ack_window);
+        let window_milli = (reached.window.size * 1000.0) as u64;
         if congested {
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
         }
         self.congested |= congested;
         // The end of a window is told of, but for what lies well within a large one.
-        let late = reached.acks.packets() * 2 >= step;
+        let late = reached.acks.packets * 2 >= step;
         self.ack_due |= congested || late || reached.reception.lacks();
     }
 
@@ -416,7 +418,7 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return };
         let mut lost = 0;
         // Gaps that did not count as losses yet: without them a source that repairs little would know no congestion.
-        let (decided, mut fresh) = (reached.reception.lost_before(), Vec::new());
+        let (decided, mut fresh) = (reached.reception.lost_before, Vec::new());
         reached.reception.give_up(end, |run| {
             lost += run.end - run.start;
             if run.end > decided {
@@ -441,9 +443,9 @@ impl TramReceiver {
         let Some(reached) = &self.reached else { return };
         let first = reached.reception.first_missing();
         // Beacons alone, which anybody can forge, raise no limit that nothing takes back.
-        let end = reached.reach.newest() + 1;
+        let end = reached.reach.newest + 1;
         let is_long = end > first + self.settings.cache_floor() as u64;
-        if self.can_ask_otherwise() && self.parent.bound().is_none() && is_long {
+        if self.can_ask_otherwise() && self.parent.bound.is_none() && is_long {
             self.give_up_before(cx, end);
         }
     }
@@ -454,15 +456,15 @@ impl TramReceiver {
         self.kept == Kept::Until && !self.has_members()
     }
 
-    /// More is here, or members have more: the window may open, room may be made, and the end may have come.
-    pub(super) fn after_progress(&mut self, cx: &mut Cx<'_>) {
+    /// More is here or was taken, or members have more: the window may open, room may be made, and the end may have come.
+    pub(crate) fn after_progress(&mut self, cx: &mut Cx<'_>) {
         let Some(reached) = &mut self.reached else { return };
         let first_missing = reached.reception.first_missing();
-        let level = self.parent.bound().map_or(0, |bound| bound.level.saturating_add(1));
+        let level = self.parent.bound.map_or(0, |bound| bound.level.saturating_add(1));
         reached.window.on_progress(first_missing, reached.reception.reached(), level);
         let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
         self.head.cache.purge(done);
-        self.head.cache.make_room(reached.window.allowed(), done);
+        self.head.cache.make_room(reached.window.allowed, done);
         let told = reached.told_allowed;
         if self.allowed() > told + self.step() {
             self.ack_due = true;
@@ -479,8 +481,8 @@ impl TramReceiver {
     fn step(&self) -> u64 {
         let Some(reached) = &self.reached else { return 0 };
         let below = self.head.members.allowed();
-        match below.is_some_and(|below| below < reached.window.allowed()) {
-            true => reached.window.ack_window() / 2,
+        match below.is_some_and(|below| below < reached.window.allowed) {
+            true => reached.window.ack_window / 2,
             false => reached.window.step(),
         }
     }
@@ -488,7 +490,7 @@ impl TramReceiver {
     /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
     pub(super) fn allowed(&self) -> u64 {
         let Some(reached) = &self.reached else { return 0 };
-        let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
+        let own = reached.window.allowed.min(self.head.cache.room_until() - 1);
         // What it told once stands: the source may have sent it by now.
         self.head.members.allowed().map_or(own, |below| below.min(own)).max(reached.told_allowed)
     }

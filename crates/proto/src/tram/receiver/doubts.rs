@@ -94,7 +94,7 @@ impl TramReceiver {
             reached.reception.rewind(last);
             self.head.cache.rewind(last + 1);
         }
-        if reached.reception.end() == last + 1 {
+        if reached.reception.end == last + 1 {
             self.last = Some(last);
             self.timers.arm_by(Timer::Silence, self.silent_until());
         }
@@ -106,7 +106,7 @@ impl TramReceiver {
     pub(super) fn doubt_beyond(&mut self, cx: &mut Cx<'_>, high: u64) {
         let Some(reached) = &self.reached else { return };
         if self.phase != Phase::Member
-            || high + 1 >= reached.reception.end()
+            || high + 1 >= reached.reception.end
             || !reached.reception.lacks()
         {
             self.doubts.beyond.contradict();
@@ -124,7 +124,7 @@ impl TramReceiver {
         }
         self.doubts.rejected.contradict();
         self.doubts.rejected_at = None;
-        if let Some(bound) = self.parent.bound() {
+        if let Some(bound) = self.parent.bound {
             self.lose_head(cx, bound.node);
         }
     }
@@ -184,7 +184,7 @@ mod tests {
                 receiver.doubt_beyond(&mut cx, *high);
             }
             let reached = receiver.reached.as_ref().expect("it has begun");
-            assert_eq!(reached.reception.end(), want, "{says:?}");
+            assert_eq!(reached.reception.end, want, "{says:?}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl TramReceiver {
             if self.closing {
                 self.head.resign(true);
             }
-            if self.head.members.is_empty() {
+            if self.head.members.children.is_empty() {
                 self.leave(cx.now);
             }
         }
@@ -51,7 +51,7 @@ impl TramReceiver {
 
     pub(super) fn leave(&mut self, now: Time) {
         let before = self.reached.as_mut().and_then(|it| it.before.take()).map(|it| it.0);
-        let bound = self.parent.bound().map(|bound| bound.node);
+        let bound = self.parent.bound.map(|bound| bound.node);
         self.goodbyes.extend(bound.into_iter().chain(before));
         self.parent.stop();
         self.phase = Phase::Left;

@@ -22,7 +22,7 @@ impl TramReceiver {
             return Err(BadInput::Malformed);
         }
         let end = match &self.reached {
-            Some(reached) => reached.reception.end(),
+            Some(reached) => reached.reception.end,
             None => self.front.sequence + 1,
         };
         if accept.start > end + JUMP_MAX {
@@ -54,7 +54,7 @@ impl TramReceiver {
         self.head_number = number;
         self.come_back(cx);
         let Accept { start, .. } = accept;
-        let newest = self.reached.as_ref().map(|reached| reached.reach.newest());
+        let newest = self.reached.as_ref().map(|reached| reached.reach.newest);
         if self.can_ask_otherwise() && newest.is_some_and(|newest| start <= newest + 1) {
             // Neither the old head nor a confirmation of the new one need be waited for.
             self.give_up_before(cx, start);
@@ -114,7 +114,7 @@ impl TramReceiver {
     }
 
     pub(super) fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
-        let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
+        let was_bound = self.parent.bound.is_some_and(|bound| bound.node == from);
         let mut pruned = reason == RejectReason::Pruned;
         if was_bound && !self.parent.is_asking(from) {
             // Any host can send a rejection: each time the head is asked, which rejects again or sends a hello.
@@ -167,14 +167,14 @@ impl TramReceiver {
         if news != News::Lost {
             return;
         }
-        self.missed = Some((self.head_number, self.parent.lost_at()));
+        self.missed = Some((self.head_number, self.parent.lost_at));
         self.timers.arm_by(Timer::Silence, self.silent_until());
         cx.emit(Event::RepairHead { node: None, level: 0 });
     }
 
     pub(super) fn on_hello(&mut self, cx: &mut Cx<'_>, from: NodeId, hello: &Hello<'_>) {
         self.parent.on_heard(cx.now, from, Some(hello.level));
-        let bound = self.parent.bound().filter(|bound| bound.node == from);
+        let bound = self.parent.bound.filter(|bound| bound.node == from);
         let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
         if bound.is_none() && old.is_none() {
             // It takes it for its member still, and would take it for lost.

@@ -32,14 +32,14 @@ impl TramReceiver {
     /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
     pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
+        let round_trip = self.parent.bound.map_or(Duration::ZERO, |bound| bound.round_trip);
         let Some(reached) = self.reached.as_mut().filter(|it| it.awaits_answer()) else { return };
         self.ack_due = true;
         // Perhaps nobody has what is asked for: the head says how far the source has come.
         self.hello_missing |=
             reached.asks >= FRUITLESS_ASKS && reached.reception.lacks() && !self.front.done;
-        if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
-            reports.on_stuck(cx);
+        if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound.is_none()) {
+            reports.feedback.on_stuck(cx);
         }
         let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
         reached.asks = (reached.asks + 1).min(ASKS_MAX);
@@ -51,7 +51,7 @@ impl TramReceiver {
         self.arm_ack(cx.now);
         self.check_rejection(cx);
         let Some(reached) = &mut self.reached else { return };
-        let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
+        let closed = reached.reception.end + reached.window.ack_window > reached.told_allowed;
         let lacks = reached.reception.lacks();
         let changed = reached.told_below != self.head.members.all();
         let news = self.head.members.departures.is_due();
@@ -89,7 +89,7 @@ impl TramReceiver {
         if !self.ack_due && !self.hello_missing {
             return None;
         }
-        let bound = self.parent.bound()?;
+        let bound = self.parent.bound?;
         let allowed = self.allowed();
         let short = self.completed && self.is_short();
         let mut told = Vec::new();
@@ -105,7 +105,7 @@ impl TramReceiver {
         let first_missing = reached.reception.first_missing();
         let mut mask = Vec::new();
         // No more than the window would have let come: who joins late has all to ask for.
-        reached.asked_until = first_missing + reached.window.size() as u64;
+        reached.asked_until = first_missing + reached.window.size as u64;
         let asked = reached.asked_until;
         let missing = reached.reception.lost().map(|run| run.start..run.end.min(asked));
         wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
@@ -113,14 +113,14 @@ impl TramReceiver {
             reports.on_ask(first_missing);
         }
         let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
-        let (own, below) = (share(reached.window.loss()), self.head.members.worst_loss());
+        let (own, below) = (share(reached.window.loss), self.head.members.worst_loss());
         let (indirect, heads) = self.head.members.below();
         let (members, _) = self.head.members.count();
         let takes = self.settings.head != HeadRole::Never;
         let ack = Ack {
             first_missing,
             allowed,
-            highest: reached.reception.end() - 1,
+            highest: reached.reception.end - 1,
             loss: own.max(below),
             members,
             indirect,
@@ -159,12 +159,12 @@ impl TramReceiver {
     }
 
     pub(super) fn poll_report(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let head = self.parent.bound();
+        let head = self.parent.bound;
         self.reports.as_mut()?.poll(cx, &mut self.identity, self.source, head, buf)
     }
 
     pub(super) fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.head.has_repairs() {
+        if !self.head.repairs.is_waiting() {
             return None;
         }
         self.pace.set(cx.now, self.front.rate.bits_per_s() as f64);

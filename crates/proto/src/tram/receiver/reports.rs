@@ -21,7 +21,7 @@ use crate::{Destination, Transmit};
 
 /// A receiver's half of the scheme, and what goes up the tree.
 pub(super) struct Reports {
-    feedback: Box<dyn Feedback + Send>,
+    pub(super) feedback: Box<dyn Feedback + Send>,
     view: &'static RouterView,
     /// When announcements came, by which round trips are told.
     stamps: Stamps,
@@ -102,7 +102,6 @@ impl Reports {
         }
     }
 
-    /// So many packets from `first` on were found missing.
     pub(super) fn on_missing(&mut self, cx: &mut Cx<'_>, first: u64, packets: u64) {
         if packets == 0 {
             return;
@@ -159,15 +158,9 @@ impl Reports {
         self.latest = Some((latest, if behind < 32 { bits | 1 << behind } else { bits }));
     }
 
-    /// The first packet that is missing is asked for, and others.
     pub(super) fn on_ask(&mut self, first_missing: u64) {
         let first = self.missing_since.take().unwrap_or(first_missing);
         self.asks = Some(first);
-    }
-
-    /// There is nobody to ask for what is missing.
-    pub(super) fn on_stuck(&mut self, cx: &mut Cx<'_>) {
-        self.feedback.on_stuck(cx);
     }
 
     /// It leaves the session, which the source may have to be told.

@@ -36,14 +36,6 @@ impl<P: Packets> TramSource<P> {
         self.controller.set_limit(now, limit);
     }
 
-    pub(crate) fn packets(&self) -> &P {
-        &self.packets
-    }
-
-    pub(crate) fn packets_mut(&mut self) -> &mut P {
-        &mut self.packets
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -62,9 +54,8 @@ impl<P: Packets> TramSource<P> {
         self.controller.bits_per_s()
     }
 
-    /// Where it is in the tree, and what it has repaired.
     pub(crate) fn place(&self) -> TreePlace {
-        let (number, members) = (self.identity.known_id(), self.head.members.len() as u32);
+        let (number, members) = (self.identity.known_id(), self.head.members.children.len() as u32);
         TreePlace { number, head: 0, level: 1, members, repairs: self.repairs }
     }
 
@@ -83,7 +74,7 @@ impl<P: Packets> TramSource<P> {
         if !is_word(datagram.bytes) {
             return None;
         }
-        let packet = decode(datagram, self.identity.session()).ok()?;
+        let packet = decode(datagram, self.identity.session).ok()?;
         match packet.body {
             Body::Member(word) => Some((packet.sender, word)),
             _ => None,

@@ -9,8 +9,9 @@ use crate::fields::Fields;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) enum Telling {
     /// It acknowledges the latest packet, and of the last 32 those whose bits are set; bit 0 is the latest itself.
-    Acknowledges { bitmap: u32 },
-    /// The packet is asked for.
+    Acknowledges {
+        bitmap: u32,
+    },
     Asks,
     /// Nothing is asked for: the packet is the latest that was found missing, or else the latest that came.
     Nothing,

@@ -38,7 +38,7 @@ const STEADY: [f64; 60] = [1000.0; 60];
 
 #[test]
 fn the_first_indication_chooses() {
-    assert_eq!(Judge::after(500.0, &[]).averages.own(), Some(500.0));
+    assert_eq!(Judge::after(500.0, &[]).averages.own, Some(500.0));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn averages_move_by_an_eighth_and_the_deviation_begins_at_half() {
     let mut judge = Judge::after(1000.0, &[]);
     assert_eq!(judge.hear(200.0, OWN), Choice::Own);
     // mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
-    assert_eq!(judge.averages.own(), Some(900.0));
+    assert_eq!(judge.averages.own, Some(900.0));
     // The next moves the mean to 787.5 and the deviation to 582.8; four of it below is out of reach.
     assert_eq!(judge.hear(1.0, OTHER), Choice::Other);
 }
@@ -56,7 +56,7 @@ fn one_that_is_far_slower_takes_over_at_once() {
     let mut judge = Judge::after(1000.0, &STEADY);
     // Mean 1000 - 100/8, deviation 100/8: the limit is 937.5.
     assert_eq!(judge.hear(900.0, OTHER), Choice::Slower);
-    assert_eq!(judge.averages.own(), Some(900.0), "its average begins at its rate");
+    assert_eq!(judge.averages.own, Some(900.0), "its average begins at its rate");
     // Too little below.
     assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Choice::Other);
 }
@@ -100,7 +100,7 @@ fn one_below_the_average_replaces_a_representative_that_has_recovered() {
             now -= 5.0;
             let choice = judge.hear(now, OTHER);
             if choice == Choice::Recovered {
-                return (others, judge.averages.own());
+                return (others, judge.averages.own);
             }
             assert_eq!(choice, Choice::Other);
             others += 1;
@@ -125,7 +125,7 @@ fn a_representative_that_is_silent_for_too_long_is_replaced_by_whoever_speaks() 
     let mut judge = Judge::after(1000.0, &STEADY);
     let overdue = Standing { overdue: true, ..OTHER };
     assert_eq!(judge.hear(1500.0, overdue), Choice::Silent);
-    assert_eq!(judge.averages.own(), Some(1500.0));
+    assert_eq!(judge.averages.own, Some(1500.0));
     let own = Standing { overdue: true, ..OWN };
     assert_eq!(judge.hear(1500.0, own), Choice::Own, "its own word ends the silence");
 }

@@ -68,26 +68,26 @@ fn the_interval_follows_from_the_throughput_between_cuts() {
     let at = |time| Time::ZERO + ms(time);
     let config = OrmccConfig { interval_min: 1.0, ..paper() };
     let mut rate = Rate::new(&config, S);
-    assert_eq!(rate.interval(), f64::INFINITY);
+    assert_eq!(rate.interval, f64::INFINITY);
     rate.raise(95_000.0);
     rate.cut(&config, at(0), 80_000.0, RTT, S);
     // Mean of 95000 and the initial 5000 is 50000; the average moves from 5000 to 27500 and the
     // deviation from 0 to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5 packets.
-    assert!((rate.interval() - 90.25).abs() < 1e-9);
+    assert!((rate.interval - 90.25).abs() < 1e-9);
     rate.raise(100_000.0);
     rate.cut(&config, at(1000), 80_000.0, RTT, S);
     // Mean of 100000 and 60000 is 80000; 27500 -> 53750, and 22500 -> 37500.
     let packets = (53_750.0 + 3.0 * 37_500.0) * RTT / S;
-    assert!((rate.interval() - packets * packets).abs() < 1e-9);
+    assert!((rate.interval - packets * packets).abs() < 1e-9);
     let first = OrmccConfig { throughput_first: true, ..config };
     let mut rate = Rate::new(&first, S);
     rate.raise(95_000.0);
     rate.cut(&first, at(0), 80_000.0, RTT, S);
-    assert!((rate.interval() - 25.0).abs() < 1e-9, "50000 * 0.1 / 1000 = 5 packets");
+    assert!((rate.interval - 25.0).abs() < 1e-9, "50000 * 0.1 / 1000 = 5 packets");
     let mut floored = Rate::new(&paper(), S);
     floored.raise(95_000.0);
     floored.cut(&paper(), at(0), 80_000.0, RTT, S);
-    assert_eq!(floored.interval(), 100.0);
+    assert_eq!(floored.interval, 100.0);
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn it_doubles_until_the_first_cut_where_that_is_asked_for() {
     let held = rate.bytes_per_s();
     grown(&mut rate, 4.0, held);
     near(rate.bytes_per_s(), held);
-    assert!(rate.is_doubling(), "a lead that is reached may move on");
+    assert!(rate.doubling.is_some(), "a lead that is reached may move on");
     rate.cut(&config, Time::ZERO, held, RTT, S);
-    assert!(!rate.is_doubling());
+    assert!(rate.doubling.is_none());
     near(rate.bytes_per_s(), 0.75 * held);
 }
 
@@ -118,7 +118,7 @@ fn doubling_after_silence_ends_where_it_is_told_to() {
     assert!(rate.is_least());
     rate.restart(400_000.0);
     grown(&mut rate, 60.0, NO_LIMIT);
-    assert!(!rate.is_doubling());
+    assert!(rate.doubling.is_none());
     assert!((400_000.0..1_000_000.0).contains(&rate.bytes_per_s()), "{}", rate.bytes_per_s());
 }
 

@@ -30,10 +30,10 @@ impl PgmccSender {
         }
         let growing = from_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
-            let (before, opening) = (self.window.size(), self.window.is_opening());
+            let (before, opening) = (self.window.size, self.window.is_opening());
             self.window.grow(marked);
             if !opening {
-                self.spread.grown(self.window.size() as u32 - before as u32);
+                self.spread.grown(self.window.size as u32 - before as u32);
             }
         } else {
             self.window.refund(marked);
@@ -55,7 +55,7 @@ impl PgmccSender {
                 self.arm_stall(cx.now);
             }
         }
-        if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
+        if lost.count > 0 && self.window.realign(self.ledger.flight) || cuts {
             self.trace_cut(cx, CutReason::Loss);
         }
         if from_acker {
@@ -78,7 +78,7 @@ impl PgmccSender {
         let mut marked = 0;
         // Most of what a bitmap shows was shown before.
         let shows_late = self.config.ack_lateness && self.may_show_late(vector.highest);
-        let unsettled = self.ledger.unsettled();
+        let unsettled = self.ledger.unsettled;
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
             let joined = self.acker.as_ref().and_then(|acker| acker.joined);
@@ -125,7 +125,7 @@ impl PgmccSender {
         };
         if restarts {
             self.rto.answered();
-            if self.ledger.flight() > 0 || self.room() < 1.0 {
+            if self.ledger.flight > 0 || self.room() < 1.0 {
                 self.arm_stall(now);
             } else {
                 self.stall = None;
@@ -203,11 +203,11 @@ impl PgmccSender {
             Carrier::Ack(vector) => vector.highest,
             Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,
         };
-        if self.ledger.is_empty() || !seq.before(self.ledger.next()) {
+        if self.ledger.entries.is_empty() || !seq.before(self.ledger.next()) {
             return Err(BadInput::Absurd);
         }
         // Repairs may be asked for as long as the endpoint keeps them; acknowledgements not.
-        if matches!(carrier, Carrier::Ack(_)) && seq.before(self.ledger.oldest()) {
+        if matches!(carrier, Carrier::Ack(_)) && seq.before(self.ledger.base) {
             return Err(BadInput::OutOfWindow);
         }
         Ok(())

@@ -54,7 +54,7 @@ impl PgmccSender {
         let tolerance = self.tolerance().filter(|_| self.config.ack_lateness);
         let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
         let mut lost = Lost::default();
-        let mut seq = self.ledger.unsettled();
+        let mut seq = self.ledger.unsettled;
         while seq.before(vector.highest) {
             let distance = vector.highest.distance(seq);
             let sent = self.ledger.get(seq).filter(|sent| sent.fate == Fate::InFlight);
@@ -101,7 +101,7 @@ impl PgmccSender {
     fn judge_by_history(&mut self, vector: AckVector) -> Lost {
         let mut lost = Lost::default();
         let limit = self.ledger.below_acked(vector.highest, self.config.loss_threshold);
-        let mut seq = self.ledger.unsettled();
+        let mut seq = self.ledger.unsettled;
         while seq.before(limit) {
             let seen = vector.highest.distance(seq) < BITMAP_LEN
                 || self.config.bitmap_scope == BitmapScope::Own;

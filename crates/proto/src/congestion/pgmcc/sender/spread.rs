@@ -72,7 +72,7 @@ impl Spread {
             return;
         }
         // Slow start sends two packets for each that is acknowledged.
-        let per_round_trip = window.size() * if window.is_opening() { 2.0 } else { 1.0 };
+        let per_round_trip = window.size * if window.is_opening() { 2.0 } else { 1.0 };
         let share = rtt.mul_f64(1.0 / per_round_trip).min(SHARE_MAX);
         if share >= SHARE_MIN && rtt >= RTT_MIN {
             // Packets that only waited keep to RTT/W on average: neither the random waits nor timers
@@ -131,7 +131,7 @@ mod tests {
     fn window() -> Window {
         let slow_start = SlowStart::Limited;
         let mut window = Window::new(&PgmccConfig { slow_start, ..PgmccConfig::default() });
-        while window.size() < 10.0 {
+        while window.size < 10.0 {
             window.grow(1);
         }
         window

@@ -87,10 +87,10 @@ fn repairs_do_not_undo_losses() {
     for seq in [0, 1, 2, 4, 5, 6] {
         data(&mut listener, seq, seq, Some(OTHER));
     }
-    let lossy = listener.receiver.loss();
+    let lossy = listener.receiver.meter.loss();
     assert!(lossy > 0.007);
     repair(&mut listener, 3, 3, Some(OTHER));
-    assert_eq!(listener.receiver.loss(), lossy);
+    assert_eq!(listener.receiver.meter.loss(), lossy);
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn losses_at_the_tail_enter_the_filter_after_a_while() {
     let mut listener = Listener::new(PgmccConfig::default());
     data(&mut listener, 0, 0, Some(OTHER));
     listener.with(|r, cx| r.on_missing(cx, Seq::new(1), Seq::new(2)));
-    assert_eq!(listener.receiver.loss(), 0.0);
+    assert_eq!(listener.receiver.meter.loss(), 0.0);
     listener.pass(ms(100));
-    assert!(listener.receiver.loss() > 0.008);
+    assert!(listener.receiver.meter.loss() > 0.008);
     assert_eq!(listener.receiver.next_timeout(), None);
 }
 

@@ -68,13 +68,13 @@ fn a_receiver_answers_repairs_and_what_they_overtake_says_nothing_new() {
     listener.bench.pass(ms(5));
     let repair = Arrival { repair: true, ..original(70, PAYLOAD) };
     listener.bench.arrive(&repair, Some(&listener.named(960_000)));
-    assert!(listener.bench.receiver.is_clr());
+    assert!(listener.bench.receiver.is_clr);
     assert!(listener.due().is_some());
-    let rtt = listener.bench.receiver.rtt().unwrap();
+    let rtt = listener.bench.receiver.round_trip.seconds().unwrap();
     // The original left before it, and its echo with it.
     listener.data(&older);
-    assert_eq!(listener.bench.receiver.rtt(), Some(rtt));
-    assert_eq!(listener.bench.receiver.loss(), 0.0, "the repair's number is no hole");
+    assert_eq!(listener.bench.receiver.round_trip.seconds(), Some(rtt));
+    assert_eq!(listener.bench.receiver.arrivals.loss(), 0.0, "the repair's number is no hole");
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn a_pause_forgets_losses_unless_packets_of_it_are_missing() {
             listener.data(&listener.announce(1));
             listener.bench.now += ms(5);
         }
-        assert!(listener.bench.receiver.loss() > 0.0);
+        assert!(listener.bench.receiver.arrivals.loss() > 0.0);
         listener.bench.now += Duration::from_secs(20);
         listener.seq += missing;
         for _ in 0..5 {
             listener.data(&listener.announce(2));
             listener.bench.now += ms(5);
         }
-        assert_eq!(listener.bench.receiver.loss() == 0.0, forgotten, "{missing} missing");
+        assert_eq!(listener.bench.receiver.arrivals.loss() == 0.0, forgotten, "{missing} missing");
     }
 }
 
@@ -148,7 +148,7 @@ fn the_clr_reports_once_a_round_trip_and_at_each_loss_event() {
         }
         listener.bench.now += ms(5);
     }
-    assert!(listener.bench.receiver.is_clr());
+    assert!(listener.bench.receiver.is_clr);
     let losses = reports.iter().filter(|(_, report)| report.have_loss).count();
     assert!(losses > 0 && reports.iter().all(|(_, report)| report.have_rtt));
     // Three later packets show the loss, and it is told at once.

@@ -255,7 +255,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return;
         }
         if newest && index > next {
-            let round_trip = self.repair.naks().and_then(Naks::round_trip);
+            let round_trip = self.repair.naks().and_then(|naks| naks.confirmation.expected());
             self.disorder.notice(now, (next, index), round_trip);
         } else if !newest && !repair {
             self.disorder.came(now, index);
@@ -307,7 +307,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         } else {
             !window.received_lately(index)
         };
-        let newer = index > reach.newest();
+        let newer = index > reach.newest;
         let belief = reach.take(cx.now, index, fresh);
         if newer && belief == Belief::Believed {
             self.doubts.beyond.contradict();
@@ -342,7 +342,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.losses.rewind(if ahead { index } else { first }, |event| cx.emit(event));
         self.timers.disarm(Timer::Gaps);
-        self.disorder.rewind(index);
+        self.disorder.gaps.rewind(index);
         self.late_acks = None;
         self.end = None;
         self.missing = self.missing.filter(|&missing| missing < index);
@@ -367,7 +367,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             repair,
             duplicate: place == Place::Duplicate,
             congestion_experienced: packet.congestion_experienced,
-            reordering: self.reordering(),
+            reordering: self.disorder.tolerance(),
         };
         !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
@@ -414,7 +414,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.timers.disarm(Timer::Gaps);
             return;
         }
-        let passed = match self.reordering() {
+        let passed = match self.disorder.tolerance() {
             Some(_) => self.disorder.overdue(cx.now),
             None => window.passed_by(self.config.settings.reorder_packets as usize),
         };
@@ -432,7 +432,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let from = self.declared.max(window.next);
         let received = window.highest.map_or(window.next, |highest| highest + 1);
-        let least = self.reordering().unwrap_or_default();
+        let least = self.disorder.tolerance().unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
             // An unnoticed gap lies before all packets that have come.
             let unnoticed = (cx.now + self.config.settings.reorder_delay.max(least), received);

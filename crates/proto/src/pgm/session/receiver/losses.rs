@@ -44,7 +44,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
         self.losses.missing(first..last + 1, |event| cx.emit(event));
-        self.disorder.lost(cx.now);
+        self.disorder.lateness.lost(cx.now);
         for index in first..=last {
             if let Some(naks) = self.repair.naks_mut() {
                 naks.hold_back(index, backoff, cx.rng);
@@ -167,7 +167,7 @@ pub(super) struct LoneNak {
     interval: Duration,
     /// The packet that it is to name, and the one that it names now.
     planned: Option<u64>,
-    due: Option<u64>,
+    pub(super) due: Option<u64>,
     /// When the last one was heard or became due.
     last: Option<Time>,
 }
@@ -209,13 +209,5 @@ impl LoneNak {
 
     pub(super) fn run_out(&mut self, now: Time) {
         (self.due, self.last) = (self.planned.take(), Some(now));
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.due.is_some()
-    }
-
-    pub(super) fn take(&mut self) -> Option<u64> {
-        self.due.take()
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Naks {
     /// Packets repaired within the last round trip.
     recent: VecDeque<Recent>,
     /// From a NAK to its confirmation, and to the repair.
-    confirmation: RetryTimer,
+    pub(crate) confirmation: RetryTimer,
     repair: RetryTimer,
     crowd: Crowd,
     /// NAKs without confirmation, or confirmations without repair, until a packet is given up.
@@ -260,9 +260,9 @@ impl Naks {
             let answered_by = match (missing.state, missing.asked.last()) {
                 (State::BackOff, _) | (State::AwaitConfirmation, None) => continue,
                 (State::AwaitConfirmation, Some(asked)) => {
-                    asked + round_trip.unwrap_or_default().max(self.confirmation.least())
+                    asked + round_trip.unwrap_or_default().max(self.confirmation.least)
                 }
-                (State::AwaitRepair, Some(asked)) => asked + self.repair.least(),
+                (State::AwaitRepair, Some(asked)) => asked + self.repair.least,
                 (State::AwaitRepair, None) => deadline,
             };
             let soonest = deadline.max(answered_by);
@@ -359,11 +359,6 @@ impl Naks {
         expired
     }
 
-    /// Time from a NAK to its confirmation, where any came.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.confirmation.expected()
-    }
-
     /// Whether a NAK is to be sent now.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
@@ -397,7 +392,7 @@ fn repair_deadline(
     // its repair.
     let whole = if repair.has_estimate() { repair } else { confirmation };
     let asked = missing.asked.last().unwrap_or(now);
-    (asked + whole.wait(missing.unrepaired)).max(now + repair.least())
+    (asked + whole.wait(missing.unrepaired)).max(now + repair.least)
 }
 
 /// Timers that do not count any more and may lie about however few packets are missing.

@@ -43,7 +43,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         // A loss of which nothing is asked for is reported only where nothing is ever asked for.
         let asks = match self.repair.naks() {
             Some(naks) => naks.has_due() || self.nak_copy.is_some(),
-            None => self.lone_nak.is_due() || self.nak_copy.is_some(),
+            None => self.lone_nak.due.is_some() || self.nak_copy.is_some(),
         };
         if asks { self.next_nak(cx, buf) } else { None }
     }
@@ -113,7 +113,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let source = self.source?;
         let path = source.path?;
         let most = if self.config.settings.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
-        let asked = match self.lone_nak.take() {
+        let asked = match self.lone_nak.due.take() {
             Some(index) => [index].to_vec(),
             None => self.repair.naks_mut()?.take_due(most),
         };

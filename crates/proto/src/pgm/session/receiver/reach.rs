@@ -11,7 +11,8 @@ use super::dissent::Dissent;
 /// packet after which the source goes on with lower numbers was none of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    newest: u64,
+    /// The newest original that is believed.
+    pub(crate) newest: u64,
     /// When that came.
     at: Time,
     /// Up to here nothing is taken back: the newest one when so many packets had come one close
@@ -51,11 +52,6 @@ impl Reach {
     /// Packet `newest` was the first thing heard of.
     pub(crate) fn new(now: Time, newest: u64) -> Self {
         Self { newest, at: now, mark: (now, newest), ..Self::default() }
-    }
-
-    /// The newest original that is believed.
-    pub(crate) fn newest(&self) -> u64 {
-        self.newest
     }
 
     /// The source has come no further than `newest`.
@@ -230,9 +226,9 @@ mod tests {
         let mut reach = running();
         assert_eq!(reach.take(at(1001), 1060, true), Belief::Believed);
         reach.go_back(at(1002), 1000);
-        assert_eq!(reach.newest(), 1000);
+        assert_eq!(reach.newest, 1000);
         assert_eq!(reach.take(at(1003), 1001, true), Belief::Believed);
-        assert_eq!(reach.newest(), 1001);
+        assert_eq!(reach.newest, 1001);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             Err(mismatch) => return self.doubt_scheme(cx, mismatch),
             Ok(false) => self.doubts.settings.contradict(),
             // A source keeps to its settings.
-            Ok(true) if negotiation.has_heard() => {
+            Ok(true) if negotiation.heard => {
                 if !self.doubts.settings.claim(cx.now, (), Duration::ZERO, |()| true) {
                     self.want_spm(cx);
                     self.doubts.scheme.contradict();

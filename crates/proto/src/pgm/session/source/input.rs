@@ -141,7 +141,6 @@ impl SourceSession {
         others.into_iter().flatten().fold(self.config.settings.repair_interval, Duration::max)
     }
 
-    /// The longest round trip of those who asked lately, or that to the representative.
     pub(crate) fn longest_round_trip(&self, now: Time) -> Option<Duration> {
         self.farthest.get(now).max(self.control.gauges().rtt)
     }
@@ -209,7 +208,7 @@ pub(super) struct Confirmation {
 /// Confirmations that wait, and those that were sent a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Confirmations {
-    queue: VecDeque<Confirmation>,
+    pub(super) queue: VecDeque<Confirmation>,
     recent: VecDeque<(Time, Confirmation)>,
 }
 
@@ -237,14 +236,6 @@ impl Confirmations {
         }
         self.queue.push_back(what);
         true
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Confirmation> {
-        self.queue.pop_front()
     }
 }
 

@@ -51,11 +51,11 @@ impl SourceSession {
     }
 
     fn next_confirmation(&mut self, now: Time) -> Option<Confirmation> {
-        if self.confirmations.is_empty() {
+        if self.confirmations.queue.is_empty() {
             return None;
         }
         match self.control.permit_overhead(now) {
-            Permit::Now => self.confirmations.pop(),
+            Permit::Now => self.confirmations.queue.pop_front(),
             Permit::At(at) => {
                 self.wake_by(at);
                 None
@@ -251,7 +251,7 @@ pub(super) struct SpmSchedule {
     /// When an SPM was last sent because of a request.
     answered_at: Option<Time>,
     /// Whether one is to be sent now.
-    due: bool,
+    pub(super) due: bool,
 }
 
 impl SpmSchedule {
@@ -313,11 +313,6 @@ impl SpmSchedule {
             self.heartbeat = (self.heartbeat * 2).min(self.heartbeat_max);
             timers.arm(Timer::Heartbeat, now + self.heartbeat);
         }
-    }
-
-    /// Whether one is to be sent now.
-    pub(super) fn is_due(&self) -> bool {
-        self.due
     }
 
     /// Whether to send one now; the answer is yes once.
