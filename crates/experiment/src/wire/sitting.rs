@@ -79,7 +79,7 @@ impl Sitting {
         transport: &Transport,
         monitor: &dyn Monitor,
     ) -> Result<Figures, Error> {
-        let failed = |error: std::io::Error| Error::doing(transport.id, error);
+        let failed = |error: std::io::Error| Error::doing(&transport.id, error);
         let folder = self.folder.path().join("run");
         for host in network.hosts() {
             std::fs::create_dir_all(folder.join(host.to_string())).map_err(failed)?;
