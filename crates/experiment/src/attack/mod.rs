@@ -86,7 +86,6 @@ enum Over {
     Tram,
 }
 
-/// Something that had to be so.
 #[derive(Debug, Serialize)]
 struct Check {
     what: &'static str,

@@ -112,7 +112,6 @@ pub(crate) fn ours(request: &Request) -> Vec<String> {
     scheme.chain(options).collect()
 }
 
-/// Runs these transports, once each in every round.
 fn measure(
     chosen: &[&'static Transport],
     over: Over,

@@ -39,7 +39,6 @@ pub(super) struct Sitting {
     pub(super) file: PathBuf,
     pub(super) bytes: u64,
     hash: blake3::Hash,
-    /// Scheme and settings of our senders.
     ours: Vec<String>,
 }
 

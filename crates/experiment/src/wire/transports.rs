@@ -16,7 +16,6 @@ use crate::host::{
     INTERFACE, LIBPGM, NORM, Network, Unprepared, ZEROMQ, installed, make_key, text,
 };
 
-/// What a transport is to the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Class {
@@ -105,11 +104,9 @@ pub(super) struct Place<'a> {
     pub(super) bytes: u64,
     /// Where copies go: a folder for each receiver, by its number.
     pub(super) folder: &'a Path,
-    /// Scheme and settings of our senders.
     pub(super) ours: &'a [String],
 }
 
-/// A program of a run, for the sender or a receiver.
 pub(super) struct Part {
     pub(super) words: Vec<String>,
     /// The file that says that it is done, where it does not end then.
@@ -242,5 +239,4 @@ impl Transport {
     }
 }
 
-/// The key's file among the tools.
 const KEY: &str = "key";

@@ -41,7 +41,6 @@ pub(super) struct Program {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) speaker: Speaker,
-    /// Command lines of the sender and of a receiver.
     send: &'static str,
     receive: &'static str,
 }
@@ -206,7 +205,6 @@ impl<'a> PeerRun<'a> {
         }
     }
 
-    /// Lets it go on for so long.
     pub(super) fn rest(&self, span: Duration) -> Result<(), Error> {
         wait_until(Instant::now() + span, self.context.monitor, || false).map(drop)
     }
