@@ -1,7 +1,7 @@
 //! Command lines with places for values.
 
-/// Words of a line with spaces between them, in which `value` gives what `{name}` stands for. A word that is nothing
-/// but a name becomes all words of its value.
+/// Words of a line with spaces between them, in which `value` gives what `{name}` stands for. A
+/// word that is nothing but a name becomes all words of its value.
 pub(crate) fn words(line: &str, value: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut words = Vec::new();
     for word in line.split(' ') {

@@ -33,7 +33,8 @@ struct Told {
     title: String,
     about: String,
     best: Good,
-    /// From worst to best, where the next step begins; of fairness by factors of 5, 3, 2 and 1.25 between the two.
+    /// From worst to best, where the next step begins; of fairness by factors of 5, 3, 2 and 1.25
+    /// between the two.
     steps: [f64; 4],
 }
 

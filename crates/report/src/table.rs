@@ -100,7 +100,8 @@ impl Summary {
         format!("{jain} · {} events in {}{hash}", count(self.events), seconds(self.wall_s))
     }
 
-    /// Whether some flow was not on all the time, and so has two throughputs that are worth knowing.
+    /// Whether some flow was not on all the time, and so has two throughputs that are worth
+    /// knowing.
     pub(crate) fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
             (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
@@ -116,7 +117,8 @@ impl Summary {
 
     fn write_flows(&self, out: &mut String) {
         let partly = self.has_partial_flows();
-        // What all had while all were on comes first: over any other time shares are not comparable.
+        // What all had while all were on comes first: over any other time shares are not
+        // comparable.
         let first = match (self.shared_time(), partly) {
             (Some(_), _) => Some("While all on"),
             (None, true) => Some("While on"),
@@ -340,7 +342,8 @@ impl FlowSummary {
         if self.has_sender(on) { count(value) } else { "–".into() }
     }
 
-    /// [Cells](ReceiverSummary::cells) of the least, the median and the greatest of each figure by itself.
+    /// [Cells](ReceiverSummary::cells) of the least, the median and the greatest of each figure by
+    /// itself.
     pub(crate) fn receiver_spread(&self, on: On) -> [[String; 6]; 3] {
         let of = |value: fn(&ReceiverSummary) -> f64| {
             spread(self.receivers.iter().map(value)).unwrap_or_default()

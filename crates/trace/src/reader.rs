@@ -28,7 +28,8 @@ pub struct Reader<'a> {
 /// Why a trace file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is no trace, or of a newer version, or the system gives an error; in words, with file and line.
+    /// It is no trace, or of a newer version, or the system gives an error; in words, with file and
+    /// line.
     #[error("{0}")]
     Broken(String),
     /// The file ends where a line or the compression does not, as that of a run that was killed.

@@ -7,7 +7,8 @@ use super::transports::{Class, TABLES};
 use super::{Figures, Measured};
 use crate::host::Unprepared;
 
-/// A goal: ours over something else, round by round. At least `at_least` where more is better, or else below `below`.
+/// A goal: ours over something else, round by round. At least `at_least` where more is better, or
+/// else below `below`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Goal {
@@ -15,7 +16,8 @@ pub(super) struct Goal {
     title: String,
     question: String,
     ours: String,
-    /// The transport that ours is compared with; without one, of peers of the classes `best` the best one by the median.
+    /// The transport that ours is compared with; without one, of peers of the classes `best` the
+    /// best one by the median.
     theirs: Option<String>,
     #[serde(default)]
     best: Vec<Class>,
