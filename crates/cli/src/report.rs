@@ -34,7 +34,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let outcome = match reader.replay(&mut sink) {
         Ok(outcome) => outcome.cloned(),
         // Of a run that was killed there is what was written by then.
-        Err(error @ ReadError::Cut { .. }) => {
+        Err(error @ ReadError::Cut(_)) => {
             note(&format!("{error}; the run seems to have been killed; what came before is used"));
             None
         }

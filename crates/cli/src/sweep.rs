@@ -155,8 +155,8 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
             Some(summary) => {
                 let verdict = summary.lateness.and_then(|late| late.verdict);
                 doubtful += usize::from(verdict == Some(Validity::Doubtful));
-                tables.add(job, &summary);
                 shown.add(&job.choice, &summary);
+                tables.add(job, summary);
             }
             None => shown.missing += 1,
         }

@@ -28,7 +28,6 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
 }
 
-/// Reads a file of text that was asked for.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
 }

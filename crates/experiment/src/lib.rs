@@ -20,6 +20,7 @@ pub mod wire;
 
 mod attack;
 mod bench;
+mod command;
 mod error;
 mod execute;
 mod host;

@@ -328,58 +328,31 @@ fn table(all: &[Judged]) -> String {
     text
 }
 
+/// Links are one block of the text each, and so are flows.
+fn parts<'a>(text: &'a str, block: &str) -> (String, &'a str) {
+    let place = text.find(block).expect("the text has such a block");
+    (text[..place].to_string(), &text[place..])
+}
+
 /// The heavy TCP scenario that other simulators were measured with.
 fn heavy_tcp() -> String {
-    let mut text = String::from(
-        "title = \"How fast are 100 TCP flows simulated?\"\nduration = \"20 s\"\n\
-         [[link]]\nbetween = [\"r1\", \"r2\"]\nrate = \"1 Gbit/s\"\ndelay = \"20 ms\"\n\
-         queue = { kind = \"droptail\", packets = 5500 }\n",
-    );
-    for (router, hosts) in [("r1", "s{1..100}"), ("r2", "d{1..100}")] {
-        let _ = write!(
-            text,
-            "[[link]]\nstar = {{ center = \"{router}\", leaves = [\"{hosts}\"] }}\n\
-             rate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
-             queue = {{ kind = \"droptail\", packets = 1000000 }}\n"
-        );
-    }
-    for flow in 1..=100 {
-        let _ = write!(
-            text,
-            "[[flow]]\nname = \"tcp-{flow}\"\nprotocol = \"tcp-sack\"\nfrom = \"s{flow}\"\n\
-             to = [\"d{flow}\"]\npacket = \"1000 B\"\nheader = \"0 B\"\n\
-             start = {{ uniform = [\"0 s\", \"1 s\"] }}\n"
-        );
-    }
-    text
+    let (text, flow) = parts(include_str!("speed/heavy_tcp.toml"), "[[flow]]");
+    (1..=100).fold(text, |text, number| text + &flow.replace("FLOW", &number.to_string()))
 }
 
 /// A source and 1000 receivers at the leaves of a tree of fan-out 10.
 fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
-    let mut text = format!(
-        "title = \"How fast is a multicast tree simulated?\"\nduration = \"{duration_s} s\"\n\
-         [[flow]]\nname = \"session\"\nprotocol = \"{protocol}\"\nfrom = \"s\"\n\
-         to = [\"m{{1..1000}}\"]\npacket = \"1000 B\"\nheader = \"0 B\"\n"
-    );
-    if protocol == "cbr" {
-        text.push_str("options = { rate = \"10 Mbit/s\" }\n");
-    }
-    let mut level = |center: &str, leaves: &str, loss: &str| {
-        let _ = write!(
-            text,
-            "[[link]]\nstar = {{ center = \"{center}\", leaves = [\"{leaves}\"] }}\n\
-             rate = \"100 Mbit/s\"\ndelay = \"1 ms\"\nloss = {loss}\n\
-             queue = {{ kind = \"droptail\", packets = 100 }}\n"
-        );
+    let (text, link) = parts(include_str!("speed/tree.toml"), "[[link]]");
+    let text = text.replace("PROTOCOL", protocol).replace("DURATION", &duration_s.to_string());
+    let options = if protocol == "cbr" { "options = { rate = \"10 Mbit/s\" }\n" } else { "" };
+    let level = |center: &str, leaves: &str, loss: &str| {
+        let link = link.replace("CENTER", center).replace("LEAVES", leaves);
+        link.replace("LOSS", loss)
     };
-    level("s", "a{1..10}", "0.0");
-    for a in 0..10 {
-        level(&format!("a{}", a + 1), &format!("b{{{}..{}}}", 10 * a + 1, 10 * a + 10), "0.0");
-    }
-    for b in 0..100 {
-        level(&format!("b{}", b + 1), &format!("m{{{}..{}}}", 10 * b + 1, 10 * b + 10), loss);
-    }
-    text
+    let ten = |at: u32| format!("{{{}..{}}}", 10 * at + 1, 10 * at + 10);
+    let a = (0..10).map(|a| level(&format!("a{}", a + 1), &format!("b{}", ten(a)), "0.0"));
+    let b = (0..100).map(|b| level(&format!("b{}", b + 1), &format!("m{}", ten(b)), loss));
+    [text, options.into(), level("s", "a{1..10}", "0.0")].into_iter().chain(a).chain(b).collect()
 }
 
 /// A session that fills a bottleneck of 1 Mbit/s, behind which a tree with 10 000 receivers begins:

@@ -134,7 +134,6 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Opens a directory directly below another.
 pub(crate) fn open_directory(
     parent: BorrowedFd<'_>,
     name: impl AsRef<[u8]>,

@@ -11,31 +11,19 @@ pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 /// Why files cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what fields are")]
 pub enum FilesError {
     /// The system refused something.
     #[error("{}: {what}: {}", shown_path(path), hint(error))]
-    Io {
-        /// What it was about.
-        path: PathBuf,
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
+    Io { path: PathBuf, what: &'static str, error: io::Error },
     /// What was given cannot be sent, or what came is not what is taken.
     #[error("{0}")]
     Unwanted(String),
-    /// The files make no manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Something that is in the way, or should not be; with what to do.
     #[error("{}: {what}", shown_path(path))]
-    Refused {
-        /// What it is about.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        what: String,
-    },
+    Refused { path: PathBuf, what: String },
     /// What a source announces or sends cannot be.
     #[error("the sender is at fault: {0}")]
     Sender(String),

@@ -14,7 +14,6 @@ impl<F: FnMut(String)> PanicGuard<F> {
     }
 }
 
-/// What is said of a thread that has panicked.
 pub(crate) fn panicked(does: &str) -> String {
     format!("the thread that {does} has panicked; this is a fault of faircast")
 }

@@ -11,7 +11,6 @@ use lru::LruCache;
 /// Files that are open at once.
 const HANDLES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
 
-/// The files used last.
 #[derive(Debug)]
 pub(crate) struct Handles {
     open: LruCache<u32, Arc<File>>,

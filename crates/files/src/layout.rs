@@ -59,7 +59,6 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) group: Group,
-    /// Where it begins and ends within the group.
     pub(crate) start: u32,
     pub(crate) end: u32,
 }

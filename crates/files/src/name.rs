@@ -121,7 +121,6 @@ pub(crate) fn local_path(path: &BStr) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
 
-/// The directory of a path; `None` at the top.
 pub(crate) fn parent(path: &[u8]) -> Option<&BStr> {
     split(path).0
 }

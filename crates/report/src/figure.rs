@@ -1,6 +1,8 @@
 //! The figures by which a matrix compares schemes.
 
-use serde::Serialize;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
 
 use crate::text::significant;
 
@@ -24,6 +26,23 @@ pub enum Figure {
     Repairs,
 }
 
+/// A figure in words, and how its values are judged.
+#[derive(Deserialize)]
+struct Told {
+    id: String,
+    title: String,
+    about: String,
+    best: Good,
+    /// From worst to best, where the next step begins; of fairness by factors of 5, 3, 2 and 1.25
+    /// between the two.
+    steps: [f64; 4],
+}
+
+/// In the order of [`Figure::ALL`].
+static TOLD: LazyLock<Vec<Told>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("figures.json")).expect("a test reads the figures")
+});
+
 impl Figure {
     /// All figures, in the order in which they are shown.
     pub const ALL: [Self; 7] = [
@@ -36,78 +55,28 @@ impl Figure {
         Self::Repairs,
     ];
 
+    fn told(self) -> &'static Told {
+        &TOLD[self as usize]
+    }
+
     /// Its key in JSON and in anchors.
     pub fn id(self) -> &'static str {
-        match self {
-            Self::Fairness => "fairness",
-            Self::Utilisation => "utilisation",
-            Self::SettledS => "settled_s",
-            Self::RateVariation => "rate_variation",
-            Self::FeedbackPerS => "feedback_per_s",
-            Self::SlowestShare => "slowest_share",
-            Self::Repairs => "repairs",
-        }
+        &self.told().id
     }
 
     /// Its name for people, with its unit.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Fairness => "Fairness",
-            Self::Utilisation => "Utilisation",
-            Self::SettledS => "Settled after, s",
-            Self::RateVariation => "Variation of the rate",
-            Self::FeedbackPerS => "Feedback, packets/s",
-            Self::SlowestShare => "Share of the slowest receiver's rate",
-            Self::Repairs => "Repairs for each new packet",
-        }
+        &self.told().title
     }
 
     /// What it is, in a sentence or two.
     pub fn about(self) -> &'static str {
-        match self {
-            Self::Fairness => {
-                "What TCP sends over what the session sends, repairs counted on both sides; another \
-                 session where the case has no TCP; of several the one farthest from 1. 1 is fair, \
-                 below it the session takes more, above it the others do."
-            }
-            Self::Utilisation => {
-                "Share of the time in which the bottlenecks transmit, whoever's packets. 1 wastes \
-                 nothing."
-            }
-            Self::SettledS => {
-                "Seconds from the session's start, or from the change that the case is about, \
-                 until every mean of its rate over 10 s that begins in the next 20 s is within 25 % \
-                 of its long-run rate. \"never\" where none is."
-            }
-            Self::RateVariation => {
-                "Standard deviation over mean of the session's rate in spans of 1 s. 0 is smooth."
-            }
-            Self::FeedbackPerS => {
-                "Acknowledgements and reports of all kinds that reach the sender in a second."
-            }
-            Self::SlowestShare => {
-                "The rate at which the session sends, repairs counted, over that of the same \
-                 scheme in the same case with the slowest receiver alone, or over its fair share \
-                 where the case states that. 1 is what it must be; 0 is the drop to zero."
-            }
-            Self::Repairs => {
-                "Packets sent again for each one with new data. Where every receiver loses other \
-                 packets they are many, whatever the scheme, and what is left for new data is less."
-            }
-        }
-    }
-
-    fn good(self) -> Good {
-        match self {
-            Self::Fairness | Self::SlowestShare => Good::One,
-            Self::Utilisation => Good::More,
-            Self::SettledS | Self::RateVariation | Self::FeedbackPerS | Self::Repairs => Good::Less,
-        }
+        &self.told().about
     }
 
     /// How good a value is, to compare: more is better.
     fn merit(self, value: f64) -> f64 {
-        match self.good() {
+        match self.told().best {
             Good::More => value,
             Good::Less => -value,
             // Whoever has nothing while others have something is starved; a ratio of two that
@@ -139,19 +108,8 @@ impl Figure {
 
     /// How good a value is, in five steps from 0 to 4, for colours.
     pub(crate) fn step(self, value: f64) -> usize {
-        // From worst to best, where the next step begins.
-        let from: [f64; 4] = match self {
-            // A factor of 5, 3, 2 and 1.25 between the two.
-            Self::Fairness => [0.2, 0.33, 0.5, 0.8],
-            Self::Utilisation => [0.5, 0.7, 0.85, 0.95],
-            Self::SettledS => [120.0, 60.0, 30.0, 10.0],
-            Self::RateVariation => [0.8, 0.5, 0.3, 0.15],
-            Self::FeedbackPerS => [1000.0, 300.0, 100.0, 30.0],
-            Self::SlowestShare => [0.2, 0.4, 0.6, 0.8],
-            Self::Repairs => [1.0, 0.5, 0.2, 0.05],
-        };
         let reached = |from: &&f64| self.merit(value) >= self.merit(**from);
-        from.iter().filter(reached).count()
+        self.told().steps.iter().filter(reached).count()
     }
 
     /// A value as people read it.
@@ -176,7 +134,8 @@ pub(crate) enum Lean {
     TooLittle,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Good {
     /// The greater.
     More,
@@ -201,6 +160,7 @@ mod tests {
                 _ => [0.0, 0.45, 0.75, 0.9, 1.0],
             };
             let steps: Vec<usize> = values.iter().map(|value| figure.step(*value)).collect();
+            assert_eq!(serde_json::to_value(figure).unwrap(), figure.id());
             assert!(steps.is_sorted(), "{}: {steps:?}", figure.id());
             assert_eq!((steps[0], steps[4]), (0, 4), "{}", figure.id());
         }

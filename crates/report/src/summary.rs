@@ -34,7 +34,6 @@ pub struct Summary {
     /// Jain's fairness index over the throughputs of all flows, from 1/n (one has all) to 1.
     pub jain_index: f64,
     /// The time in which all flows were on; `None` where there was none, or one flow alone.
-    #[serde(default)]
     pub common: Option<Common>,
     /// Real seconds that the run took.
     pub wall_s: f64,
@@ -43,7 +42,6 @@ pub struct Summary {
     /// Hash of the trace, where one was made: equal hashes mean equal runs.
     pub trace_hash: Option<String>,
     /// How exact the emulated network was; `None` in the simulator, which is exact.
-    #[serde(default)]
     pub lateness: Option<Lateness>,
 }
 
@@ -75,7 +73,6 @@ pub struct FlowSummary {
     pub active_throughput_bps: f64,
     /// The same over the time in which all flows were on, which alone compares their shares; `None`
     /// where there is none.
-    #[serde(default)]
     pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
     /// per second; not what repair heads send.
@@ -88,12 +85,10 @@ pub struct FlowSummary {
     /// How much its rate varies: standard deviation over mean of its throughput in spans of one
     /// second, over that part of the counted time in which the flow was on; `None` where nothing
     /// was sent, or it was on for less than two seconds.
-    #[serde(default)]
     pub rate_variation: Option<f64>,
     /// Seconds from its start until its rate was that of the long run and stayed there, as
     /// [`Rates`](crate::Rates) defines it; `None` where it did not, or the run was too short to
     /// see it.
-    #[serde(default)]
     pub settled_s: Option<f64>,
     /// Packets with new data that the sender sent.
     pub sent_packets: u64,
@@ -132,7 +127,7 @@ pub struct FlowSummary {
     /// has not left lacks something.
     pub completed_s: Option<f64>,
     /// The tree of its repair heads; `None` where it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeSummary>,
     /// Its receivers, in the scenario's order.
     pub receivers: Vec<ReceiverSummary>,
@@ -178,25 +173,25 @@ pub struct ReceiverSummary {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_scheme: bool,
     /// That scheme, where `other_scheme` is set and it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub speaks: Option<String>,
     /// Why it lacks something, where the sender named it at the end: `silent`, `left`, `pruned` or `gaps`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
     /// Bytes of the longest packet that arrives, where it found at last that longer ones get lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<u32>,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked, or nothing came.
     pub intact: Option<bool>,
     /// The node that repaired for it last, where the flow has repair heads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_head: Option<String>,
     /// Its level in the tree of these: one more than its head's, the sender's being 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<u32>,
     /// Repairs that it sent to others, where the flow has repair heads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repairs_sent: Option<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use faircast_trace::On;
 
-use crate::summary::{Common, FlowSummary, ReceiverSummary, Summary, TreeSummary};
+use crate::summary::{Common, FlowSummary, LinkSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{
     COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
     spread, wrap,
@@ -100,7 +100,8 @@ impl Summary {
         format!("{jain} · {} events in {}{hash}", count(self.events), seconds(self.wall_s))
     }
 
-    /// Whether some flow was not on all the time, and so has two throughputs that are worth knowing.
+    /// Whether some flow was not on all the time, and so has two throughputs that are worth
+    /// knowing.
     pub(crate) fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
             (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
@@ -116,7 +117,8 @@ impl Summary {
 
     fn write_flows(&self, out: &mut String) {
         let partly = self.has_partial_flows();
-        // What all had while all were on comes first: over any other time shares are not comparable.
+        // What all had while all were on comes first: over any other time shares are not
+        // comparable.
         let first = match (self.shared_time(), partly) {
             (Some(_), _) => Some("While all on"),
             (None, true) => Some("While on"),
@@ -133,17 +135,10 @@ impl Summary {
             let mut row = vec![flow.name.clone(), flow.protocol.clone()];
             row.extend(first.map(|_| rate(self.share_bps(flow))));
             row.push(rate(flow.throughput_bps));
-            let known = |value| match flow.has_sender(self.on) {
-                true => count(value),
-                false => "–".to_string(),
-            };
-            row.extend([
-                known(flow.sent_packets),
-                known(flow.repair_packets),
-                known(flow.feedback_packets),
-                known(flow.timeouts),
-                seconds_or_dash(flow.completed_s),
-            ]);
+            let FlowSummary { sent_packets, repair_packets, feedback_packets, timeouts, .. } = flow;
+            let counts = [sent_packets, repair_packets, feedback_packets, timeouts];
+            row.extend(counts.map(|value| flow.of_sender(self.on, *value)));
+            row.push(seconds_or_dash(flow.completed_s));
             row
         };
         out.push('\n');
@@ -220,7 +215,8 @@ impl Summary {
                 notes.push_str(&spread_note(flow));
             }
             for receiver in flow.worst_receivers(RECEIVERS_LISTED_MAX, WORST_LISTED) {
-                table.push(receiver_row(self.on, flow, receiver));
+                let intact = intact_word(receiver.intact);
+                table.push(receiver_row(flow, &receiver.node, receiver.cells(self.on), intact));
             }
         }
         if lines == 0 {
@@ -242,10 +238,7 @@ impl Summary {
     }
 
     fn write_links(&self, out: &mut String) {
-        let mut links: Vec<_> = self.links.iter().filter(|link| link.sent_packets > 0).collect();
-        links.sort_by(|a, b| {
-            b.dropped_packets.cmp(&a.dropped_packets).then(b.utilisation.total_cmp(&a.utilisation))
-        });
+        let links = self.busy_links();
         if links.is_empty() {
             return;
         }
@@ -253,16 +246,10 @@ impl Summary {
             1,
             &["Link", "Used", "Throughput", "Dropped", "Drop ratio", "Queue mean", "Queue max"],
         );
-        for link in links.iter().take(LINKS_LISTED_MAX) {
-            table.push(vec![
-                format!("{} → {}", link.from, link.to),
-                percent(link.utilisation),
-                rate(link.throughput_bps),
-                count(link.dropped_packets),
-                percent(link.drop_ratio),
-                mean_packets(link.queue_mean_packets),
-                link.queue_max_packets.to_string(),
-            ]);
+        for (_, link) in links.iter().take(LINKS_LISTED_MAX) {
+            table.push(
+                [format!("{} → {}", link.from, link.to)].into_iter().chain(link.cells()).collect(),
+            );
         }
         out.push('\n');
         table.write(out);
@@ -273,6 +260,47 @@ impl Summary {
                  listed)\n"
             ));
         }
+    }
+}
+
+impl Summary {
+    /// The links that carried packets with their places, those that dropped and carried most first.
+    pub(crate) fn busy_links(&self) -> Vec<(usize, &LinkSummary)> {
+        let links = self.links.iter().enumerate();
+        let mut links: Vec<_> = links.filter(|(_, link)| link.sent_packets > 0).collect();
+        links.sort_by(|(_, a), (_, b)| {
+            b.dropped_packets.cmp(&a.dropped_packets).then(b.utilisation.total_cmp(&a.utilisation))
+        });
+        links
+    }
+}
+
+impl LinkSummary {
+    /// Utilisation, throughput, dropped packets and their ratio, mean and maximum of the queue.
+    pub(crate) fn cells(&self) -> [String; 6] {
+        [
+            percent(self.utilisation),
+            rate(self.throughput_bps),
+            count(self.dropped_packets),
+            percent(self.drop_ratio),
+            mean_packets(self.queue_mean_packets),
+            self.queue_max_packets.to_string(),
+        ]
+    }
+}
+
+impl ReceiverSummary {
+    /// Goodput, delivered, lost and abandoned packets, loss ratio, and when it was complete.
+    pub(crate) fn cells(&self, on: On) -> [String; 6] {
+        let known = |text: String| if self.has_deliveries(on) { text } else { "–".into() };
+        [
+            known(rate(self.goodput_bps)),
+            known(count(self.delivered_packets)),
+            known(count(self.lost_packets)),
+            known(count(self.abandoned_packets)),
+            known(percent(self.loss_ratio)),
+            seconds_or_dash(self.completed_s),
+        ]
     }
 }
 
@@ -308,6 +336,34 @@ impl FlowSummary {
         }
         receivers
     }
+
+    /// A count of the sender's; a dash where the trace has none.
+    pub(crate) fn of_sender(&self, on: On, value: u64) -> String {
+        if self.has_sender(on) { count(value) } else { "–".into() }
+    }
+
+    /// [Cells](ReceiverSummary::cells) of the least, the median and the greatest of each figure by
+    /// itself.
+    pub(crate) fn receiver_spread(&self, on: On) -> [[String; 6]; 3] {
+        let of = |value: fn(&ReceiverSummary) -> f64| {
+            spread(self.receivers.iter().map(value)).unwrap_or_default()
+        };
+        let done = spread(self.receivers.iter().filter_map(|r| r.completed_s));
+        [0, 1, 2].map(|i| {
+            let whole = |value: fn(&ReceiverSummary) -> f64| of(value)[i] as u64;
+            let cells = ReceiverSummary {
+                goodput_bps: of(|r| r.goodput_bps)[i],
+                delivered_packets: whole(|r| r.delivered_packets as f64),
+                lost_packets: whole(|r| r.lost_packets as f64),
+                abandoned_packets: whole(|r| r.abandoned_packets as f64),
+                loss_ratio: of(|r| r.loss_ratio)[i],
+                completed_s: done.map(|done| done[i]),
+                ..ReceiverSummary::default()
+            };
+            let is_known = self.receivers.iter().any(|receiver| receiver.has_deliveries(on));
+            cells.cells(if is_known { On::Sim } else { On::Net })
+        })
+    }
 }
 
 pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
@@ -318,42 +374,19 @@ pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
     }
 }
 
-fn receiver_row(on: On, flow: &FlowSummary, receiver: &ReceiverSummary) -> Vec<String> {
-    let known = |text: String| if receiver.has_deliveries(on) { text } else { "–".into() };
-    vec![
-        flow.name.clone(),
-        receiver.node.clone(),
-        known(rate(receiver.goodput_bps)),
-        known(count(receiver.lost_packets)),
-        known(count(receiver.abandoned_packets)),
-        known(percent(receiver.loss_ratio)),
-        seconds_or_dash(receiver.completed_s),
-        intact_word(receiver.intact).into(),
-    ]
+fn receiver_row(flow: &FlowSummary, node: &str, cells: [String; 6], intact: &str) -> Vec<String> {
+    let [goodput, _, lost, abandoned, loss, done] = cells;
+    let (flow, node, intact) = (flow.name.clone(), node.to_string(), intact.to_string());
+    vec![flow, node, goodput, lost, abandoned, loss, done, intact]
 }
 
-/// Three lines that stand for many receivers: least, median, greatest of each column by itself.
+/// Three lines that stand for many receivers.
 fn push_spread(table: &mut Table, flow: &FlowSummary) {
-    let of = |value: fn(&ReceiverSummary) -> f64| {
-        spread(flow.receivers.iter().map(value)).unwrap_or_default()
-    };
-    let goodput = of(|r| r.goodput_bps);
-    let lost = of(|r| r.lost_packets as f64);
-    let abandoned = of(|r| r.abandoned_packets as f64);
-    let loss = of(|r| r.loss_ratio);
-    let done = spread(flow.receivers.iter().filter_map(|r| r.completed_s));
-    let total = flow.receivers.len();
-    for (i, word) in ["least", "median", "greatest"].into_iter().enumerate() {
-        table.push(vec![
-            flow.name.clone(),
-            format!("{word} of {}", count(total as u64)),
-            rate(goodput[i]),
-            count(lost[i] as u64),
-            count(abandoned[i] as u64),
-            percent(loss[i]),
-            seconds_or_dash(done.map(|done| done[i])),
-            String::new(),
-        ]);
+    let total = count(flow.receivers.len() as u64);
+    for (cells, word) in
+        flow.receiver_spread(On::Sim).into_iter().zip(["least", "median", "greatest"])
+    {
+        table.push(receiver_row(flow, &format!("{word} of {total}"), cells, ""));
     }
 }
 

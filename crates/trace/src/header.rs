@@ -60,10 +60,10 @@ pub enum On {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkHeader {
     /// Where it starts: an index into the header's nodes.
-    #[serde(with = "node_id")]
+    #[serde(with = "Number")]
     pub from: NodeId,
     /// Where it ends: an index into the header's nodes.
-    #[serde(with = "node_id")]
+    #[serde(with = "Number")]
     pub to: NodeId,
     /// Rate at the start, in bits per second.
     pub rate_bps: u64,
@@ -81,7 +81,7 @@ pub struct FlowHeader {
     /// Its protocol, as the scenario names it.
     pub protocol: String,
     /// Where it starts: an index into the header's nodes.
-    #[serde(with = "node_id")]
+    #[serde(with = "Number")]
     pub from: NodeId,
     /// Where it starts too, if it has many senders.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "node_ids")]
@@ -104,7 +104,7 @@ pub struct FlowHeader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeaksHeader {
     /// The receiver: an index into the header's nodes.
-    #[serde(with = "node_id")]
+    #[serde(with = "Number")]
     pub node: NodeId,
     /// The scheme.
     pub protocol: String,
@@ -223,7 +223,7 @@ impl FlowHeader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// When it ended, on the run's own clock; nanoseconds in files.
-    #[serde(rename = "ended_ns", with = "time_ns")]
+    #[serde(rename = "ended_ns", with = "Nanos")]
     pub at: Time,
     /// Whether it was stopped before its end, by a person or a signal.
     pub interrupted: bool,
@@ -242,18 +242,9 @@ pub struct Outcome {
     pub lateness: Option<Lateness>,
 }
 
-mod node_id {
-    use super::NodeId;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(node: &NodeId, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u32(node.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<NodeId, D::Error> {
-        u32::deserialize(from).map(NodeId)
-    }
-}
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "NodeId")]
+struct Number(u32);
 
 mod node_ids {
     use super::NodeId;
@@ -268,15 +259,16 @@ mod node_ids {
     }
 }
 
-mod time_ns {
-    use super::Time;
-    use serde::{Deserialize, Deserializer, Serializer};
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Time")]
+struct Nanos(#[serde(getter = "nanos")] u64);
 
-    pub(super) fn serialize<S: Serializer>(at: &Time, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(at.as_nanos())
-    }
+fn nanos(at: &Time) -> u64 {
+    at.as_nanos()
+}
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-        u64::deserialize(from).map(Time::from_nanos)
+impl From<Nanos> for Time {
+    fn from(Nanos(nanos): Nanos) -> Self {
+        Self::from_nanos(nanos)
     }
 }

@@ -17,14 +17,11 @@ pub struct Lateness {
     pub realtime: bool,
     /// The shortest round trip of any flow through empty queues, in seconds: what lateness is held
     /// against; `None` where nobody judged it.
-    #[serde(default)]
     pub round_trip_s: Option<f64>,
     /// Share of the processors' time that the host of this virtual machine took away, from 0 to 1;
     /// `None` where the system does not tell.
-    #[serde(default)]
     pub stolen_share: Option<f64>,
     /// Whether the figures of the run are of the scenario; `None` where nobody judged it.
-    #[serde(default)]
     pub verdict: Option<Validity>,
 }
 

@@ -28,48 +28,14 @@ pub struct Reader<'a> {
 /// Why a trace file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file system or the compression gave an error.
-    #[error("{file}:{line}: {source}")]
-    Io {
-        /// The file.
-        file: String,
-        /// Line at which it happened, from 1.
-        line: u64,
-        /// What happened.
-        source: io::Error,
-    },
-    /// A line is not what it must be.
-    #[error("{file}:{line}: {problem}")]
-    Broken {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// It is no trace, or of a newer version, or the system gives an error; in words, with file and
+    /// line.
+    #[error("{0}")]
+    Broken(String),
     /// The file ends where a line or the compression does not, as that of a run that was killed.
     /// What came before was read.
-    #[error("{file}:{line}: the file ends in the middle of a line")]
-    Cut {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-    },
-    /// The file was made by a newer faircast.
-    #[error(
-        "{file}: this trace has schema version {found}, made by faircast {made_by}; this faircast \
-         reads versions up to {SCHEMA_VERSION}. Use faircast {made_by} or newer."
-    )]
-    Newer {
-        /// The file.
-        file: String,
-        /// Its version of the schema.
-        found: u32,
-        /// The version of faircast that made it.
-        made_by: String,
-    },
+    #[error("{0}: the file ends in the middle of a line")]
+    Cut(String),
 }
 
 impl Reader<'static> {
@@ -81,7 +47,7 @@ impl Reader<'static> {
         let name = path.display().to_string();
         match File::open(path) {
             Ok(file) => Self::new(file, &name),
-            Err(source) => Err(ReadError::Io { file: name, line: 1, source }),
+            Err(error) => Err(ReadError::Broken(format!("{name}:1: {error}"))),
         }
     }
 }
@@ -173,11 +139,11 @@ fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
         |e: serde_json::Error| lines.broken(format!("this is not the header of a trace: {e}"));
     let version: Version = serde_json::from_slice(&lines.line).map_err(not_a_trace)?;
     if version.schema > SCHEMA_VERSION {
-        return Err(ReadError::Newer {
-            file: lines.name.clone(),
-            found: version.schema,
-            made_by: version.faircast,
-        });
+        let (Version { schema, faircast }, file) = (version, &lines.name);
+        return Err(ReadError::Broken(format!(
+            "{file}: this trace has schema version {schema}, made by faircast {faircast}; this faircast \
+             reads versions up to {SCHEMA_VERSION}. Use faircast {faircast} or newer."
+        )));
     }
     if version.schema == 0 {
         return Err(lines.broken("there is no schema version 0"));
@@ -278,7 +244,7 @@ impl<'a> Lines<'a> {
         let mut from = BufReader::with_capacity(64 * 1024, from);
         let is_gzip = match from.fill_buf() {
             Ok(start) => start.starts_with(&GZIP_MAGIC),
-            Err(source) => return Err(ReadError::Io { file: name, line: 1, source }),
+            Err(error) => return Err(ReadError::Broken(format!("{name}:1: {error}"))),
         };
         let from: Box<dyn BufRead + 'a> = if is_gzip {
             Box::new(BufReader::with_capacity(64 * 1024, MultiGzDecoder::new(from)))
@@ -293,11 +259,9 @@ impl<'a> Lines<'a> {
         self.line.clear();
         self.number += 1;
         let mut limited = (&mut self.from).take(LINE_BYTES_MAX as u64 + 1);
-        if let Err(source) = limited.read_until(b'\n', &mut self.line) {
-            return Err(match source.kind() {
-                io::ErrorKind::UnexpectedEof => self.cut(),
-                _ => ReadError::Io { file: self.name.clone(), line: self.number, source },
-            });
+        if let Err(error) = limited.read_until(b'\n', &mut self.line) {
+            let cut = error.kind() == io::ErrorKind::UnexpectedEof;
+            return Err(if cut { self.cut() } else { self.broken(error) });
         }
         if self.line.len() > LINE_BYTES_MAX {
             return Err(self.broken(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
@@ -312,14 +276,10 @@ impl<'a> Lines<'a> {
     }
 
     fn cut(&self) -> ReadError {
-        ReadError::Cut { file: self.name.clone(), line: self.number }
+        ReadError::Cut(format!("{}:{}", self.name, self.number))
     }
 
     fn broken(&self, problem: impl fmt::Display) -> ReadError {
-        ReadError::Broken {
-            file: self.name.clone(),
-            line: self.number,
-            problem: problem.to_string(),
-        }
+        ReadError::Broken(format!("{}:{}: {problem}", self.name, self.number))
     }
 }

@@ -15,9 +15,7 @@ pub(super) struct Heard {
     /// Its latest SPM and its latest data.
     pub(super) spm: Vec<u8>,
     pub(super) data: Vec<u8>,
-    /// Its latest datagram that is encrypted.
     pub(super) sealed: Vec<u8>,
-    /// The session, where it is one of TRAM.
     pub(super) tree: Tree,
 }
 
@@ -134,7 +132,6 @@ pub(super) enum Claim {
     Receiving = 1,
 }
 
-/// What sealed datagrams begin with.
 const SEALED: &[u8] = b"fcs";
 
 /// The number of the part that is the content.

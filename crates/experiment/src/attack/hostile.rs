@@ -6,73 +6,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::FLOOD;
+use faircast_proto::pgm::wire::OptionType;
+use serde::Deserialize;
+
 use super::attacker::Attacker;
 use super::forge::{Claim, Heard};
 use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
+use super::{Attack, FLOOD, Over};
 use crate::host::{Network, enter};
 
-#[derive(Clone, Copy)]
-pub(super) enum Attempt {
-    /// Nothing.
+/// What the attacker sends; the table has what each is.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Sends {
     Nothing,
-    /// One packet in the name of the source.
-    Once(fn(&Heard) -> Vec<u8>),
-    /// One damaged datagram of a sealed session in the name of the source.
+    Data,
+    Lead,
+    Spm,
+    Fin,
+    Rst,
+    Scheme,
     Sealed,
-    /// Damaged packets in its name.
     Damage,
-    /// Packets of sessions that there are none of.
     Sessions,
-    /// The same before receivers are there, which may be told whom to hear.
-    SessionsFirst { from: bool },
-    /// One receiver that there is none of, for as long as anybody hears it.
     Member,
-    /// Many of them, that ask for much.
     Members,
-    /// Connections to the port of metrics that say nothing.
     Connections,
-    /// Packets of TRAM.
-    Tree(TreeAttack),
-}
-
-/// Forgeries in a TRAM session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TreeAttack {
-    /// End of the session: one packet to the group, in the name of the source.
     End,
-    /// Data from far ahead: one packet to the group, in the name of the source.
     Ahead,
-    /// Removal: one packet to each receiver, in the name of the source.
     Removal,
-    /// A goodbye in the name of each receiver.
     Goodbye,
-    /// Settings of another scheme before receivers are there.
     Settings,
-    /// An invented member that says the same all the time.
-    Member,
-    /// Packets of all kinds in all names.
+    Repeats,
     Catalogue,
-}
-
-impl Attempt {
-    pub(super) fn is_flood(self) -> bool {
-        use Attempt::{Damage, Members, Sessions, SessionsFirst, Tree};
-        use TreeAttack::{Catalogue, Member, Settings};
-        matches!(
-            self,
-            Damage
-                | Members
-                | Sessions
-                | SessionsFirst { .. }
-                | Tree(Settings | Member | Catalogue)
-        )
-    }
-
-    /// True if the attack begins before receivers are there.
-    pub(super) fn is_first(self) -> bool {
-        matches!(self, Self::SessionsFirst { .. } | Self::Tree(TreeAttack::Settings))
-    }
 }
 
 pub(super) struct Sent {
@@ -94,7 +60,7 @@ struct Signals {
 }
 
 impl Hostile {
-    pub(super) fn start(kind: Attempt, network: &Network) -> Self {
+    pub(super) fn start(attack: &'static Attack, network: &Network) -> Self {
         let signals = Arc::<Signals>::default();
         let told = Arc::clone(&signals);
         let paths = [ATTACKER, RECEIVERS[0]].map(|host| network.path(host));
@@ -109,7 +75,7 @@ impl Hostile {
             let mut heard = Heard::default();
             // It hears what it needs, and then until it is to begin: its numbers must not be old.
             let begins = |heard: &Heard| {
-                told.go.load(Ordering::Relaxed) && has_enough(kind, heard, source, &receivers)
+                told.go.load(Ordering::Relaxed) && has_enough(attack, heard, source, &receivers)
             };
             if !attacker.hear(&told.stop, &mut heard, begins)? {
                 return Ok(Sent { count: 0, answered: None });
@@ -118,11 +84,7 @@ impl Hostile {
                 entered(&paths[1])?;
                 time_of_metrics(SocketAddrV4::new(source, METRICS))
             };
-            if let Attempt::Tree(kind) = kind {
-                let count = strike_tree(kind, &attacker, &heard, (source, receivers), &told.stop)?;
-                return Ok(Sent { count, answered: None });
-            }
-            strike(kind, &attacker, &heard, source, &told.stop, honest)
+            strike(attack.sends, &attacker, &heard, (source, receivers), &told.stop, honest)
         });
         Self { signals, thread }
     }
@@ -143,43 +105,49 @@ impl Hostile {
 }
 
 /// Whether what was heard is all that an attack is made from.
-fn has_enough(kind: Attempt, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4Addr]) -> bool {
-    match kind {
-        Attempt::Nothing | Attempt::Connections => true,
-        Attempt::Tree(TreeAttack::Settings) => heard.tree.knows(source),
-        Attempt::Tree(_) => heard.tree.has(receivers),
-        Attempt::Sealed => !heard.sealed.is_empty(),
-        Attempt::SessionsFirst { .. } => !heard.spm.is_empty(),
-        _ if heard.spm.is_empty() || heard.data.is_empty() => false,
-        _ => true,
+fn has_enough(attack: &Attack, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4Addr]) -> bool {
+    match attack.sends {
+        Sends::Nothing | Sends::Connections => true,
+        Sends::Settings => heard.tree.knows(source),
+        _ if attack.over == Some(Over::Tram) => heard.tree.has(receivers),
+        Sends::Sealed => !heard.sealed.is_empty(),
+        _ => !heard.spm.is_empty() && (attack.first || !heard.data.is_empty()),
     }
 }
 
 fn strike(
-    kind: Attempt,
+    kind: Sends,
     attacker: &Attacker,
     heard: &Heard,
-    source: Ipv4Addr,
+    (source, receivers): (Ipv4Addr, [Ipv4Addr; 2]),
     stop: &AtomicBool,
     honest: impl FnOnce() -> std::io::Result<Duration> + Send,
 ) -> std::io::Result<Sent> {
-    let group = attacker.group;
-    let speaker = heard.source.unwrap_or(SocketAddrV4::new(source, PORT));
+    let (tree, group) = (&heard.tree, attacker.group);
+    let of = |host| tree.speaker(host).unwrap_or(SocketAddrV4::new(host, PORT));
+    let speaker = tree.speaker(source).or(heard.source).unwrap_or(of(source));
     let own = SocketAddrV4::new(attacker.here, PORT);
+    let once = |packet: &[u8]| attacker.send(speaker, group, packet).map(|()| 1);
+    let flood = |per_second, send: &mut dyn FnMut(u32) -> std::io::Result<()>| {
+        Attacker::flood(per_second, FLOOD, stop, send)
+    };
     let mut answered = None;
     let count = match kind {
-        Attempt::Nothing | Attempt::Tree(_) => 0,
-        Attempt::Once(forge) => attacker.send(speaker, group, &forge(heard)).map(|()| 1)?,
-        Attempt::Sealed => attacker.send(speaker, group, &heard.sealed_damaged()).map(|()| 1)?,
-        Attempt::Damage => Attacker::flood(6000.0, FLOOD, stop, |number| {
-            attacker.send(speaker, group, &heard.damaged(number))
-        })?,
-        Attempt::Sessions | Attempt::SessionsFirst { .. } => {
-            Attacker::flood(3000.0, FLOOD, stop, |number| {
-                attacker.send(own, group, &heard.other_session(number))
-            })?
+        Sends::Nothing => 0,
+        Sends::Data => once(&heard.data_ahead(100_000))?,
+        Sends::Lead => once(&heard.spm_with(|spm| spm.lead += 100_000, None, None))?,
+        Sends::Spm => once(&heard.spm_with(|spm| spm.sequence += 100_000_000, None, None))?,
+        Sends::Fin => once(&heard.spm_with(|_| {}, Some(OptionType::FIN), None))?,
+        Sends::Rst => once(&heard.spm_with(|_| {}, Some(OptionType::RST), None))?,
+        Sends::Scheme => once(&heard.spm_with(|_| {}, None, Some(b"\x01\x07another")))?,
+        Sends::Sealed => once(&heard.sealed_damaged())?,
+        Sends::Damage => {
+            flood(6000.0, &mut |number| attacker.send(speaker, group, &heard.damaged(number)))?
         }
-        Attempt::Member => {
+        Sends::Sessions => {
+            flood(3000.0, &mut |number| attacker.send(own, group, &heard.other_session(number)))?
+        }
+        Sends::Member => {
             let socket = UdpSocket::bind((attacker.here, 0))?;
             Attacker::flood(95.0 / 60.0, Duration::MAX, stop, |number| {
                 let packet = match number {
@@ -190,7 +158,7 @@ fn strike(
                 socket.send_to(&packet, speaker).map(|_| ())
             })?
         }
-        Attempt::Members => Attacker::flood(8000.0, FLOOD, stop, |number| {
+        Sends::Members => flood(8000.0, &mut |number| {
             let member = number % MEMBERS;
             let [high, low] = (member as u16).to_be_bytes();
             let from = SocketAddrV4::new(Ipv4Addr::new(10, 77, 64 + high, low), PORT);
@@ -201,7 +169,7 @@ fn strike(
             };
             attacker.send(from, speaker, &packet)
         })?,
-        Attempt::Connections => {
+        Sends::Connections => {
             let to = SocketAddr::from((source, METRICS));
             let connect = |_| TcpStream::connect_timeout(&to, Duration::from_secs(5));
             let open = (0..CONNECTIONS).map(connect).collect::<std::io::Result<Vec<_>>>()?;
@@ -209,56 +177,42 @@ fn strike(
             answered = took.ok().and_then(Result::ok);
             open.len() as u32
         }
-    };
-    Ok(Sent { count, answered })
-}
-
-fn strike_tree(
-    kind: TreeAttack,
-    attacker: &Attacker,
-    heard: &Heard,
-    (source, receivers): (Ipv4Addr, [Ipv4Addr; 2]),
-    stop: &AtomicBool,
-) -> std::io::Result<u32> {
-    let (tree, group) = (&heard.tree, attacker.group);
-    let speaker = tree.speaker(source).unwrap_or(SocketAddrV4::new(source, PORT));
-    let of = |host| tree.speaker(host).unwrap_or(SocketAddrV4::new(host, PORT));
-    match kind {
-        TreeAttack::End => attacker.send(speaker, group, &tree.end(source)).map(|()| 1),
-        TreeAttack::Ahead => attacker.send(speaker, group, &tree.ahead(source, AHEAD)).map(|()| 1),
-        TreeAttack::Removal => {
+        Sends::End => once(&tree.end(source))?,
+        Sends::Ahead => once(&tree.ahead(source, AHEAD))?,
+        Sends::Removal => {
             let send = |host| attacker.send(speaker, of(host), &tree.removal(source));
-            receivers.into_iter().try_for_each(send).map(|()| 2)
+            receivers.into_iter().try_for_each(send).map(|()| 2)?
         }
-        TreeAttack::Goodbye => {
+        Sends::Goodbye => {
             let send = |host| attacker.send(of(host), speaker, &tree.goodbye(host));
-            receivers.into_iter().try_for_each(send).map(|()| 2)
+            receivers.into_iter().try_for_each(send).map(|()| 2)?
         }
-        TreeAttack::Settings => Attacker::flood(2.0, FLOOD, stop, |_| {
-            attacker.send(speaker, group, &tree.settings(source))
-        }),
-        TreeAttack::Member => {
+        Sends::Settings => {
+            flood(2.0, &mut |_| attacker.send(speaker, group, &tree.settings(source)))?
+        }
+        Sends::Repeats => {
             let socket = UdpSocket::bind((attacker.here, 0))?;
             let [bind, ack] = tree.member();
-            Attacker::flood(PER_SECOND, FLOOD, stop, |number| {
+            flood(PER_SECOND, &mut |number| {
                 let packet = if number < 2 { &bind } else { &ack };
                 socket.send_to(packet, speaker).map(|_| ())
-            })
+            })?
         }
-        TreeAttack::Catalogue => {
+        Sends::Catalogue => {
             let hosts = [source, receivers[0], receivers[1]];
-            Attacker::flood(PER_SECOND, FLOOD, stop, |number| {
+            flood(PER_SECOND, &mut |number| {
                 let (host, packet) = tree.any(&hosts, number as usize);
-                let from = host.map_or(SocketAddrV4::new(attacker.here, PORT), of);
+                let from = host.map_or(own, of);
                 attacker.send(from, group, &packet)?;
                 // A packet in a host's name does not go to that host.
                 hosts
                     .iter()
                     .filter(|to| host != Some(**to))
                     .try_for_each(|to| attacker.send(from, of(*to), &packet))
-            })
+            })?
         }
-    }
+    };
+    Ok(Sent { count, answered })
 }
 
 /// Distance of forged data from the newest packet, in packets; and rate of an attack on a tree, in packets a second.

@@ -10,12 +10,13 @@ mod hostile;
 mod transfer;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use faircast_proto::catalog;
-use faircast_proto::pgm::wire::OptionType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::files::json;
@@ -23,7 +24,7 @@ use crate::host::{Network, Shape, need_root};
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
 use crate::wire::ours;
-use hostile::{Attempt, Hostile, Sent, TreeAttack};
+use hostile::{Hostile, Sends, Sent};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
 const TITLE: &str = "What can a host on the network do to a transfer?";
@@ -57,117 +58,34 @@ const FLOODED_CPU: f64 = 0.5;
 /// How soon an honest request for metrics is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+static TABLES: LazyLock<BTreeMap<String, Vec<Attack>>> =
+    LazyLock::new(|| toml::from_str(include_str!("attacks.toml")).expect("a test reads the table"));
+
+/// An attack of attacks.toml, which says what its options mean.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Attack {
-    id: &'static str,
-    title: &'static str,
-    kind: Attempt,
+    id: String,
+    title: String,
+    sends: Sends,
+    over: Option<Over>,
+    #[serde(default)]
+    flood: bool,
+    #[serde(default)]
+    first: bool,
+    #[serde(default)]
+    from: bool,
+    #[serde(default)]
+    key: bool,
 }
 
-const ATTACKS: &[Attack] = &[
-    attack("nothing", "no attack, to compare with", Attempt::Nothing),
-    attack(
-        "data",
-        "one packet of data from 100 000 ahead",
-        Attempt::Once(|heard| heard.data_ahead(100_000)),
-    ),
-    attack(
-        "lead",
-        "one SPM whose lead is 100 000 ahead",
-        Attempt::Once(|heard| heard.spm_with(|spm| spm.lead += 100_000, None, None)),
-    ),
-    attack(
-        "spm",
-        "one SPM whose own number is 100 000 000 ahead",
-        Attempt::Once(|heard| heard.spm_with(|spm| spm.sequence += 100_000_000, None, None)),
-    ),
-    attack(
-        "fin",
-        "one SPM that says that this is the end",
-        Attempt::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::FIN), None)),
-    ),
-    attack(
-        "rst",
-        "one SPM that says that the source has given up",
-        Attempt::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::RST), None)),
-    ),
-    attack(
-        "scheme",
-        "one SPM of another scheme",
-        Attempt::Once(|heard| heard.spm_with(|_| {}, None, Some(b"\x01\x07another"))),
-    ),
-    attack("sealed", "one damaged datagram of a session with a key", Attempt::Sealed),
-    attack(
-        "damage",
-        "6000 damaged packets a second in the source's name, for 10 s",
-        Attempt::Damage,
-    ),
-    attack("sessions", "3000 invented sessions a second, for 10 s", Attempt::Sessions),
-    attack(
-        "sessions-first",
-        "the same before the receivers are started",
-        Attempt::SessionsFirst { from: false },
-    ),
-    attack(
-        "sessions-from",
-        "the same, of receivers with --from",
-        Attempt::SessionsFirst { from: true },
-    ),
-    attack(
-        "member",
-        "one invented receiver that never gets on, 95 packets a minute",
-        Attempt::Member,
-    ),
-    attack(
-        "members",
-        "10 000 invented receivers with 8000 requests a second, for 10 s",
-        Attempt::Members,
-    ),
-    attack("connections", "145 silent connections to the port of metrics", Attempt::Connections),
-    attack("end", "one beacon that says that this is the end", tree(TreeAttack::End)),
-    attack("ahead", "one packet of data from 50 ahead", tree(TreeAttack::Ahead)),
-    attack(
-        "removal",
-        "one packet to each receiver, in the source's name, that it was removed",
-        tree(TreeAttack::Removal),
-    ),
-    attack("goodbye", "one goodbye in each receiver's name", tree(TreeAttack::Goodbye)),
-    attack(
-        "settings-first",
-        "settings of another scheme, twice a second, before the receivers are started",
-        tree(TreeAttack::Settings),
-    ),
-    attack(
-        "repeats",
-        "one invented member that repeats an acknowledgement 20 times a second, for 10 s",
-        tree(TreeAttack::Member),
-    ),
-    attack(
-        "catalogue",
-        "20 forged packets a second, of all kinds and in all names, for 10 s",
-        tree(TreeAttack::Catalogue),
-    ),
-];
-
-const fn tree(attack: TreeAttack) -> Attempt {
-    Attempt::Tree(attack)
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Over {
+    Pgm,
+    Tram,
 }
 
-impl Attack {
-    /// True if the attack is one on transfers over TRAM, with `over_tree`, or else over PGM.
-    fn suits(&self, over_tree: bool) -> bool {
-        match self.kind {
-            Attempt::Nothing | Attempt::Sealed | Attempt::Connections => true,
-            Attempt::Tree(_) => over_tree,
-            _ => !over_tree,
-        }
-    }
-}
-
-const fn attack(id: &'static str, title: &'static str, kind: Attempt) -> Attack {
-    Attack { id, title, kind }
-}
-
-/// Something that had to be so.
 #[derive(Debug, Serialize)]
 struct Check {
     what: &'static str,
@@ -199,13 +117,15 @@ impl AttackResult {
 fn attacks(request: &Request) -> Result<Vec<&'static Attack>, Error> {
     let over_tree =
         request.scheme.as_deref().and_then(catalog::stack).is_some_and(|stack| stack.has_heads());
-    let all = ATTACKS.iter().filter(|attack| attack.suits(over_tree));
-    chosen("attack", "row", all, |attack| attack.id, request.only.as_deref())
+    let over = if over_tree { Over::Tram } else { Over::Pgm };
+    let all =
+        TABLES["attack"].iter().filter(|attack| attack.over.as_ref().is_none_or(|it| *it == over));
+    chosen("attack", "row", all, |attack| &attack.id, request.only.as_deref())
 }
 
 pub(crate) fn list(request: &Request) -> Result<String, Error> {
     let attacks = attacks(request)?.into_iter();
-    Ok(listing("attack", TITLE, attacks.map(|attack| ("", attack.id, attack.title))))
+    Ok(listing("attack", TITLE, attacks.map(|attack| ("", &*attack.id, &*attack.title))))
 }
 
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
@@ -233,27 +153,26 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
 }
 
 fn meet(
-    attack: &Attack,
+    attack: &'static Attack,
     network: &Network,
     request: &Request,
     monitor: &dyn Monitor,
 ) -> Result<AttackResult, Error> {
-    let failed = |error: std::io::Error| Error::doing(attack.id, error);
-    let kind = attack.kind;
-    let lasts = if kind.is_flood() { FLOOD } else { RECOVERY };
+    let failed = |error: std::io::Error| Error::doing(&attack.id, error);
+    let (kind, flood, late) = (attack.sends, attack.flood, attack.first);
+    let lasts = if flood { FLOOD } else { RECOVERY };
     let span = SETTLING + MEASURED + lasts + RECOVERY + MEASURED + REST;
     let order = Order {
         program: request.program.as_ref().unwrap_or(&request.own).clone(),
         bytes: RATE_MBIT_PER_S * 125_000 * span.as_secs(),
         rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
-        key: matches!(kind, Attempt::Sealed),
-        from: matches!(kind, Attempt::SessionsFirst { from: true }),
+        key: attack.key,
+        from: attack.from,
         scheme: ours(request),
     };
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut transfer = Transfer::new(network, folder.path(), order, monitor)?;
-    let hostile = Hostile::start(kind, network);
-    let late = kind.is_first();
+    let hostile = Hostile::start(attack, network);
     transfer.start_sender()?;
     let mut before = None;
     if !late {
@@ -277,12 +196,12 @@ fn meet(
         transfer.start_receivers()?;
     }
     transfer.rest(lasts.saturating_sub(started.elapsed()))?;
-    transfer.wait_until(Instant::now() + END_MAX, |_| hostile.is_over() || !kind.is_flood())?;
+    transfer.wait_until(Instant::now() + END_MAX, |_| hostile.is_over() || !flood)?;
     let (over, during) = (Instant::now(), transfer.count());
     if late {
         transfer.wait_until(over + START_MAX, |transfer| transfer.runs())?;
     }
-    if kind.is_flood() {
+    if flood {
         transfer.rest(RECOVERY)?;
     }
     let from = transfer.count();
@@ -311,7 +230,7 @@ fn meet(
     let mbit = |rate: f64| format!("{rate:.1} Mbit/s");
     let rate = RATE_MBIT_PER_S as f64;
     let usual = before.map_or(rate, |pace| pace.mbit_per_s);
-    let attacked = count > 0 || matches!(kind, Attempt::Nothing);
+    let attacked = count > 0 || kind == Sends::Nothing;
     check("its rate again", after.mbit_per_s >= SAME * usual, mbit(after.mbit_per_s));
     check("was attacked", attacked, format!("{count} sent"));
     let whole = transfer.copies_are_whole();
@@ -323,45 +242,34 @@ fn meet(
     check("the sender's end", well, seen);
     let wire = during.unwrap_or(after).wire_mbit_per_s.max(after.wire_mbit_per_s);
     check("rate on the wire", wire <= WIRE_MAX * rate, mbit(wire));
-    match kind {
-        Attempt::Members => {
-            let pace = during.expect("receivers were there before");
-            check("most of its rate", pace.mbit_per_s >= FLOODED * usual, mbit(pace.mbit_per_s));
+    if matches!(kind, Sends::Members | Sends::Repeats | Sends::Catalogue) {
+        let pace = during.expect("receivers were there before");
+        check("most of its rate", pace.mbit_per_s >= FLOODED * usual, mbit(pace.mbit_per_s));
+        if kind == Sends::Members {
             check("CPU", pace.cpu <= FLOODED_CPU, format!("{:.2} cores", pace.cpu));
-            check("invented ones known", known > RECEIVERS.len(), format!("{known} joined"));
         }
-        Attempt::Member => {
-            check("invented one known", known > RECEIVERS.len(), format!("{known} joined"));
-        }
-        Attempt::Sealed => {
-            let seen = warnings.first().cloned().unwrap_or_default();
-            check("no warning", warnings.is_empty(), seen);
-        }
-        Attempt::Tree(TreeAttack::Member | TreeAttack::Catalogue) => {
-            let pace = during.expect("receivers were there before");
-            check("most of its rate", pace.mbit_per_s >= FLOODED * usual, mbit(pace.mbit_per_s));
-        }
-        Attempt::Tree(TreeAttack::Settings) => {
-            let took = joined.map(|at| at.saturating_duration_since(started));
-            let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
-            check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
-        }
-        Attempt::SessionsFirst { from } => {
-            let since = if from { started } else { over };
-            let took = joined.map(|at| at.saturating_duration_since(since));
-            let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
-            check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
-        }
-        Attempt::Connections => {
-            let holds = answered.is_some_and(|took| took <= ANSWER_MAX);
-            let seen =
-                answered.map_or("never".into(), |took| format!("{:.2} s", took.as_secs_f64()));
-            check("metrics soon", holds, seen);
-        }
-        _ => {}
+    }
+    if matches!(kind, Sends::Member | Sends::Members) {
+        let seen = format!("{known} joined");
+        let what = if flood { "invented ones known" } else { "invented one known" };
+        check(what, known > RECEIVERS.len(), seen);
+    }
+    if kind == Sends::Sealed {
+        check("no warning", warnings.is_empty(), warnings.into_iter().next().unwrap_or_default());
+    }
+    if late {
+        // Of invented sessions all must be over, where nobody says which is the right one.
+        let since = if attack.from || kind == Sends::Settings { started } else { over };
+        let took = joined.map(|at| at.saturating_duration_since(since));
+        let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
+        check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
+    }
+    if kind == Sends::Connections {
+        let seen = answered.map_or("never".into(), |took| format!("{:.2} s", took.as_secs_f64()));
+        check("metrics soon", answered.is_some_and(|took| took <= ANSWER_MAX), seen);
     }
     let last_words = checks.iter().any(|check| !check.holds).then_some(last_words);
-    let (id, title) = (attack.id, attack.title);
+    let (id, title) = (&*attack.id, &*attack.title);
     Ok(AttackResult { id, title, sent: count, before, during, after, checks, last_words })
 }
 
@@ -411,4 +319,23 @@ fn table(outcomes: &[AttackResult]) -> String {
         outcomes.len()
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attacks_are_those_on_the_protocol_of_the_scheme() {
+        let listed = |scheme: Option<&str>| {
+            let scheme = scheme.map(str::to_string);
+            list(&Request { scheme, ..Request::default() }).unwrap()
+        };
+        let (pgm, tram) = (listed(None), listed(Some("tram")));
+        for (id, over_pgm, over_tram) in
+            [(" nothing ", true, true), (" lead ", true, false), (" goodbye ", false, true)]
+        {
+            assert_eq!([pgm.contains(id), tram.contains(id)], [over_pgm, over_tram], "{id}");
+        }
+    }
 }

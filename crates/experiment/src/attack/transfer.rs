@@ -40,7 +40,6 @@ struct Told {
 }
 
 impl Told {
-    /// Reads what it has said since.
     fn poll(&mut self) {
         let now = Instant::now();
         for line in new_lines(&self.log, &mut self.read).lines() {
@@ -63,7 +62,6 @@ pub(super) struct Count {
     cpu: f64,
 }
 
-/// How a transfer went between two moments.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Pace {
     /// Content, at the receiver that got less.
@@ -166,7 +164,6 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Lets it go on for so long.
     pub(super) fn rest(&mut self, span: Duration) -> Result<(), Error> {
         self.wait_until(Instant::now() + span, |_| false).map(|_| ())
     }
@@ -284,7 +281,6 @@ fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
     }
 }
 
-/// CPU time of a process so far.
 fn cpu_s(process: u32) -> Option<f64> {
     // After the state and eleven numbers.
     let ticks = stat(process)?.into_iter().skip(11).take(2).map(|word| word.parse::<f64>());

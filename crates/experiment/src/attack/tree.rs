@@ -26,7 +26,6 @@ const PRUNED: u8 = 4;
 const ALLOWED_AHEAD: u64 = 400;
 const MASK_BYTES: usize = 256;
 
-/// The number of an invented member.
 const INVENTED: [u8; 8] = [7; 8];
 
 /// Step from one forged packet of the catalogue to the next: neighbours are of one kind.
@@ -89,7 +88,6 @@ impl Tree {
         }
     }
 
-    /// The end of the session, in the name of the source.
     pub(super) fn end(&self, source: Ipv4Addr) -> Vec<u8> {
         self.forge(BEACON, Some(source), Change::Flags(DONE))
     }

@@ -65,11 +65,6 @@ pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
     }
 }
 
-/// Words of a command line.
-pub(crate) fn strings(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_string()).collect()
-}
-
 /// A command line: its first words, which may have spaces, and more with spaces between.
 pub(crate) fn words(first: &[&str], more: &str) -> Vec<String> {
     first.iter().copied().chain(more.split(' ')).map(str::to_string).collect()

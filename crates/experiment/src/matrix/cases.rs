@@ -17,7 +17,6 @@ pub(crate) struct MatrixFile {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) seeds: u32,
-    /// The flow that is judged.
     pub(crate) session: String,
     #[serde(rename = "case")]
     pub(crate) cases: Vec<Case>,
@@ -71,7 +70,6 @@ pub(crate) struct Case {
 }
 
 impl MatrixFile {
-    /// Reads a matrix and checks what can be checked without its scenarios.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
         let mut matrix: Self = from_toml(file, text)?;
         let Self { cases, session, .. } = &mut matrix;
@@ -144,7 +142,6 @@ impl Case {
         !excluded && (!self.sends_objects || stack.has_option(DELIVERY))
     }
 
-    /// The flow that is judged.
     pub(crate) fn session<'a>(&'a self, matrix: &'a MatrixFile) -> &'a str {
         self.session.as_deref().unwrap_or(&matrix.session)
     }

@@ -100,7 +100,6 @@ fn repairs(flow: &FlowSummary) -> f64 {
     if flow.sent_packets > 0 { flow.repair_packets as f64 / flow.sent_packets as f64 } else { 0.0 }
 }
 
-/// The runs of one scheme in one case so far.
 pub(super) struct Cell {
     name: String,
     folder: Option<PathBuf>,

@@ -248,7 +248,6 @@ fn at(page: &Path, problem: &str) -> Error {
     Error::Usage(format!("--docs {}: {problem}", page.display()))
 }
 
-/// A case with the experiments that it takes.
 struct Work<'a> {
     case: &'a Case,
     experiment: Experiment,

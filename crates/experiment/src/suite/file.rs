@@ -135,7 +135,6 @@ pub(crate) struct RowFile {
     pub(crate) title: String,
     pub(crate) measure: Measure,
     pub(crate) unit: String,
-    /// How the values of the seeds become one.
     #[serde(default)]
     pub(crate) statistic: Statistic,
     /// The published figure.

@@ -20,7 +20,6 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
-    /// As it was written.
     text: String,
     numerator: Term,
     denominator: Option<Term>,
@@ -72,7 +71,6 @@ struct Flow<'a> {
     counted_s: f64,
 }
 
-/// What a quantity is of a flow.
 type FlowQuantity = fn(Flow<'_>) -> f64;
 
 /// What it is within a part of the run, between two moments.
@@ -115,18 +113,9 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
     ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
     ("settled_s", |flow| flow.summary.settled_s.unwrap_or(f64::INFINITY)),
-    ("goodput_min_bps", |flow| {
-        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
-        goodputs.fold(f64::INFINITY, f64::min)
-    }),
-    ("goodput_max_bps", |flow| {
-        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
-        goodputs.fold(0.0, f64::max)
-    }),
-    ("goodput_mean_bps", |flow| {
-        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
-        goodputs.sum::<f64>() / flow.summary.receivers.len() as f64
-    }),
+    ("goodput_min_bps", |flow| Fold::Min.of(flow.goodputs())),
+    ("goodput_max_bps", |flow| Fold::Max.of(flow.goodputs())),
+    ("goodput_mean_bps", |flow| Fold::Mean.of(flow.goodputs())),
     ("slowed_s", |flow| flow.probe.slowed_s()),
     ("first_receiver_slowed_s", |flow| flow.probe.first_receiver_slowed_s()),
     ("latency_ms", |flow| flow.probe.latency.mean_ms()),
@@ -140,9 +129,13 @@ const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[
     ("utilisation", |link| link.utilisation),
 ];
 
-impl Flow<'_> {
+impl<'a> Flow<'a> {
     fn packets_per_s(self) -> f64 {
         self.summary.throughput_bps / 8.0 / self.probe.packet_bytes
+    }
+
+    fn goodputs(self) -> impl Iterator<Item = f64> + 'a {
+        self.summary.receivers.iter().map(|receiver| receiver.goodput_bps)
     }
 }
 
@@ -172,7 +165,6 @@ impl TryFrom<String> for Measure {
     }
 }
 
-/// Why there is no such quantity, and what there is.
 fn unknown(quantity: &str, known: impl Iterator<Item = &'static str>) -> String {
     if quantity.contains('@') {
         let spanned: Vec<String> =
@@ -223,7 +215,6 @@ impl Term {
         matches!(self.quantity, Quantity::Rows)
     }
 
-    /// Checks that a scenario has all that the term speaks of.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let (what, names): (_, Vec<String>) = match self.quantity {
             Quantity::Link(_) => ("link", link_names(scenario)),
@@ -350,7 +341,6 @@ impl Measure {
         &self.text
     }
 
-    /// Checks that a scenario has all that the measure speaks of.
     pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), String> {
         self.numerator.check(scenario)?;
         self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))

@@ -19,7 +19,6 @@ const SWITCHES_MAX: usize = 10_000;
 /// Spans of throughput begin and end at whole multiples of so many seconds.
 pub(crate) const BIN_S: u32 = 10;
 
-/// Listens to one run.
 pub(crate) struct Probe {
     from: Time,
     pub(crate) flows: Vec<FlowProbe>,
@@ -64,7 +63,6 @@ pub(crate) struct Latency {
     count: u64,
 }
 
-/// A window over time.
 pub(crate) struct Window {
     now: Option<f64>,
     since: Time,

@@ -106,7 +106,6 @@ impl<'a> Runner<'a> {
         self.suite.experiments(self.only, self.scheme.is_some())
     }
 
-    /// The flows of an experiment that a scheme takes the place of.
     fn sessions<'b>(&'b self, experiment: &'b Experiment) -> impl Iterator<Item = &'b String> {
         let suites = self.suite.session.iter().filter(|_| experiment.sessions.is_empty());
         experiment.sessions.iter().chain(suites)
@@ -172,7 +171,6 @@ impl<'a> Runner<'a> {
         Error::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
     }
 
-    /// The span in which throughput is counted for the plots.
     fn sample(
         &self,
         experiment: &Experiment,

@@ -1,11 +1,13 @@
-//! The equation and the loss intervals of RFC 4654 at values that were worked out by hand, computed by
+//! The equation and the loss intervals of RFC 4654 at values that were worked out by hand (worked.toml), computed by
 //! the very functions with which receivers compute their rate.
 
 use faircast_base::{Duration, Seq, Time};
 use faircast_proto::congestion::common::equation::throughput_bits_per_s;
 use faircast_proto::congestion::tfmcc::{Arrivals, FirstInterval};
 use faircast_report::Row;
+use serde::Deserialize;
 
+use super::file::from_toml;
 use super::judge::one_value;
 
 /// What all ids of these rows begin with.
@@ -21,7 +23,9 @@ const RTT: Duration = Duration::from_millis(50);
 const THRESHOLD: u32 = 3;
 
 pub(crate) fn rows(only: Option<&str>) -> Vec<Row> {
-    let all = equation().into_iter().chain(intervals()).chain(first_intervals());
+    let worked: Worked = from_toml("worked", include_str!("worked.toml")).expect("a test reads it");
+    let closed = worked.interval.into_iter().map(closed);
+    let all = worked.equation.into_iter().map(equation).chain(closed).chain(first_intervals());
     all.filter(|row| only.is_none_or(|text| row.id.contains(text))).collect()
 }
 
@@ -39,85 +43,44 @@ fn value(
     Row { paper: Some(worked), absolute: Some(within), ..row }
 }
 
-/// 8s / (R (sqrt(2p/3) + 12 sqrt(3p/8) p (1 + 32p^2))) with s = 1000 bytes and R = 100 ms (src:
-/// RFC 4654 s2.1), to whole bits per second.
-fn equation() -> Vec<Row> {
-    let worked = [
-        (0.001, "0.1", 3_070_749.0),
-        (0.01, "1", 898_658.0),
-        (0.05, "5", 294_871.0),
-        (0.1, "10", 141_608.0),
-    ];
-    let row = |(loss, percent, worked): (f64, &str, f64)| {
-        let id = format!("{ID}.equation.{percent}");
-        let title = format!("the equation at {percent} % loss events, 1000 bytes, 100 ms");
-        let ours = throughput_bits_per_s(1000.0, 0.1, loss);
-        value(id, title, "bit/s", worked, ours, 0.5, "worked out to whole bits per second")
-    };
-    worked.into_iter().map(row).collect()
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Worked {
+    equation: Vec<Equation>,
+    interval: Vec<Interval>,
 }
 
-/// Losses, what comes up to which packet, and whether the past is discounted.
-type Losses<'a> = (&'a str, &'a str, &'a [u32], u32, bool, f64);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Equation {
+    percent: String,
+    worked: f64,
+}
 
-fn intervals() -> Vec<Row> {
-    // Nine events make eight closed intervals; what was made up for the time before them is gone.
-    let even: Vec<u32> = (1..=9).map(|k| 100 * k).collect();
-    let mut falling = vec![100];
-    for step in [80, 70, 60, 50, 40, 30, 20, 10] {
-        falling.push(falling.last().map_or(0, |last| last + step));
-    }
-    let even_and_one = [&even[..], &[1900]].concat();
-    let all: [Losses<'_>; 9] = [
-        ("even", "a loss in each 100 packets", &even, 909, false, 100.0),
-        // s5.4: (10 + 20 + 30 + 40 + 0.8 * 50 + 0.6 * 60 + 0.4 * 70 + 0.2 * 80) / 6 = 220 / 6.
-        ("weights", "intervals of 80 to 10 packets, then 5", &falling, 464, false, 220.0 / 6.0),
-        // s5.4: the open interval counts where it makes the mean larger:
-        // (100 + 10 + 20 + 30 + 0.8 * 40 + 0.6 * 50 + 0.4 * 60 + 0.2 * 70) / 6 = 260 / 6.
-        ("open", "the same, then 100", &falling, 559, false, 260.0 / 6.0),
-        // s5.2: the second loss begins no event where it is not more than a round trip after the first:
-        // 50 ms are not, and 60 ms are. Before the first are 100 packets by agreement; with two
-        // intervals both weigh 1: (6 + 100) / 2. Open are 15 of 10..=24.
-        ("one-event", "two losses 50 ms apart, round trip 50 ms", &[10, 15], 24, false, 100.0),
-        ("two-events", "two losses 60 ms apart, round trip 50 ms", &[10, 16], 24, false, 53.0),
-        // s5.5: I_0 = 250 is more than twice the mean of 100, so DF = 200 / 250 = 0.8, and
-        // (250 + 0.8 * 5 * 100) / (1 + 0.8 * 5) = 130; the weights of the seven others sum to 5.
-        (
-            "discount",
-            "a loss in each 100, then 250 without, past discounted",
-            &even,
-            1149,
-            true,
-            130.0,
-        ),
-        // s5.5: 200 / 1000 is less than the least factor, 0.5:
-        // (1000 + 0.5 * 5 * 100) / (1 + 0.5 * 5) = 1250 / 3.5.
-        (
-            "least-discount",
-            "then 1000 without, past discounted by half at most",
-            &even,
-            1899,
-            true,
-            1250.0 / 3.5,
-        ),
-        // s5.5: the next event closes the interval of 1000, and the older keep their 0.5.
-        (
-            "kept-discount",
-            "then 1000 without and a loss, which keeps the discount",
-            &even_and_one,
-            1903,
-            true,
-            1250.0 / 3.5,
-        ),
-        // s5.4 without s5.5: (1000 + 5 * 100) / 6.
-        ("no-discount", "then 1000 without, past not discounted", &even, 1899, false, 250.0),
-    ];
-    let row = |(name, title, lost, last, discounting, worked): Losses<'_>| {
-        let first = FirstInterval { packets: 100.0, guessed_rtt_s: None };
-        let seqs = (0..=last).filter(|seq| !lost.contains(seq));
-        interval(name, title, worked, &arrivals(seqs, discounting, first))
-    };
-    all.into_iter().map(row).collect()
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Interval {
+    name: String,
+    title: String,
+    lost: Vec<u32>,
+    last: u32,
+    #[serde(default)]
+    discounting: bool,
+    worked: [f64; 2],
+}
+
+fn equation(Equation { percent, worked }: Equation) -> Row {
+    let id = format!("{ID}.equation.{percent}");
+    let title = format!("the equation at {percent} % loss events, 1000 bytes, 100 ms");
+    let loss = percent.parse::<f64>().expect("the table has numbers") / 100.0;
+    let ours = throughput_bits_per_s(1000.0, 0.1, loss);
+    value(id, title, "bit/s", worked, ours, 0.5, "worked out to whole bits per second")
+}
+
+fn closed(Interval { name, title, lost, last, discounting, worked: [over, by] }: Interval) -> Row {
+    let first = FirstInterval { packets: 100.0, guessed_rtt_s: None };
+    let seqs = (0..=last).filter(|seq| !lost.contains(seq));
+    interval(&name, &title, over / by, &arrivals(seqs, discounting, first))
 }
 
 /// What a receiver knows when these packets have come.

@@ -13,7 +13,6 @@ const EVEN_FIGURE: f64 = 0.05;
 /// Widest tolerance of a published figure, as a part of it.
 const TOLERANCE_MAX: f64 = 0.5;
 
-/// Checks one row of a suite, of which `rows` are all.
 pub(super) fn check(
     id: &str,
     row: &RowFile,

@@ -1,8 +1,9 @@
 //! A setting with the values that it takes in a sweep.
 
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
+use serde_json::Value;
 
-use crate::table::{Cell, ColumnType};
+use crate::table::ColumnType;
 
 /// A setting of the scenario with the values that it takes, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,32 +41,29 @@ impl Axis {
 
     /// The values as a column: its name, which ends in the unit where they are quantities, what they
     /// are, and each of them.
-    pub fn column(&self) -> (String, ColumnType, Vec<Cell>) {
+    pub fn column(&self) -> (String, ColumnType, Vec<Value>) {
         let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
-        type Read = fn(&str) -> Option<Cell>;
+        type Read = fn(&str) -> Option<Value>;
         // What ends the name, what the values are, and how one is read: the first that reads all.
         let readings: [(&str, ColumnType, Read); 6] = [
-            ("", ColumnType::Whole, |text| text.parse().ok().map(Cell::Whole)),
+            ("", ColumnType::Whole, |text| text.parse::<i64>().ok().map(Value::from)),
             ("", ColumnType::Float, |text| {
-                text.parse().ok().filter(|number: &f64| number.is_finite()).map(Cell::Float)
+                text.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::from)
             }),
-            ("", ColumnType::Flag, |text| text.parse().ok().map(Cell::Flag)),
+            ("", ColumnType::Flag, |text| text.parse::<bool>().ok().map(Value::from)),
             ("_s", ColumnType::Float, |text| {
-                Some(Cell::Float(Duration::parse(text).ok()?.as_secs_f64()))
+                Some(Duration::parse(text).ok()?.as_secs_f64().into())
             }),
             ("_bps", ColumnType::Whole, |text| {
-                Some(Cell::count(Bitrate::parse(text).ok()?.bits_per_s()))
+                Some(Bitrate::parse(text).ok()?.bits_per_s().into())
             }),
-            ("_bytes", ColumnType::Whole, |text| {
-                Some(Cell::count(Bytes::parse(text).ok()?.count()))
-            }),
+            ("_bytes", ColumnType::Whole, |text| Some(Bytes::parse(text).ok()?.count().into())),
         ];
         let all = |read: Read| texts.iter().map(|text| read(text)).collect::<Option<Vec<_>>>();
         let mut read = readings.into_iter();
         let read = read.find_map(|(unit, kind, read)| Some((unit, kind, all(read)?)));
         let (unit, kind, cells) = read.unwrap_or_else(|| {
-            let cells = texts.iter().map(|text| Cell::Text((*text).to_string()));
-            ("", ColumnType::Text, cells.collect())
+            ("", ColumnType::Text, texts.iter().map(|text| Value::from(*text)).collect())
         });
         (format!("{}{unit}", self.key), kind, cells)
     }
@@ -73,12 +71,7 @@ impl Axis {
     /// The values as numbers for a plot, where they are numbers or quantities that rise.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let (_, _, cells) = self.column();
-        let number = |cell: &Cell| match cell {
-            Cell::Float(number) => Some(*number),
-            Cell::Whole(number) => Some(*number as f64),
-            _ => None,
-        };
-        let numbers: Option<Vec<f64>> = cells.iter().map(number).collect();
+        let numbers: Option<Vec<f64>> = cells.iter().map(Value::as_f64).collect();
         numbers.filter(|numbers| numbers.is_sorted_by(|a, b| a < b))
     }
 }
@@ -152,14 +145,14 @@ mod tests {
     #[test]
     fn columns_have_the_kind_of_their_values_and_the_unit_in_their_name() {
         for (text, name, kind, second) in [
-            ("k=1,2", "k", ColumnType::Whole, Cell::Whole(2)),
-            ("k=1,2.5", "k", ColumnType::Float, Cell::Float(2.5)),
-            ("k=true,false", "k", ColumnType::Flag, Cell::Flag(false)),
-            ("k=1 s,50 ms", "k_s", ColumnType::Float, Cell::Float(0.05)),
-            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", ColumnType::Whole, Cell::Whole(1_000_000)),
-            ("k=1400 B,1 kB", "k_bytes", ColumnType::Whole, Cell::Whole(1000)),
-            ("k=1 s,forever", "k", ColumnType::Text, Cell::Text("forever".into())),
-            ("k=\"draft\",paper", "k", ColumnType::Text, Cell::Text("paper".into())),
+            ("k=1,2", "k", ColumnType::Whole, Value::from(2)),
+            ("k=1,2.5", "k", ColumnType::Float, Value::from(2.5)),
+            ("k=true,false", "k", ColumnType::Flag, Value::from(false)),
+            ("k=1 s,50 ms", "k_s", ColumnType::Float, Value::from(0.05)),
+            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", ColumnType::Whole, Value::from(1_000_000)),
+            ("k=1400 B,1 kB", "k_bytes", ColumnType::Whole, Value::from(1000)),
+            ("k=1 s,forever", "k", ColumnType::Text, Value::from("forever")),
+            ("k=\"draft\",paper", "k", ColumnType::Text, Value::from("paper")),
         ] {
             let (got_name, got_kind, cells) = Axis::parse(text).unwrap().column();
             assert_eq!((got_name.as_str(), got_kind, &cells[1]), (name, kind, &second), "{text}");

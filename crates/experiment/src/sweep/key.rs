@@ -43,7 +43,6 @@ impl<'a> Keys<'a> {
         Self { program, on, files: BTreeMap::new() }
     }
 
-    /// The key of a run of this scenario with its seed.
     pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
         let mut text = Hashed(blake3::Hasher::new());
         // What the scenario's file and its text are called or look like changes no run.

@@ -74,13 +74,18 @@ impl Sweep {
     ) -> Result<Self, Error> {
         for (place, axis) in axes.iter().enumerate() {
             if axes[..place].iter().any(|other| other.key == axis.key) {
-                return Err(Error::Twice { key: axis.key.clone() });
+                return Err(Error::Usage(format!(
+                    "--set {}: is there twice; give all its values at once, with commas between",
+                    axis.key
+                )));
             }
         }
         let combinations: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
         let runs = combinations.saturating_mul(seeds.len() as u128);
         if runs > u128::from(RUNS_MAX) {
-            return Err(Error::TooMany { runs });
+            return Err(Error::Usage(format!(
+                "{runs} runs; expected at most {RUNS_MAX}: give fewer values or seeds"
+            )));
         }
         let mut sweep =
             Self { file: file.to_owned(), text: String::new(), axes, seeds, on, program };

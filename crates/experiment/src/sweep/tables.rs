@@ -1,10 +1,10 @@
 //! The tables of a sweep: a row for each combination of values, seed and flow, receiver or link.
 
-use faircast_report::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
-use faircast_trace::{Lateness, Validity};
+use faircast_report::Summary;
+use serde_json::{Value, json};
 
 use super::{Job, Sweep};
-use crate::table::{Cell, ColumnType, Table};
+use crate::table::{ColumnType, Table};
 
 /// Most rows of the table of receivers; where there are more it is left out.
 pub const RECEIVER_ROWS_MAX: usize = 1_000_000;
@@ -18,86 +18,36 @@ pub struct Tables {
     pub receivers: Option<Table>,
     /// A row for each direction of each link.
     pub links: Table,
-    axes: Vec<Vec<Cell>>,
+    axes: Vec<Vec<Value>>,
 }
 
-/// A column: its name, what it holds, and its value.
-type Column<T> = (&'static str, ColumnType, fn(&Summary, &T) -> Cell);
-
-/// The columns of the table of flows: the keys of the summary.
-const FLOW: &[Column<FlowSummary>] = &[
-    ("flow", ColumnType::Text, |_, of| text(&of.name)),
-    ("protocol", ColumnType::Text, |_, of| text(&of.protocol)),
-    ("from", ColumnType::Text, |_, of| text(&of.from)),
-    ("throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.throughput_bps)),
-    ("active_throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.active_throughput_bps)),
-    ("common_throughput_bps", ColumnType::Float, |_, of| Cell::float(of.common_throughput_bps)),
-    ("sent_bps", ColumnType::Float, |_, of| Cell::Float(of.sent_bps)),
-    ("goodput_min_bps", ColumnType::Float, |_, of| Cell::float(goodput_min_bps(of))),
-    ("feedback_per_s", ColumnType::Float, |_, of| Cell::Float(of.feedback_per_s)),
-    ("rate_variation", ColumnType::Float, |_, of| Cell::float(of.rate_variation)),
-    ("settled_s", ColumnType::Float, |_, of| Cell::float(of.settled_s)),
-    ("sent_packets", ColumnType::Whole, |_, of| Cell::count(of.sent_packets)),
-    ("repair_packets", ColumnType::Whole, |_, of| Cell::count(of.repair_packets)),
-    ("feedback_packets", ColumnType::Whole, |_, of| Cell::count(of.feedback_packets)),
-    ("ack_packets", ColumnType::Whole, |_, of| Cell::count(of.ack_packets)),
-    ("nak_packets", ColumnType::Whole, |_, of| Cell::count(of.nak_packets)),
-    ("timeouts", ColumnType::Whole, |_, of| Cell::count(of.timeouts)),
-    ("cuts", ColumnType::Whole, |_, of| Cell::count(of.cuts)),
-    ("representative_changes", ColumnType::Whole, |_, of| Cell::count(of.representative_changes)),
-    ("representative", ColumnType::Text, |_, of| Cell::text(of.representative.as_deref())),
-    ("rtt_mean_s", ColumnType::Float, |_, of| Cell::float(of.rtt_mean_s)),
-    ("dropped_packets", ColumnType::Whole, |_, of| Cell::count(of.dropped_packets)),
-    ("bad_input", ColumnType::Whole, |_, of| Cell::count(of.bad_input)),
-    ("loss_ratio", ColumnType::Float, |_, of| Cell::float(of.loss_ratio)),
-    ("completed_s", ColumnType::Float, |_, of| Cell::float(of.completed_s)),
-    ("jain_index", ColumnType::Float, |run, _| Cell::Float(run.jain_index)),
-    ("ended_s", ColumnType::Float, |run, _| Cell::Float(run.ended_s)),
-    ("lateness_verdict", ColumnType::Text, |run, _| Cell::text(run.lateness.and_then(verdict))),
-    ("lateness_p99_s", ColumnType::Float, |run, _| {
-        Cell::float(run.lateness.map(|late| late.p99_s))
-    }),
-];
+/// The columns of the table of flows, with their types: keys of the summary, and what `add` adds to
+/// them.
+const FLOW: &str = "flow text, protocol text, from text, throughput_bps float, active_throughput_bps float, \
+    common_throughput_bps float, sent_bps float, goodput_min_bps float, feedback_per_s float, \
+    rate_variation float, settled_s float, sent_packets whole, repair_packets whole, feedback_packets whole, \
+    ack_packets whole, nak_packets whole, timeouts whole, cuts whole, representative_changes whole, \
+    representative text, rtt_mean_s float, dropped_packets whole, bad_input whole, loss_ratio float, \
+    completed_s float, jain_index float, ended_s float, lateness_verdict text, lateness_p99_s float";
 
 /// The columns of the table of receivers, after flow and protocol.
-const RECEIVER: &[Column<ReceiverSummary>] = &[
-    ("node", ColumnType::Text, |_, of| text(&of.node)),
-    ("goodput_bps", ColumnType::Float, |_, of| Cell::Float(of.goodput_bps)),
-    ("delivered_packets", ColumnType::Whole, |_, of| Cell::count(of.delivered_packets)),
-    ("lost_packets", ColumnType::Whole, |_, of| Cell::count(of.lost_packets)),
-    ("abandoned_packets", ColumnType::Whole, |_, of| Cell::count(of.abandoned_packets)),
-    ("loss_ratio", ColumnType::Float, |_, of| Cell::Float(of.loss_ratio)),
-    ("completed_s", ColumnType::Float, |_, of| Cell::float(of.completed_s)),
-    ("intact", ColumnType::Flag, |_, of| of.intact.map_or(Cell::None, Cell::Flag)),
-];
+const RECEIVER: &str = "node text, goodput_bps float, delivered_packets whole, lost_packets whole, \
+    abandoned_packets whole, loss_ratio float, completed_s float, intact flag";
 
-const LINK: &[Column<LinkSummary>] = &[
-    ("from", ColumnType::Text, |_, of| text(&of.from)),
-    ("to", ColumnType::Text, |_, of| text(&of.to)),
-    ("utilisation", ColumnType::Float, |_, of| Cell::Float(of.utilisation)),
-    ("throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.throughput_bps)),
-    ("sent_packets", ColumnType::Whole, |_, of| Cell::count(of.sent_packets)),
-    ("dropped_packets", ColumnType::Whole, |_, of| Cell::count(of.dropped_packets)),
-    ("drop_ratio", ColumnType::Float, |_, of| Cell::Float(of.drop_ratio)),
-    ("queue_mean_packets", ColumnType::Float, |_, of| Cell::Float(of.queue_mean_packets)),
-    ("queue_max_packets", ColumnType::Whole, |_, of| Cell::count(of.queue_max_packets.into())),
-];
+const LINK: &str = "from text, to text, utilisation float, throughput_bps float, sent_packets whole, \
+    dropped_packets whole, drop_ratio float, queue_mean_packets float, queue_max_packets whole";
 
-fn verdict(lateness: Lateness) -> Option<&'static str> {
-    Some(match lateness.verdict? {
-        Validity::Valid => "valid",
-        Validity::Doubtful => "doubtful",
-        Validity::Invalid => "invalid",
+fn columns(table: &str) -> impl Iterator<Item = (String, ColumnType)> {
+    table.split(", ").map(|column| {
+        let (name, kind) = column.split_once(' ').expect("every column has a type");
+        let kind = match kind {
+            "text" => ColumnType::Text,
+            "float" => ColumnType::Float,
+            "whole" => ColumnType::Whole,
+            _ => ColumnType::Flag,
+        };
+        (name.to_string(), kind)
     })
-}
-
-fn text(text: &str) -> Cell {
-    Cell::Text(text.to_string())
-}
-
-/// What the receiver that got least got; `None` where there is none.
-fn goodput_min_bps(flow: &FlowSummary) -> Option<f64> {
-    flow.receivers.iter().map(|receiver| receiver.goodput_bps).reduce(f64::min)
 }
 
 impl Tables {
@@ -109,6 +59,9 @@ impl Tables {
         let run = run.map(|(name, kind)| (name.to_string(), kind));
         let lead: Vec<_> = lead.chain(run).collect();
         let of_flow = ["flow", "protocol"].map(|name| (name.to_string(), ColumnType::Text));
+        let table = |lead: &[(String, ColumnType)], own: &str| {
+            Table::new(lead.iter().cloned().chain(columns(own)).collect())
+        };
         Self {
             flows: table(&lead, FLOW),
             receivers: Some(table(&[&lead[..], &of_flow].concat(), RECEIVER)),
@@ -118,37 +71,38 @@ impl Tables {
     }
 
     /// Adds the rows of one run.
-    pub fn add(&mut self, job: &Job, summary: &Summary) {
+    pub fn add(&mut self, job: &Job, summary: Summary) {
         let values = self.axes.iter().zip(&job.choice).map(|(cells, place)| cells[*place].clone());
-        let run = [Cell::count(job.seed), Cell::Text(job.key.clone())];
-        let lead: Vec<Cell> = values.chain(run).collect();
-        for flow in &summary.flows {
-            self.flows.push(row(&lead, FLOW, summary, flow));
-            let of_flow = [text(&flow.name), text(&flow.protocol)];
-            let lead = [&lead[..], &of_flow].concat();
-            for receiver in &flow.receivers {
-                let Some(receivers) = &mut self.receivers else { break };
-                if receivers.rows() == RECEIVER_ROWS_MAX {
+        let lead: Vec<Value> = values.chain([job.seed.into(), job.key.clone().into()]).collect();
+        for mut flow in summary.flows {
+            let receivers = std::mem::take(&mut flow.receivers);
+            let goodputs = receivers.iter().map(|receiver| receiver.goodput_bps);
+            let mut own = json!(flow);
+            own["flow"] = own["name"].take();
+            own["goodput_min_bps"] = goodputs.reduce(f64::min).into();
+            own["jain_index"] = summary.jain_index.into();
+            own["ended_s"] = summary.ended_s.into();
+            own["lateness_verdict"] = json!(summary.lateness.and_then(|late| late.verdict));
+            own["lateness_p99_s"] = summary.lateness.map(|late| late.p99_s).into();
+            self.flows.push(row(&lead, FLOW, own));
+            let lead = [&lead[..], &[flow.name.into(), flow.protocol.into()]].concat();
+            for receiver in receivers {
+                let Some(table) = &mut self.receivers else { break };
+                if table.rows() == RECEIVER_ROWS_MAX {
                     self.receivers = None;
                     break;
                 }
-                receivers.push(row(&lead, RECEIVER, summary, receiver));
+                table.push(row(&lead, RECEIVER, json!(receiver)));
             }
         }
-        for link in &summary.links {
-            self.links.push(row(&lead, LINK, summary, link));
+        for link in summary.links {
+            self.links.push(row(&lead, LINK, json!(link)));
         }
     }
 }
 
-fn table<T>(lead: &[(String, ColumnType)], columns: &[Column<T>]) -> Table {
-    let own = columns.iter().map(|(name, kind, _)| ((*name).to_string(), *kind));
-    Table::new(lead.iter().cloned().chain(own).collect())
-}
-
-fn row<T>(lead: &[Cell], columns: &[Column<T>], run: &Summary, of: &T) -> Vec<Cell> {
-    let own = columns.iter().map(|(_, _, value)| value(run, of));
-    lead.iter().cloned().chain(own).collect()
+fn row(lead: &[Value], table: &str, mut own: Value) -> Vec<Value> {
+    lead.iter().cloned().chain(columns(table).map(|(name, _)| own[&name].take())).collect()
 }
 
 #[cfg(test)]
@@ -165,8 +119,8 @@ mod tests {
         plain.map(|(key, _)| key.clone()).collect()
     }
 
-    fn names<T>(columns: &[Column<T>]) -> BTreeSet<String> {
-        columns.iter().map(|(name, _, _)| (*name).to_string()).collect()
+    fn names(table: &str) -> BTreeSet<String> {
+        columns(table).map(|(name, _)| name).collect()
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
     run(&sweep, &jobs.iter().collect::<Vec<_>>(), &store, false, &Count::new(usize::MAX));
     let mut tables = Tables::new(&sweep);
     for job in &jobs {
-        tables.add(job, &store.get(job).unwrap());
+        tables.add(job, store.get(job).unwrap());
     }
     let receivers = tables.receivers.unwrap();
     assert_eq!((tables.flows.rows(), receivers.rows(), tables.links.rows()), (8, 8, 8));

@@ -5,21 +5,6 @@ mod parquet;
 use faircast_report::csv_field;
 use serde_json::Value;
 
-/// One value of a table; [`Cell::None`] where there is none.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
-    /// Nothing.
-    None,
-    /// Text.
-    Text(String),
-    /// A number.
-    Float(f64),
-    /// A whole number.
-    Whole(i64),
-    /// Yes or no.
-    Flag(bool),
-}
-
 /// What all values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
@@ -33,11 +18,11 @@ pub enum ColumnType {
     Flag,
 }
 
-/// Rows with named columns.
+/// Rows with named columns. What is not there is null.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<(String, ColumnType)>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<Value>>,
 }
 
 impl Table {
@@ -50,10 +35,10 @@ impl Table {
     ///
     /// # Panics
     /// It has another number of values than there are columns, or one of another kind.
-    pub fn push(&mut self, row: Vec<Cell>) {
+    pub fn push(&mut self, row: Vec<Value>) {
         assert_eq!(row.len(), self.columns.len(), "a value for each column");
         for (cell, (name, kind)) in row.iter().zip(&self.columns) {
-            assert!(cell.is(*kind), "{name} is {kind:?}: {cell:?}");
+            assert!(kind.has(cell), "{name} is {kind:?}: {cell:?}");
         }
         self.rows.push(row);
     }
@@ -73,7 +58,8 @@ impl Table {
     pub fn csv(&self) -> String {
         let mut text = self.names().map(csv_field).collect::<Vec<_>>().join(",") + "\n";
         for row in &self.rows {
-            text += &(row.iter().map(Cell::csv).collect::<Vec<_>>().join(",") + "\n");
+            let fields = row.iter().zip(&self.columns).map(|(cell, (_, kind))| kind.csv(cell));
+            text += &(fields.collect::<Vec<_>>().join(",") + "\n");
         }
         text
     }
@@ -85,58 +71,32 @@ impl Table {
 
     /// One JSON object for each row.
     pub fn json(&self) -> Value {
-        let row = |row: &Vec<Cell>| {
+        let row = |row: &Vec<Value>| {
             let names = self.columns.iter().map(|(name, _)| name.clone());
-            Value::Object(names.zip(row.iter().map(Cell::json)).collect())
+            Value::Object(names.zip(row.iter().cloned()).collect())
         };
         self.rows.iter().map(row).collect()
     }
 }
 
-impl Cell {
-    /// A number that need not be there.
-    pub fn float(value: Option<f64>) -> Self {
-        value.map_or(Self::None, Self::Float)
-    }
-
-    /// A count.
-    pub fn count(value: u64) -> Self {
-        Self::Whole(i64::try_from(value).unwrap_or(i64::MAX))
-    }
-
-    /// Text that need not be there.
-    pub fn text(value: Option<&str>) -> Self {
-        value.map_or(Self::None, |text| Self::Text(text.to_string()))
-    }
-
-    fn is(&self, kind: ColumnType) -> bool {
-        match self {
-            Self::None => true,
-            Self::Text(_) => kind == ColumnType::Text,
-            Self::Float(_) => kind == ColumnType::Float,
-            Self::Whole(_) => kind == ColumnType::Whole,
-            Self::Flag(_) => kind == ColumnType::Flag,
+impl ColumnType {
+    fn has(self, value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::String(_) => self == Self::Text,
+            Value::Number(_) => [Self::Float, Self::Whole].contains(&self),
+            Value::Bool(_) => self == Self::Flag,
+            Value::Array(_) | Value::Object(_) => false,
         }
     }
 
-    fn csv(&self) -> String {
-        match self {
-            Self::None => String::new(),
-            Self::Text(text) => csv_field(text),
+    fn csv(self, value: &Value) -> String {
+        match (self, value) {
+            (_, Value::Null) => String::new(),
+            (_, Value::String(text)) => csv_field(text),
             // The shortest text that is read as the same number.
-            Self::Float(number) => number.to_string(),
-            Self::Whole(number) => number.to_string(),
-            Self::Flag(flag) => flag.to_string(),
-        }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Self::None => Value::Null,
-            Self::Text(text) => text.as_str().into(),
-            Self::Float(number) => (*number).into(),
-            Self::Whole(number) => (*number).into(),
-            Self::Flag(flag) => (*flag).into(),
+            (Self::Float, number) => number.as_f64().unwrap_or_default().to_string(),
+            (_, value) => value.to_string(),
         }
     }
 }
@@ -154,11 +114,11 @@ pub(crate) mod tests {
             ("intact", ColumnType::Flag),
         ];
         let mut table = Table::new(columns.map(|(name, kind)| (name.to_string(), kind)).to_vec());
-        let text = |text: &str| Cell::Text(text.to_string());
-        table.push(vec![text("a"), Cell::Float(0.1), Cell::Whole(-1), Cell::Flag(true)]);
-        table.push(vec![text("b, \"c\""), Cell::None, Cell::Whole(1 << 40), Cell::None]);
-        table.push(vec![Cell::None, Cell::Float(1e21), Cell::None, Cell::Flag(false)]);
-        table.push(vec![text("é\n"), Cell::Float(-2.0), Cell::Whole(0), Cell::Flag(true)]);
+        let text = |text: &str| Value::from(text);
+        table.push(vec![text("a"), Value::from(0.1), Value::from(-1), Value::from(true)]);
+        table.push(vec![text("b, \"c\""), Value::Null, Value::from(1_i64 << 40), Value::Null]);
+        table.push(vec![Value::Null, Value::from(1e21), Value::Null, Value::from(false)]);
+        table.push(vec![text("é\n"), Value::from(-2.0), Value::from(0), Value::from(true)]);
         table
     }
 
@@ -166,7 +126,7 @@ pub(crate) mod tests {
     #[should_panic(expected = "rate_bps is Float")]
     fn a_value_of_another_kind_is_refused() {
         let mut table = Table::new(vec![("rate_bps".to_string(), ColumnType::Float)]);
-        table.push(vec![Cell::Whole(1)]);
+        table.push(vec![Value::from("1")]);
     }
 
     #[test]
@@ -176,7 +136,7 @@ pub(crate) mod tests {
         assert_eq!(small().csv(), want);
         let mut table = Table::new(vec![("=name".to_string(), ColumnType::Text)]);
         for text in ["=1+1", "+a", "-a", "@a", "\t=1", "\r=1", "\u{202e}\u{2028}\u{85}"] {
-            table.push(vec![Cell::Text(text.into())]);
+            table.push(vec![Value::from(text)]);
         }
         let want = "\"'=name\"\n\"'=1+1\"\n\"'+a\"\n\"'-a\"\n\"'@a\"\n\"'\t=1\"\n\\r=1\n\\u202e\\u2028\\u0085\n";
         assert_eq!(table.csv(), want);

@@ -10,7 +10,9 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Cell, ColumnType, Table};
+use serde_json::Value;
+
+use super::{ColumnType, Table};
 
 /// What a file begins and ends with.
 const MAGIC: &[u8] = b"PAR1";
@@ -52,14 +54,8 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     let cells = || table.rows.iter().map(|row| &row[column]);
     let mut page = levels(cells());
     match table.columns[column].1 {
-        ColumnType::Flag => {
-            let flags = cells().filter_map(|cell| match cell {
-                Cell::Flag(flag) => Some(*flag),
-                _ => None,
-            });
-            page.extend(bits(flags));
-        }
-        _ => cells().for_each(|cell| plain(cell, &mut page)),
+        ColumnType::Flag => page.extend(bits(cells().filter_map(Value::as_bool))),
+        kind => cells().for_each(|cell| plain(kind, cell, &mut page)),
     }
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&page).expect("memory takes everything");
@@ -88,11 +84,11 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
 
 /// Which values are there: one bit each, packed, as one run of the hybrid encoding with its length
 /// before it.
-fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Cell>) -> Vec<u8> {
+fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
     let groups = cells.len().div_ceil(8);
     let mut run = Vec::new();
     varint((groups as u64) << 1 | 1, &mut run);
-    run.extend(bits(cells.map(|cell| *cell != Cell::None)));
+    run.extend(bits(cells.map(|cell| !cell.is_null())));
     let length = u32::try_from(run.len()).expect("a table has fewer rows than that");
     [&length.to_le_bytes()[..], &run].concat()
 }
@@ -110,16 +106,20 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
 }
 
 /// One value in the plain encoding.
-fn plain(cell: &Cell, page: &mut Vec<u8>) {
-    match cell {
-        Cell::None | Cell::Flag(_) => {}
-        Cell::Float(number) => page.extend_from_slice(&number.to_le_bytes()),
-        Cell::Whole(number) => page.extend_from_slice(&number.to_le_bytes()),
-        Cell::Text(text) => {
+fn plain(kind: ColumnType, cell: &Value, page: &mut Vec<u8>) {
+    match (kind, cell) {
+        (ColumnType::Float, Value::Number(number)) => {
+            page.extend_from_slice(&number.as_f64().unwrap_or_default().to_le_bytes());
+        }
+        (_, Value::Number(number)) => {
+            page.extend_from_slice(&number.as_i64().unwrap_or(i64::MAX).to_le_bytes());
+        }
+        (_, Value::String(text)) => {
             let length = u32::try_from(text.len()).expect("texts are short");
             page.extend_from_slice(&length.to_le_bytes());
             page.extend_from_slice(text.as_bytes());
         }
+        _ => {}
     }
 }
 

@@ -182,7 +182,6 @@ impl Receivers {
         self.known.values().map(|(got, _)| *got).min().filter(|_| all)
     }
 
-    /// Waits for an acknowledgement and takes it.
     fn hear(&mut self, socket: &UdpSocket) -> Result<(), Error> {
         if !wait(socket, PollFlags::POLLIN, SILENCE_MAX)? {
             return Err(Error::Work("no receiver says anything".into()));

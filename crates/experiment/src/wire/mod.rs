@@ -22,7 +22,7 @@ use crate::host::{Job, Network, Shape, Unprepared, need_root, run_job};
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
 use sitting::{Figures, Sitting};
-use transports::{Over, TRANSPORTS, Transport};
+use transports::{Over, TABLES, Transport};
 
 const TITLE: &str = "How fast are files on real sockets, beside what else there is?";
 
@@ -71,12 +71,12 @@ struct Measured {
 }
 
 fn transports(request: &Request) -> Result<Vec<&'static Transport>, Error> {
-    chosen("wire", "row", TRANSPORTS, |transport| transport.id, request.only.as_deref())
+    chosen("wire", "row", &TABLES.transports, |transport| &transport.id, request.only.as_deref())
 }
 
 pub(crate) fn list(request: &Request) -> Result<String, Error> {
     let transports = transports(request)?.into_iter();
-    Ok(listing("wire", TITLE, transports.map(|transport| ("", transport.id, transport.title))))
+    Ok(listing("wire", TITLE, transports.map(|transport| ("", &*transport.id, &*transport.title))))
 }
 
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
@@ -112,7 +112,6 @@ pub(crate) fn ours(request: &Request) -> Vec<String> {
     scheme.chain(options).collect()
 }
 
-/// Runs these transports, once each in every round.
 fn measure(
     chosen: &[&'static Transport],
     over: Over,
@@ -210,7 +209,7 @@ fn table(measured: &[Measured]) -> String {
     );
     let mut remarks = String::new();
     for one in measured {
-        let id = one.transport.id;
+        let id = &one.transport.id;
         let runs = match &one.runs {
             Ok(runs) => runs,
             Err(why) => {
@@ -255,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_transport_that_is_not_there_is_skipped_with_its_reason() {
-        let transport = TRANSPORTS.iter().find(|t| t.id == "udpcast").unwrap();
+        let transport = TABLES.transports.iter().find(|t| t.id == "udpcast").unwrap();
         let runs = Err(Unprepared::Missing("not installed".into()));
         let measured = [Measured { transport, runs }];
         assert!(table(&measured).contains("udpcast          skipped: not installed"));

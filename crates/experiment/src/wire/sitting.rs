@@ -39,7 +39,6 @@ pub(super) struct Sitting {
     pub(super) file: PathBuf,
     pub(super) bytes: u64,
     hash: blake3::Hash,
-    /// Scheme and settings of our senders.
     ours: Vec<String>,
 }
 
@@ -79,7 +78,7 @@ impl Sitting {
         transport: &Transport,
         monitor: &dyn Monitor,
     ) -> Result<Figures, Error> {
-        let failed = |error: std::io::Error| Error::doing(transport.id, error);
+        let failed = |error: std::io::Error| Error::doing(&transport.id, error);
         let folder = self.folder.path().join("run");
         for host in network.hosts() {
             std::fs::create_dir_all(folder.join(host.to_string())).map_err(failed)?;

@@ -1,157 +1,56 @@
 //! Verdicts on the figures: the ratios that they must come to.
 
 use faircast_report::{Row, spread};
+use serde::Deserialize;
 
-use super::transports::Class;
+use super::transports::{Class, TABLES};
 use super::{Figures, Measured};
 use crate::host::Unprepared;
 
-/// A goal: ours over something else, round by round.
-struct Goal {
-    id: &'static str,
-    title: &'static str,
-    question: &'static str,
-    ours: &'static str,
-    theirs: Theirs,
-    value: fn(&Figures) -> f64,
-    /// At least where more is better, else below.
-    bound: Bound,
-    reason: &'static str,
+/// A goal: ours over something else, round by round. At least `at_least` where more is better, or
+/// else below `below`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Goal {
+    id: String,
+    title: String,
+    question: String,
+    ours: String,
+    /// The transport that ours is compared with; without one, of peers of the classes `best` the
+    /// best one by the median.
+    theirs: Option<String>,
+    #[serde(default)]
+    best: Vec<Class>,
+    value: Value,
+    at_least: Option<f64>,
+    below: Option<f64>,
+    reason: String,
 }
 
-#[derive(Clone, Copy)]
-enum Theirs {
-    /// The transport of this id.
-    One(&'static str),
-    /// Of peers of these classes, the best one by the median.
-    Best(&'static [Class]),
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Value {
+    Goodput,
+    CpuSend,
+    CpuReceive,
+    SentBytes,
 }
 
-#[derive(Clone, Copy)]
-enum Bound {
-    AtLeast(f64),
-    Below(f64),
+impl Value {
+    fn of(self, run: &Figures) -> f64 {
+        match self {
+            Self::Goodput => run.mbit_per_s,
+            Self::CpuSend => run.cpu_send_s_per_gb,
+            Self::CpuReceive => run.cpu_receive_s_per_gb,
+            Self::SentBytes => run.sent_per_useful,
+        }
+    }
 }
-
-const PEERS: &[Class] = &[Class::Controlled, Class::Flow, Class::Fixed];
-
-const GOALS: &[Goal] = &[
-    Goal {
-        id: "norm-cc",
-        title: "goodput / NORM with congestion control",
-        question: "Is control faster than NORM's?",
-        ours: "faircast",
-        theirs: Theirs::One("norm-cc"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(3.0),
-        reason: "a multiple of the standards with control on",
-    },
-    Goal {
-        id: "uftp-tfmcc",
-        title: "goodput / UFTP with TFMCC",
-        question: "Is control faster than TFMCC in UFTP?",
-        ours: "faircast",
-        theirs: Theirs::One("uftp-tfmcc"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(3.0),
-        reason: "a multiple of the standards with control on",
-    },
-    Goal {
-        id: "fixed",
-        title: "goodput / best peer at a fixed rate",
-        question: "Is control faster than the best rate that one can guess?",
-        ours: "faircast",
-        theirs: Theirs::Best(&[Class::Fixed]),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(1.5),
-        reason: "nobody should have to guess a rate",
-    },
-    Goal {
-        id: "limit",
-        title: "goodput / bare limit",
-        question: "How much of what the machine can do is left?",
-        ours: "faircast",
-        theirs: Theirs::One("limit"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(0.7),
-        reason: "files, hashes, repair and control may cost the rest",
-    },
-    Goal {
-        id: "tcp",
-        title: "goodput / a copy over TCP for each receiver",
-        question: "Is it faster than what it replaces where no link is full?",
-        ours: "faircast",
-        theirs: Theirs::One("tcp"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(1.0),
-        reason: "nobody should have to choose between fair and fast",
-    },
-    Goal {
-        id: "cpu-send",
-        title: "CPU of the sender / cheapest peer",
-        question: "What does sending cost?",
-        ours: "faircast",
-        theirs: Theirs::Best(PEERS),
-        value: |run| run.cpu_send_s_per_gb,
-        bound: Bound::Below(1.0),
-        reason: "less than every peer",
-    },
-    Goal {
-        id: "cpu-receive",
-        title: "CPU of a receiver / cheapest peer",
-        question: "What does receiving cost?",
-        ours: "faircast",
-        theirs: Theirs::Best(PEERS),
-        value: |run| run.cpu_receive_s_per_gb,
-        bound: Bound::Below(1.0),
-        reason: "less than every peer",
-    },
-    Goal {
-        id: "key",
-        title: "goodput with a key / without",
-        question: "What does encryption cost?",
-        ours: "faircast-key",
-        theirs: Theirs::One("faircast"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(0.75),
-        reason: "encryption must not be a reason to send in the clear",
-    },
-    Goal {
-        id: "tram",
-        title: "goodput over TRAM / without, 20 receivers",
-        question: "What does it cost that receivers repair for each other and all acknowledge?",
-        ours: "group-tram",
-        theirs: Theirs::One("group-faircast"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(0.5),
-        reason: "everybody's window is waited for, where pgmcc follows one receiver",
-    },
-    Goal {
-        id: "uplink",
-        title: "goodput to 16 / 16 copies over TCP",
-        question: "What does multicast gain on an uplink of 200 Mbit/s?",
-        ours: "uplink-faircast",
-        theirs: Theirs::One("uplink-tcp"),
-        value: |run| run.mbit_per_s,
-        bound: Bound::AtLeast(12.0),
-        reason: "16 copies on the uplink become one; a quarter may be lost to the rest",
-    },
-    Goal {
-        id: "uplink-bytes",
-        title: "bytes on the uplink to 16 / 16 copies over TCP",
-        question: "What does multicast save on an uplink of 200 Mbit/s?",
-        ours: "uplink-faircast",
-        theirs: Theirs::One("uplink-tcp"),
-        value: |run| run.sent_per_useful,
-        bound: Bound::Below(1.0 / 12.0),
-        reason: "16 copies become one, and a third of a copy may go to repair",
-    },
-];
 
 /// A row for each goal, and one for the copies; where only `some` transports were chosen, without
 /// those of which a side was not.
 pub(super) fn rows(measured: &[Measured], some: bool) -> Vec<Row> {
-    let goals = GOALS.iter().filter(|goal| !some || goal.is_chosen(measured));
+    let goals = TABLES.goals.iter().filter(|goal| !some || goal.is_chosen(measured));
     let mut rows: Vec<Row> = goals.map(|goal| goal.row(measured)).collect();
     if !some || measured.iter().any(|one| one.transport.class == Class::Ours) {
         rows.push(whole(measured));
@@ -166,27 +65,23 @@ impl Goal {
     }
 
     /// All that ours may be compared with.
-    fn theirs<'a>(&self, measured: &'a [Measured]) -> impl Iterator<Item = &'a Measured> {
-        let theirs = self.theirs;
-        measured.iter().filter(move |one| match theirs {
-            Theirs::One(id) => one.transport.id == id,
-            Theirs::Best(classes) => classes.contains(&one.transport.class),
+    fn theirs<'a>(&'a self, measured: &'a [Measured]) -> impl Iterator<Item = &'a Measured> {
+        measured.iter().filter(move |one| match &self.theirs {
+            Some(id) => one.transport.id == *id,
+            None => self.best.contains(&one.transport.class),
         })
     }
 
     fn row(&self, measured: &[Measured]) -> Row {
-        let (low, high) = match self.bound {
-            Bound::AtLeast(low) => (Some(low), None),
-            Bound::Below(high) => (None, Some(high)),
-        };
+        let (low, high) = (self.at_least, self.below);
         let mut row = Row {
-            id: self.id.into(),
-            title: self.title.into(),
+            id: self.id.clone(),
+            title: self.title.clone(),
             unit: "ratio".into(),
             accept_low: low,
             accept_high: high,
-            question: self.question.into(),
-            tolerance_reason: self.reason.into(),
+            question: self.question.clone(),
+            tolerance_reason: self.reason.clone(),
             ..Row::default()
         };
         match self.compare(measured) {
@@ -197,7 +92,7 @@ impl Goal {
                 row.per_seed = (1..).zip(ratios).collect();
                 row.holds = low.is_none_or(|low| row.ours >= low)
                     && high.is_none_or(|high| row.ours < high);
-                if matches!(self.theirs, Theirs::Best(_)) {
+                if self.theirs.is_none() {
                     row.title = format!("{}, {against}", self.title);
                 }
             }
@@ -214,33 +109,33 @@ impl Goal {
     }
 
     /// With whom ours was compared, and the ratio of each round in which both were whole.
-    fn compare(&self, measured: &[Measured]) -> Result<(&'static str, Vec<f64>), String> {
+    fn compare<'a>(&'a self, measured: &'a [Measured]) -> Result<(&'a str, Vec<f64>), String> {
         let runs = |id: &str| {
             let one = measured.iter().find(|one| one.transport.id == id);
             let one = one.ok_or_else(|| format!("{id} was not chosen"))?;
             one.runs.as_ref().map_err(|why| format!("{id}: {why}"))
         };
-        let against = match self.theirs {
-            Theirs::One(id) => id,
-            Theirs::Best(_) => self.best(measured).ok_or("there is no whole run")?,
+        let against = match &self.theirs {
+            Some(id) => id,
+            None => self.best(measured).ok_or("there is no whole run")?,
         };
-        let pairs = runs(self.ours)?.iter().zip(runs(against)?);
+        let pairs = runs(&self.ours)?.iter().zip(runs(against)?);
         let whole = pairs.filter(|(ours, theirs)| ours.complete && theirs.complete);
         let ratios: Vec<f64> =
-            whole.map(|(ours, theirs)| (self.value)(ours) / (self.value)(theirs)).collect();
+            whole.map(|(ours, theirs)| self.value.of(ours) / self.value.of(theirs)).collect();
         match ratios.is_empty() {
             true => Err(format!("no round with whole copies of {} and {against}", self.ours)),
             false => Ok((against, ratios)),
         }
     }
 
-    fn best(&self, measured: &[Measured]) -> Option<&'static str> {
+    fn best<'a>(&self, measured: &'a [Measured]) -> Option<&'a str> {
         let medians = self
             .theirs(measured)
-            .filter_map(|one| Some((one.transport.id, one.spread(self.value)?[1])));
-        let better = |a: &(&str, f64), b: &(&str, f64)| match self.bound {
-            Bound::AtLeast(_) => b.1.total_cmp(&a.1),
-            Bound::Below(_) => a.1.total_cmp(&b.1),
+            .filter_map(|one| Some((&*one.transport.id, one.spread(|run| self.value.of(run))?[1])));
+        let better = |a: &(&str, f64), b: &(&str, f64)| match self.below {
+            None => b.1.total_cmp(&a.1),
+            Some(_) => a.1.total_cmp(&b.1),
         };
         medians.min_by(better).map(|(id, _)| id)
     }
@@ -272,7 +167,6 @@ fn whole(measured: &[Measured]) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transports::TRANSPORTS;
     use super::*;
 
     fn measured(id: &str, speeds: &[f64]) -> Measured {
@@ -283,7 +177,7 @@ mod tests {
             cpu_receive_s_per_gb: 1e3 / speed,
             ..Figures::default()
         };
-        let transport = TRANSPORTS.iter().find(|transport| transport.id == id).unwrap();
+        let transport = TABLES.transports.iter().find(|transport| transport.id == id).unwrap();
         Measured { transport, runs: Ok(speeds.iter().map(run).collect()) }
     }
 
@@ -342,12 +236,12 @@ mod tests {
 
     #[test]
     fn every_goal_names_transports_that_there_are() {
-        let there = |id: &str| TRANSPORTS.iter().any(|transport| transport.id == id);
-        for goal in GOALS {
-            assert!(there(goal.ours), "{}", goal.id);
-            if let Theirs::One(id) = goal.theirs {
-                assert!(there(id), "{}", goal.id);
-            }
+        let there = |id: &str| TABLES.transports.iter().any(|transport| transport.id == id);
+        for goal in &TABLES.goals {
+            assert!(there(&goal.ours), "{}", goal.id);
+            assert!(goal.theirs.as_deref().is_none_or(there), "{}", goal.id);
+            assert!(goal.theirs.is_some() == goal.best.is_empty(), "{}", goal.id);
+            assert!(goal.at_least.is_some() != goal.below.is_some(), "{}", goal.id);
         }
     }
 }

@@ -31,7 +31,6 @@ pub(super) struct Made<'a> {
     pub(super) copies: u64,
 }
 
-/// Makes the hard links that are not there yet.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,

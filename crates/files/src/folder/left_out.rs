@@ -24,7 +24,6 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Finds the entries that cannot be held.
     pub(super) fn find(layout: &Layout, abilities: &Abilities) -> Self {
         let all = layout.manifest.entries();
         let mut this = Self { entries: FixedBitSet::with_capacity(all.len()), ..Self::default() };

@@ -265,7 +265,6 @@ impl CommandStore {
         self.hand_over()
     }
 
-    /// Compares what was given to the command with the digests.
     fn compare(&self, fed: &mut Fed) -> Result<()> {
         let lost = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
         let layout = self.layout()?;

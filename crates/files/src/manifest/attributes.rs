@@ -42,7 +42,6 @@ pub(crate) fn travels(name: &str) -> bool {
     (bare || is_acl(name)) && name.len() <= NAME_BYTES_MAX && !name.contains(is_format)
 }
 
-/// True if this name is that of an access control list.
 pub(crate) fn is_acl(name: &str) -> bool {
     ACLS.contains(&name)
 }

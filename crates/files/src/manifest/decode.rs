@@ -14,11 +14,10 @@ use crate::name::NameError;
 /// Why something is no manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages of variants without a text say what they are")]
 pub enum ManifestError {
-    /// It does not begin as one.
     #[error("this is no list of files")]
     Magic,
-    /// It is of another version.
     #[error(
         "the list of files is of version {found}, and this faircast reads version {VERSION} alone: \
          use a newer faircast {side}",
@@ -26,59 +25,38 @@ pub enum ManifestError {
         side = if *.0 > VERSION { "here" } else { "at the sender" }
     )]
     Version(u8),
-    /// It ends in the middle of something.
     #[error("the list of files is cut off")]
     Short,
-    /// Something follows the last entry.
     #[error("the list of files has {0} bytes too many")]
     Trailing(u64),
-    /// It has more than 1e6 entries.
     #[error("{0} files and directories; at most {ENTRIES_MAX} can be sent at once")]
     Entries(u64),
-    /// It has more bytes than [`MANIFEST_BYTES_MAX`].
     #[error("the list of files has {0} bytes; at most {MANIFEST_BYTES_MAX} can be sent")]
     Bytes(u64),
-    /// Its files have more than [`CONTENT_BYTES_MAX`], holes included.
     #[error("files of {0} bytes; at most {CONTENT_BYTES_MAX} can be sent at once")]
     Content(u64),
-    /// The sum of the sizes is not what the head says.
     #[error("the sizes in the list of files do not sum up")]
     Sum,
-    /// Its files have more than [`HOLES_MAX`] holes.
     #[error("files with {0} holes; at most {HOLES_MAX} can be sent at once")]
     Holes(u64),
-    /// Its entries have more than 65 535 owners.
     #[error("{0} different owners; at most 65535 can be sent at once")]
     Owners(usize),
-    /// The object's title is not allowed.
     #[error(
         "the object cannot be called \"{name}\": {what}; send it with --name and another name",
         name = faircast_base::escaped(name)
     )]
-    ObjectName {
-        /// The name.
-        name: Box<str>,
-        /// What is wrong with it.
-        what: NameError,
-    },
+    ObjectName { name: Box<str>, what: NameError },
     /// An entry is of no kind that is known, or has parts that are not known.
     #[error("`{0}` is of a kind that this faircast does not know")]
     Kind(Box<str>),
     /// A hole is empty, touches another one, or does not lie in its file.
     #[error("a hole of `{0}` is none")]
     Hole(Box<str>),
-    /// A link cannot be kept.
     #[error("the link `{path}` cannot be made: {what}")]
-    Link {
-        /// Where it is.
-        path: Box<str>,
-        /// What is wrong with it.
-        what: LinkError,
-    },
+    Link { path: Box<str>, what: LinkError },
     /// A hard link has no file before it, or attributes of its own.
     #[error("the hard link `{0}` is none")]
     HardLink(Box<str>),
-    /// An image is not alone, or not called as its object is.
     #[error("the image `{0}` is not alone in its object, or is called otherwise")]
     Image(Box<str>),
     /// Owners are not in order, one is never used, or its name is none.
@@ -88,30 +66,20 @@ pub enum ManifestError {
     /// that has none.
     #[error("the extended attributes of `{0}` cannot be taken")]
     Xattr(Box<str>),
-    /// A directory has a size.
     #[error("directory `{0}` has a size")]
     DirectorySize(Box<str>),
     /// The name of the object, of an owner or of an attribute is not UTF-8.
     #[error("a name is not UTF-8: {0}")]
     NotUtf8(Box<str>),
-    /// A path is not allowed.
     #[error("the name `{path}` cannot be used: {what}")]
-    Name {
-        /// The path.
-        path: Box<str>,
-        /// What is wrong with it.
-        what: NameError,
-    },
-    /// A mode has more than permission bits.
+    Name { path: Box<str>, what: NameError },
     #[error("the mode of `{0}` has more than permission bits")]
     Mode(Box<str>),
     /// A time has 1e9 nanoseconds or more.
     #[error("the time of `{0}` is no time")]
     Time(Box<str>),
-    /// A path is there twice.
     #[error("`{0}` is there twice")]
     Twice(Box<str>),
-    /// Entries are not in order.
     #[error("`{0}` is not in its place in the list of files")]
     Order(Box<str>),
     /// A path's directory is no entry before it, or is a file.

@@ -53,7 +53,7 @@ pub(crate) fn sequence(series: &Series) -> Plot {
         false => "New data packets sent and acknowledged, in all".into(),
     };
     let sent = |flow: &FlowSeries| if flow.received { "received" } else { "sent" };
-    add_flows(&mut plot, series, sent, |flow| curve(&flow.sent), Shape::Straight);
+    add_flows(&mut plot, series, sent, |flow| &flow.sent, Shape::Straight);
     let crowd = plot.crowd;
     for group in groups(series) {
         for (dash, flow) in group.flows.iter().enumerate().filter(|(_, f)| !f.acked.is_empty()) {
@@ -181,7 +181,7 @@ fn of_flows(series: &Series) -> [Plot; 3] {
     ];
     all.map(|(mut plot, about, kind, of, shape)| {
         plot.about = about.into();
-        add_flows(&mut plot, series, |_| kind, |flow| curve(of(flow)), shape);
+        add_flows(&mut plot, series, |_| kind, of, shape);
         plot
     })
 }
@@ -252,13 +252,46 @@ impl Plot {
     }
 }
 
-/// A line of each flow, and mean and range of the flows of a protocol where they are many.
+/// A line of each flow's curve, and mean and range of the flows of a protocol where they are many.
 fn add_flows(
+    plot: &mut Plot,
+    series: &Series,
+    kind: impl Fn(&FlowSeries) -> &'static str,
+    of: impl Fn(&FlowSeries) -> &Curve,
+    shape: Shape,
+) {
+    let mean = |_: &Group<'_>, lines: &[Line]| groups::mean_and_range(lines, series.ended);
+    add_lines(plot, series, kind, |flow| curve(of(flow)), shape, mean);
+}
+
+/// A line of each flow's bins, and mean and range where they are many.
+fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) {
+    let (kind, shape) = match plot.key {
+        "throughput" => ("throughput", Shape::Step),
+        _ => ("mean throughput", Shape::Straight),
+    };
+    let mean = |group: &Group<'_>, _: &[Line]| {
+        let (sum, each) = group.bins();
+        let count = group.total as f64;
+        let mean: Vec<_> =
+            points(&sum).into_iter().map(|(t, v)| (t, v.map(|v| v / count))).collect();
+        let each: Vec<_> = each.iter().map(&points).collect();
+        let values = |i: usize| each.iter().filter_map(move |points| points.get(i)?.1);
+        let range = (0..mean.len())
+            .map(|i| (values(i).fold(f64::INFINITY, f64::min), values(i).fold(0.0, f64::max)));
+        let range = range.collect();
+        (mean, range)
+    };
+    add_lines(plot, series, |_| kind, |flow| points(&flow.throughput), shape, mean);
+}
+
+fn add_lines(
     plot: &mut Plot,
     series: &Series,
     kind: impl Fn(&FlowSeries) -> &'static str,
     points: impl Fn(&FlowSeries) -> Points,
     shape: Shape,
+    mean: impl Fn(&Group<'_>, &[Line]) -> (Points, Vec<(f64, f64)>),
 ) {
     plot.crowd = series.flows.len() > CROWD;
     for group in groups(series) {
@@ -274,43 +307,9 @@ fn add_flows(
                 lines.push(Line { label, kind: kind(flow), shape, ..line });
             }
         }
-        push_group(plot, &group, lines, |lines| groups::mean_and_range(lines, series.ended));
+        push_group(plot, &group, lines, |lines| mean(&group, lines));
     }
-    means_last(plot);
-}
-
-/// A line of each flow's bins, and mean and range where they are many.
-fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) {
-    plot.crowd = series.flows.len() > CROWD;
-    let shape = if plot.key == "throughput" { Shape::Step } else { Shape::Straight };
-    let kind = if plot.key == "throughput" { "throughput" } else { "mean throughput" };
-    for group in groups(series) {
-        let mut lines = Vec::new();
-        for (dash, flow) in group.flows.iter().enumerate() {
-            if !flow.throughput.amounts().is_empty() {
-                let points = points(&flow.throughput);
-                let line = line(flow, group.colour, dash, points);
-                lines.push(Line { label: flow.name.clone(), kind, shape, ..line });
-            }
-        }
-        push_group(plot, &group, lines, |_| {
-            let (sum, each) = group.bins();
-            let count = group.total as f64;
-            let mean: Vec<_> =
-                points(&sum).into_iter().map(|(t, v)| (t, v.map(|v| v / count))).collect();
-            let each: Vec<_> = each.iter().map(&points).collect();
-            let values = |i: usize| each.iter().filter_map(move |points| points.get(i)?.1);
-            let range = (0..mean.len())
-                .map(|i| (values(i).fold(f64::INFINITY, f64::min), values(i).fold(0.0, f64::max)));
-            let range = range.collect();
-            (mean, range)
-        });
-    }
-    means_last(plot);
-}
-
-/// What is drawn last is seen whatever else there is, and a mean tells most.
-fn means_last(plot: &mut Plot) {
+    // What is drawn last is seen whatever else there is, and a mean tells most.
     plot.lines.sort_by_key(|line| line.range.is_some());
 }
 

@@ -1,5 +1,7 @@
 //! A plot: its lines and marks, and how they are drawn.
 
+use serde::Serialize;
+
 /// One plot: lines over time, and rows of marks above them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
@@ -24,7 +26,8 @@ pub struct Plot {
 }
 
 /// The unit of a plot's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A number of packets that only grows.
     Count,

@@ -16,9 +16,8 @@ use tempfile::TempDir;
 
 use super::packets::Speaker;
 use crate::Error;
-use crate::host::{
-    NORM, Unprepared, installed, last_words, make_content, spawn, text, wait_until, words,
-};
+use crate::command;
+use crate::host::{NORM, Unprepared, installed, last_words, make_content, spawn, text, wait_until};
 use crate::monitor::Monitor;
 
 /// Content enough for any of these runs, at 20 Mbit/s for 45 s: nobody reaches the end. It is written
@@ -42,13 +41,34 @@ pub(super) struct Program {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) speaker: Speaker,
+    send: &'static str,
+    receive: &'static str,
 }
 
 /// Ours first.
 pub(super) const PROGRAMS: [Program; 3] = [
-    Program { id: "faircast", title: "faircast", speaker: Speaker::Faircast },
-    Program { id: "uftp", title: "UFTP", speaker: Speaker::Uftp },
-    Program { id: "norm", title: "NORM", speaker: Speaker::Norm },
+    Program {
+        id: "faircast",
+        title: "faircast",
+        speaker: Speaker::Faircast,
+        send: "{own} send {path} --group {group}:{port} --wait-for {receivers} --scheme tfmcc --json",
+        receive: "{own} recv --into {path} --name {name} --group {group}:{port} --once",
+    },
+    Program {
+        id: "uftp",
+        title: "UFTP",
+        speaker: Speaker::Uftp,
+        send: "uftp -M {group} -P {group} -I {interface} -H {hosts} -b 1400 -r 0.1 -C tfmcc {path}",
+        receive: "uftpd -d -D {path} -I {interface} -M {group} -U {hex}",
+    },
+    Program {
+        id: "norm",
+        title: "NORM",
+        speaker: Speaker::Norm,
+        // With the library's own start.
+        send: "{norm} send {interface} {group} {port} -1 {path} {receivers}",
+        receive: "{norm} recv {interface} {group} {port} {number} {path}/copy {path}",
+    },
 ];
 
 impl Program {
@@ -159,12 +179,12 @@ impl<'a> PeerRun<'a> {
         for name in receivers {
             let into = run.at(name);
             std::fs::create_dir(&into).map_err(|error| Error::doing("make a folder", error))?;
-            let words = run.receiver(name, &into);
+            let words = run.words(program.receive, name, &into);
             run.start(name, &words)?;
         }
         // Daemons must have joined before they are asked for.
         std::thread::sleep(Duration::from_millis(300));
-        let words = run.sender(&file);
+        let words = run.words(program.send, SENDER, &file);
         run.start(SENDER, &words)?;
         Ok(run)
     }
@@ -185,7 +205,6 @@ impl<'a> PeerRun<'a> {
         }
     }
 
-    /// Lets it go on for so long.
     pub(super) fn rest(&self, span: Duration) -> Result<(), Error> {
         wait_until(Instant::now() + span, self.context.monitor, || false).map(drop)
     }
@@ -277,58 +296,25 @@ impl<'a> PeerRun<'a> {
         Ok(())
     }
 
-    fn sender(&self, file: &Path) -> Vec<String> {
-        let (file, group, interface) = (text(file), Field::group(), Field::INTERFACE);
-        let count = self.receivers.len();
-        match self.program.speaker {
-            Speaker::Faircast => words(
-                &[&text(self.context.own), "send", &file],
-                &format!("--group {group}:{PORT} --wait-for {count} --scheme tfmcc --json"),
-            ),
-            Speaker::Uftp => {
-                let hosts = self.receivers.iter().map(|name| self.uftp_number(name));
-                let hosts = hosts.collect::<Vec<_>>().join(",");
-                let options = format!(
-                    "-M {group} -P {group} -I {interface} -H {hosts} -b 1400 -r 0.1 -C tfmcc"
-                );
-                [words(&["uftp"], &options), vec![file]].concat()
-            }
-            // With the library's own start.
-            Speaker::Norm => [
-                words(&[&self.norm()], &format!("send {interface} {group} {PORT} -1")),
-                words(&[&file], &count.to_string()),
-            ]
-            .concat(),
-        }
-    }
-
-    fn receiver(&self, name: &str, into: &Path) -> Vec<String> {
-        let (folder, group, interface) = (text(into), Field::group(), Field::INTERFACE);
-        match self.program.speaker {
-            Speaker::Faircast => words(
-                &[&text(self.context.own), "recv", "--into", &folder],
-                &format!("--name {name} --group {group}:{PORT} --once"),
-            ),
-            Speaker::Uftp => {
-                let number = self.uftp_number(name);
-                let options = format!("-I {interface} -M {group} -U {number}");
-                words(&["uftpd", "-d", "-D", &folder], &options)
-            }
-            Speaker::Norm => {
-                let number = self.number(name);
-                let options = format!("recv {interface} {group} {PORT} {number}");
-                let files = vec![text(&into.join("copy")), folder];
-                [words(&[&self.norm()], &options), files].concat()
-            }
-        }
-    }
-
-    fn uftp_number(&self, name: &str) -> String {
-        format!("0x{:08x}", self.number(name))
-    }
-
-    fn norm(&self) -> String {
-        text(&self.context.tools.join(NORM.name))
+    /// Words of a command line of one host, which sends `path` or receives into it.
+    fn words(&self, line: &str, host: &str, path: &Path) -> Vec<String> {
+        let number = |name: &String| format!("0x{:08x}", self.number(name));
+        command::words(line, |name| {
+            vec![match name {
+                "own" => text(self.context.own),
+                "norm" => text(&self.context.tools.join(NORM.name)),
+                "path" => text(path),
+                "group" => Field::group().to_string(),
+                "port" => PORT.to_string(),
+                "interface" => Field::INTERFACE.to_string(),
+                "receivers" => self.receivers.len().to_string(),
+                "hosts" => self.receivers.iter().map(number).collect::<Vec<_>>().join(","),
+                "name" => host.to_string(),
+                "number" => self.number(host).to_string(),
+                "hex" => number(&host.to_string()),
+                name => unreachable!("no value is called {name}"),
+            }]
+        })
     }
 }
 

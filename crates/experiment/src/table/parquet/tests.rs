@@ -107,7 +107,7 @@ fn value(kind: u8, from: &mut &[u8]) -> Thrift {
 }
 
 /// The values of one column.
-fn column(file: &[u8], schema: &Thrift, data: &Thrift, rows: usize) -> Vec<Cell> {
+fn column(file: &[u8], schema: &Thrift, data: &Thrift, rows: usize) -> Vec<Value> {
     let offset = data.at(9).number() as usize;
     let length = data.at(7).number() as usize;
     let mut bytes = &file[offset..offset + length];
@@ -125,25 +125,25 @@ fn column(file: &[u8], schema: &Thrift, data: &Thrift, rows: usize) -> Vec<Cell>
     let bit = |bytes: &[u8], i: usize| bytes[i / 8] >> (i % 8) & 1 == 1;
     let mut flags = 0;
     let cells = (0..rows).map(|row| match (bit(levels, row), schema.at(1).number()) {
-        (false, _) => Cell::None,
+        (false, _) => Value::Null,
         (true, 0) => {
             flags += 1;
-            Cell::Flag(bit(page, flags - 1))
+            Value::from(bit(page, flags - 1))
         }
-        (true, 2) => Cell::Whole(i64::from_le_bytes(take(&mut page, 8).try_into().unwrap())),
-        (true, 5) => Cell::Float(f64::from_le_bytes(take(&mut page, 8).try_into().unwrap())),
+        (true, 2) => Value::from(i64::from_le_bytes(take(&mut page, 8).try_into().unwrap())),
+        (true, 5) => Value::from(f64::from_le_bytes(take(&mut page, 8).try_into().unwrap())),
         (true, 6) => {
             assert_eq!(schema.at(6).number(), UTF8);
             let length = u32::from_le_bytes(take(&mut page, 4).try_into().unwrap());
             let text = take(&mut page, length as usize);
-            Cell::Text(String::from_utf8(text.to_vec()).unwrap())
+            Value::from(String::from_utf8(text.to_vec()).unwrap())
         }
         (true, other) => panic!("type {other}"),
     });
     cells.collect()
 }
 
-fn read(file: &[u8]) -> Vec<(String, Vec<Cell>)> {
+fn read(file: &[u8]) -> Vec<(String, Vec<Value>)> {
     assert!(file.starts_with(MAGIC) && file.ends_with(MAGIC));
     let end = file.len() - 8;
     let length = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
@@ -170,7 +170,7 @@ fn what_was_written_is_read_back() {
     assert_eq!(columns.len(), 4);
     for (place, (name, cells)) in columns.iter().enumerate() {
         assert_eq!(*name, table.columns[place].0);
-        let want: Vec<Cell> = table.rows.iter().map(|row| row[place].clone()).collect();
+        let want: Vec<Value> = table.rows.iter().map(|row| row[place].clone()).collect();
         assert_eq!(*cells, want, "{name}");
     }
 }
@@ -181,14 +181,17 @@ fn many_rows_and_many_columns_are_read_back() {
     let mut table = Table::new(columns);
     for row in 0..1000_i64 {
         let cell = |column: i64| match (row + column) % 3 {
-            0 => Cell::None,
-            _ => Cell::Whole(row * column - 500),
+            0 => Value::Null,
+            _ => Value::from(row * column - 500),
         };
         table.push((0..20_i64).map(cell).collect());
     }
     let read = read(&table.parquet());
-    assert_eq!(read[19].1[999], Cell::Whole(999 * 19 - 500));
+    assert_eq!(read[19].1[999], Value::from(999 * 19 - 500));
     // Rows 0, 3, ..., 999.
-    assert_eq!(read[3].1.iter().filter(|cell| **cell == Cell::None).count(), 334);
-    assert_eq!(self::read(&Table::new(vec![("a".into(), ColumnType::Text)]).parquet())[0].1, []);
+    assert_eq!(read[3].1.iter().filter(|cell| **cell == Value::Null).count(), 334);
+    assert_eq!(
+        self::read(&Table::new(vec![("a".into(), ColumnType::Text)]).parquet())[0].1,
+        Vec::<Value>::new()
+    );
 }

@@ -8,7 +8,7 @@ use crate::plots;
 use crate::series::Series;
 use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use crate::table::intact_word;
-use crate::text::{count, mean_packets, percent, rate, seconds, seconds_or_dash, spread};
+use crate::text::{count, percent, rate, seconds, seconds_or_dash, spread};
 
 /// Most flows that get a row of their own; more are grouped by protocol.
 const FLOW_ROWS_MAX: usize = 50;
@@ -72,9 +72,6 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> String {
         }
         listed.truncate(FLOW_ROWS_MAX);
     }
-    let known = |flow: &FlowSummary, value| {
-        if flow.has_sender(summary.on) { count(value) } else { "–".into() }
-    };
     for index in listed {
         let flow = &summary.flows[index];
         let colour = plots::colour_of(series, index);
@@ -86,13 +83,18 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> String {
             rate(flow.active_throughput_bps),
         ];
         cells.extend(shared.map(|_| rate(flow.throughput_bps)));
+        let FlowSummary {
+            sent_packets,
+            repair_packets,
+            ack_packets,
+            nak_packets,
+            cuts,
+            timeouts,
+            ..
+        } = flow;
+        let counts = [sent_packets, repair_packets, ack_packets, nak_packets, cuts, timeouts];
+        cells.extend(counts.map(|value| flow.of_sender(summary.on, *value)));
         cells.extend([
-            known(flow, flow.sent_packets),
-            known(flow, flow.repair_packets),
-            known(flow, flow.ack_packets),
-            known(flow, flow.nak_packets),
-            known(flow, flow.cuts),
-            known(flow, flow.timeouts),
             flow.loss_ratio.map_or_else(|| "–".into(), percent),
             seconds_or_dash(flow.rtt_mean_s),
             seconds_or_dash(flow.completed_s),
@@ -145,21 +147,9 @@ const RECEIVER_HEAD: [&str; 9] = [
 ];
 
 fn push_receiver(table: &mut HtmlTable, on: On, flow: &FlowSummary, receiver: &ReceiverSummary) {
-    let known = |text: String| if receiver.has_deliveries(on) { text } else { "–".into() };
-    table.row(
-        "",
-        &[
-            escape(&receiver.node),
-            escape(&flow.name),
-            known(rate(receiver.goodput_bps)),
-            known(count(receiver.delivered_packets)),
-            known(count(receiver.lost_packets)),
-            known(count(receiver.abandoned_packets)),
-            known(percent(receiver.loss_ratio)),
-            seconds_or_dash(receiver.completed_s),
-            intact_cell(receiver.intact),
-        ],
-    );
+    let cells = [escape(&receiver.node), escape(&flow.name)].into_iter().chain(receiver.cells(on));
+    let cells: Vec<String> = cells.chain([intact_cell(receiver.intact)]).collect();
+    table.row("", &cells);
 }
 
 pub(super) fn receivers(summary: &Summary) -> String {
@@ -209,75 +199,40 @@ pub(super) fn receivers(summary: &Summary) -> String {
 }
 
 fn push_receiver_spread(table: &mut HtmlTable, on: On, flow: &FlowSummary) {
-    let is_known = flow.receivers.iter().any(|receiver| receiver.has_deliveries(on));
-    let known = |text: &String| if is_known { text.clone() } else { "–".into() };
-    let of = |value: fn(&ReceiverSummary) -> f64| {
-        spread(flow.receivers.iter().map(value)).unwrap_or_default()
-    };
-    let whole = |values: [f64; 3]| values.map(|value| count(value as u64));
-    let goodput = of(|r| r.goodput_bps).map(rate);
-    let delivered = whole(of(|r| r.delivered_packets as f64));
-    let lost = whole(of(|r| r.lost_packets as f64));
-    let abandoned = whole(of(|r| r.abandoned_packets as f64));
-    let loss = of(|r| r.loss_ratio).map(percent);
-    let done = spread(flow.receivers.iter().filter_map(|r| r.completed_s));
     let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
+    let mut intact = format!("{} yes", count(intact as u64));
     let total = count(flow.receivers.len() as u64);
-    for (i, word) in ["Least", "Median", "Greatest"].into_iter().enumerate() {
-        table.row(
-            "sum",
-            &[
-                format!("{word} of {total}"),
-                escape(&flow.name),
-                known(&goodput[i]),
-                known(&delivered[i]),
-                known(&lost[i]),
-                known(&abandoned[i]),
-                known(&loss[i]),
-                seconds_or_dash(done.map(|done| done[i])),
-                if i == 0 { format!("{} yes", count(intact as u64)) } else { String::new() },
-            ],
-        );
+    for (cells, word) in flow.receiver_spread(on).into_iter().zip(["Least", "Median", "Greatest"]) {
+        let lead = [format!("{word} of {total}"), escape(&flow.name)];
+        let cells = lead.into_iter().chain(cells).chain([std::mem::take(&mut intact)]);
+        table.row("sum", &cells.collect::<Vec<_>>());
     }
 }
 
 pub(super) fn links(header: &Header, summary: &Summary) -> String {
-    let mut order: Vec<usize> =
-        (0..summary.links.len()).filter(|i| summary.links[*i].sent_packets > 0).collect();
-    if order.is_empty() {
+    let mut busy = summary.busy_links();
+    if busy.is_empty() {
         return String::new();
     }
-    let used = order.len();
-    order.sort_by(|a, b| {
-        let (a, b) = (&summary.links[*a], &summary.links[*b]);
-        b.dropped_packets.cmp(&a.dropped_packets).then(b.utilisation.total_cmp(&a.utilisation))
-    });
-    let top = link_table(
-        "In the counted time; those that drop and carry most come first",
-        header,
-        summary,
-        order.iter().take(LINK_ROWS_MAX).copied(),
-    );
+    let used = busy.len();
+    let shown = &busy[..used.min(LINK_ROWS_MAX)];
+    let top =
+        link_table("In the counted time; those that drop and carry most come first", header, shown);
     let mut html = format!("<div class=\"card\">{top}</div>\n");
     if used > LINK_ROWS_MAX {
-        order.truncate(LINKS_FOLDED_MAX);
+        busy.truncate(LINKS_FOLDED_MAX);
         let label = if used > LINKS_FOLDED_MAX {
             format!("{LINKS_FOLDED_MAX} of {} links that carried packets", count(used as u64))
         } else {
             format!("All {used} links that carried packets")
         };
-        let all = link_table("Links that carried packets", header, summary, order.into_iter());
+        let all = link_table("Links that carried packets", header, &busy);
         html.push_str(&folded(&label, &all));
     }
     html
 }
 
-fn link_table(
-    caption: &str,
-    header: &Header,
-    summary: &Summary,
-    links: impl Iterator<Item = usize>,
-) -> String {
+fn link_table(caption: &str, header: &Header, links: &[(usize, &LinkSummary)]) -> String {
     let mut table = HtmlTable::new(
         caption,
         2,
@@ -293,25 +248,23 @@ fn link_table(
             "Queue max",
         ],
     );
-    for index in links {
-        let link = &summary.links[index];
-        let about = header.links.get(index).map_or_else(String::new, |h| {
+    for (index, link) in links {
+        let about = header.links.get(*index).map_or_else(String::new, |h| {
             format!("{}, {}, {}", rate(h.rate_bps as f64), seconds(h.delay_s), h.queue)
         });
-        table.row(
-            "",
-            &[
-                escape(&format!("{} → {}", link.from, link.to)),
-                escape(&about),
-                percent(link.utilisation) + &bar(link.utilisation, 0),
-                rate(link.throughput_bps),
-                count(link.dropped_packets),
-                percent(link.drop_ratio),
-                causes(link),
-                mean_packets(link.queue_mean_packets),
-                link.queue_max_packets.to_string(),
-            ],
-        );
+        let [utilisation, throughput, dropped, ratio, mean, max] = link.cells();
+        let cells = [
+            escape(&format!("{} → {}", link.from, link.to)),
+            escape(&about),
+            utilisation + &bar(link.utilisation, 0),
+            throughput,
+            dropped,
+            ratio,
+            causes(link),
+            mean,
+            max,
+        ];
+        table.row("", &cells);
     }
     table.finish()
 }
