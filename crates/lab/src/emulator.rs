@@ -232,8 +232,9 @@ impl Emulator<'_> {
             };
         }
         self.step(now);
-        while let Some(record) = self.faults.pop_front_if(|record| record.at <= now) {
-            self.network_out.record(&record);
+        while let Some(record) = self.faults.front().filter(|record| record.at <= now) {
+            self.network_out.record(record);
+            self.faults.pop_front();
         }
     }
 

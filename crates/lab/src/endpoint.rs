@@ -37,7 +37,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Place<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) node: NodeId,
-    /// Its number among the ends of all flows and the relays, by which the simulator too makes it random.
+    /// Its number among the ends of all flows and the relays, by which the simulator too makes it
+    /// random.
     pub(crate) number: u32,
     pub(crate) subject: Subject,
     pub(crate) clock: Clock,
@@ -330,7 +331,10 @@ impl<'a> Driven<'a> {
 
     /// Lets a fault happen that is due.
     fn suffer<D: Demux>(&mut self, live: &mut Live<FlowMachine, D>, now: Time) {
-        let Some(fault) = self.faults.pop_front_if(|fault| fault.at <= now) else { return };
+        let Some(fault) = self.faults.front().copied().filter(|fault| fault.at <= now) else {
+            return;
+        };
+        self.faults.pop_front();
         match fault.kind {
             // The thread stands still, and the kernel keeps what comes.
             FaultKind::Stop(span) => self.place.sleep_until(fault.at + span),

@@ -153,8 +153,8 @@ pub struct Flow {
     pub join: Vec<Join>,
     /// Receivers that speak another scheme than the flow's.
     pub speaks: Vec<Speaks>,
-    /// For each end the relays to attach to, of which the first that answers is used. Empty for a flow
-    /// that goes through no relay nodes.
+    /// For each end the relays to attach to, of which the first that answers is used. Empty for a
+    /// flow that goes through no relay nodes.
     pub via: BTreeMap<NodeId, Vec<NodeId>>,
     /// Receivers whose repair head is given, with that head: a receiver or the sender.
     pub heads: BTreeMap<NodeId, NodeId>,

@@ -1,5 +1,4 @@
-//! `[[relay]]`, `via` of a flow and `[[fault]]`: relay nodes, who is below them, and what happens to
-//! nodes.
+//! `[[relay]]`, `via` of a flow and `[[fault]]`: relay nodes, ends below them, and faults of nodes.
 
 use std::collections::BTreeMap;
 

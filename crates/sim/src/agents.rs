@@ -161,7 +161,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The same, once its event has happened or its program goes on.
+    /// Runs a timer whose event has happened, or that was due while its program stood still.
     pub(crate) fn run_due_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         if agent.wants <= self.fabric.now {

@@ -1,5 +1,5 @@
-//! Relay nodes, and faults of nodes: programs that stand still, are killed and start again, and addresses that
-//! change.
+//! Relay nodes, and faults of nodes: programs that stand still, are killed and start again, and
+//! addresses that change.
 
 use faircast_base::{DropReason, Event, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
 use faircast_scenario::{FaultKind, NodeFault};
@@ -10,7 +10,8 @@ use crate::delivery::Delivery;
 use crate::engine::{Action, Simulation};
 use crate::fabric::Fabric;
 
-/// Bytes that wait at the socket of a program that stands still: Linux's default (net.core.rmem_default).
+/// Bytes that wait at the socket of a program that stands still: Linux's default
+/// (net.core.rmem_default).
 const SOCKET_BYTES: u64 = 212_992;
 
 /// An agent that stands still.

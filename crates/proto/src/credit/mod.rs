@@ -50,8 +50,8 @@ pub const OPTIONS: &[OptionSpec] =
 
 /// The settings of a relay.
 pub const RELAY_OPTIONS: &[OptionSpec] = RelaySettings::OPTIONS;
-/// Settings of a session through relay nodes where the user sets none: packets of 4 kB that fill 100 Mbit/s
-/// and 20 ms from one relay to the next.
+/// Settings of a session through relay nodes where the user sets none: packets of 4 kB that fill
+/// 100 Mbit/s and 20 ms from one relay to the next.
 pub const RELAYED: [(&str, i64); 3] = [("credit_buffer", 96), ("credit_unit", 12), ("lag", 64)];
 
 /// How many bytes of a packet are for relays to read: the header of a capsule, which stands before what it carries, or all

@@ -29,11 +29,11 @@ const CHANCE: f64 = 1.2;
 /// Runs of each scheme and kind of delivery, but one of a flood; `FAIRCAST_FORGED_SEEDS` has more, or names a range.
 const SEEDS: u64 = 6;
 
-/// Seeds to run: `default` of them, as many as `FAIRCAST_FORGED_SEEDS` says, or a range of it such as `100..300`.
+/// Seeds to run: `default` of them, as many as this variable of the environment says, or a range of it such as `100..300`.
 #[expect(clippy::disallowed_methods, reason = "how long it searches, and nothing else")]
-fn seeds(default: u64) -> Range<u64> {
-    let Ok(asked) = std::env::var("FAIRCAST_FORGED_SEEDS") else { return 0..default };
-    let number = |text: &str| text.parse().expect("FAIRCAST_FORGED_SEEDS has numbers");
+pub(crate) fn seeds(variable: &str, default: u64) -> Range<u64> {
+    let Ok(asked) = std::env::var(variable) else { return 0..default };
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{variable} has numbers"));
     match asked.split_once("..") {
         Some((first, end)) => number(first)..number(end),
         None => 0..number(&asked),
@@ -338,7 +338,7 @@ fn each(mut check: impl FnMut(Case, f64)) {
 fn after_some_forged_packets_a_session_is_soon_what_it_was() {
     let (mut failed, mut worst) = (Vec::new(), 0.0f64);
     each(|case, quiet| {
-        for seed in seeds(SEEDS) {
+        for seed in seeds("FAIRCAST_FORGED_SEEDS", SEEDS) {
             let (done, forged) = run(case, Attack::Some(seed + 1));
             assert!(forged >= 1, "{case}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet;
@@ -357,7 +357,7 @@ fn a_flood_of_damaged_packets_ends_and_a_session_goes_on() {
     let span = Duration::from_secs(2);
     let mut failed = Vec::new();
     each(|case, quiet| {
-        for seed in seeds(1) {
+        for seed in seeds("FAIRCAST_FORGED_SEEDS", 1) {
             let (done, forged) = run(case, Attack::Flood(span, seed));
             assert!(forged > 5_000, "{case}: {forged}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet - span.as_secs_f64();
