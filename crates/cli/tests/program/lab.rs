@@ -56,6 +56,41 @@ fn who_may_not_is_told_what_is_missing() {
 }
 
 #[test]
+fn relay_nodes_run_in_the_lab_and_faults_happen_to_them() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let link = |center: &str, leaves: &str| {
+        format!(
+            "[[link]]\nstar = {{ center = \"{center}\", leaves = [{leaves}] }}\n\
+             rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n"
+        )
+    };
+    let text = link("r1", "\"s\", \"r2\", \"m3\"")
+        + &link("r2", "\"m1\", \"m2\"")
+        + "[[relay]]\nnode = \"r1\"\n[[relay]]\nnode = \"r2\"\nparents = \"r1\"\n\
+           [[flow]]\nname = \"f\"\nprotocol = \"credit-pgmcc\"\nfrom = \"s\"\n\
+           to = [\"m{1..3}\"]\noptions = { delivery = \"object\" }\ndata = \"4 MB\"\nvia = [\n\
+           { node = [\"s\", \"m3\"], relays = \"r1\" }, { node = \"m{1..2}\", relays = \"r2\" } ]\n\
+           [[fault]]\nnode = \"r2\"\nat = \"1500 ms\"\nrestart = \"1 s\"\n\
+           [[fault]]\nnode = \"m3\"\nat = \"500 ms\"\nstop = \"2 s\"\n";
+    let file = site.put("relays.toml", format!("duration = \"30 s\"\n{text}"));
+    let run = format!("run {} --on lab --json", file.display());
+    let document = Running::start(&run).end().with(0).document();
+    let receivers = document["flows"][0]["receivers"].as_array().unwrap();
+    for receiver in receivers {
+        assert_eq!(receiver["intact"], true, "{receiver:#}");
+        assert!(receiver["completed_s"].as_f64().is_some(), "{receiver:#}");
+    }
+    assert_eq!(receivers.len(), 3);
+    let moves = text.replace("restart = \"1 s\"", "move = true");
+    site.put("relays.toml", format!("duration = \"30 s\"\n{moves}"));
+    let line = refuse(&run);
+    assert!(line.contains("a fault moves \"r2\"; allowed: stop"), "{line}");
+}
+
+#[test]
 fn the_simulator_refuses_what_only_the_lab_has() {
     let line = refuse("run scenarios/lab/beside-cubic.toml");
     assert!(line.contains("tcp-cubic") && line.contains("--on lab"), "{line}");
