@@ -304,6 +304,8 @@ impl<'a> Driven<'a> {
         };
         // The clock of the run stands still until it begins.
         place.sleep_until(Time::from_nanos(1));
+        // Faults of the time without a program.
+        self.faults.retain(|fault| fault.at >= place.clock.now());
         let driver =
             Driver::<FlowMachine, D>::with_demux(sockets, place.book(flow), demux, settings);
         let mut driver = driver.map_err(opening)?;

@@ -1,6 +1,6 @@
 //! The loop: take the earliest event, let it happen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use faircast_base::{Event, FlowId, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
@@ -81,6 +81,8 @@ pub struct Simulation<'a> {
     actions: Vec<Action>,
     /// Agents that stand still.
     pub(crate) stopped: BTreeMap<u32, Stopped>,
+    /// Agents whose programs were killed.
+    pub(crate) dead: BTreeSet<u32>,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -103,6 +105,7 @@ impl<'a> Simulation<'a> {
             sent: Vec::new(),
             actions: Vec::new(),
             stopped: BTreeMap::new(),
+            dead: BTreeSet::new(),
             scratch: Vec::new(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
@@ -236,15 +239,20 @@ impl<'a> Simulation<'a> {
     }
 
     fn act(&mut self, action: Action) {
-        if let Action::Join { agent } | Action::Leave { agent } = action
-            && let Some(stopped) = self.stopped.get(&agent)
-        {
+        let mut agents = match action {
+            Action::Stop(flow) => self.fabric.senders(flow),
+            Action::Join { agent } | Action::Leave { agent } => agent..agent + 1,
+            Action::Fault(_) | Action::Recover(..) => 0..0,
+        };
+        // A program that stands still hears of the end, or begins, once it goes on.
+        if let Some(stopped) = agents.find_map(|agent| self.stopped.get(&agent)) {
             return self.schedule(stopped.until, action);
         }
         match action {
             Action::Fault(fault) => self.suffer(fault),
             Action::Recover(node, kind) => self.recover(node, kind),
             Action::Stop(flow) => self.fabric.senders(flow).for_each(|sender| self.close(sender)),
+            Action::Join { agent } if self.dead.contains(&agent) => {}
             Action::Join { agent } => self.join(agent),
             Action::Leave { agent } => {
                 self.close(agent);

@@ -135,7 +135,7 @@ impl<'a> Fabric<'a> {
     }
 
     /// Numbers of the ends at a node, its relay among them.
-    pub fn ends_at(&self, node: NodeId) -> Vec<u32> {
+    pub(crate) fn ends_at(&self, node: NodeId) -> Vec<u32> {
         let flows = (0..self.scenario.flows.len() as u32).map(FlowId);
         let ends = flows.filter_map(|flow| self.end_at(flow, node));
         ends.chain(self.relay_at(node)).collect()

@@ -93,6 +93,10 @@ impl Simulation<'_> {
             stopped.release(&mut self.fabric);
         }
         let agent = &mut self.agents[end as usize];
+        // A receiver that is no member has no program yet.
+        if agent.machine.is_some() {
+            self.dead.insert(end);
+        }
         agent.kill();
         let (flow, node, role) = (agent.flow, agent.node, agent.role);
         if role != AgentRole::Relay {
@@ -106,8 +110,7 @@ impl Simulation<'_> {
         let now = self.fabric.now;
         self.say_at(node, Event::NodeFault { kind });
         for end in self.fabric.ends_at(node) {
-            let agent = &self.agents[end as usize];
-            if kind == NodeFaultKind::Started && agent.machine.is_none() {
+            if kind == NodeFaultKind::Started && self.dead.remove(&end) {
                 self.start(end);
             } else if self.stopped.get(&end).is_some_and(|stopped| stopped.until <= now) {
                 let stopped = self.stopped.remove(&end);
