@@ -90,7 +90,7 @@ impl Place<'_> {
         all.copied().collect()
     }
 
-    /// Who has which address, from where this program stands. `flow` goes through no relays.
+    /// Addresses of all nodes, as ends of `flow` have them, or relays and ends behind them.
     fn book(&self, flow: Option<&Flow>) -> AddressBook {
         let entry = |node: NodeId| {
             let receives = flow.is_some_and(|flow| flow.receives(node));

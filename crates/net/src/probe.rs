@@ -69,7 +69,7 @@ pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
 /// longest packet that leaves here whole. Reading waits for `wait`.
 ///
 /// # Errors
-/// What the system refuses.
+/// The system refuses the socket or one of its options.
 pub fn probe_socket(
     to: SocketAddr,
     settings: SocketSettings,

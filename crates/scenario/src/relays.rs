@@ -30,7 +30,7 @@ pub(crate) struct Relays<'a> {
 }
 
 impl Relays<'_> {
-    /// Reads one entry, but for its parents: they may stand in later ones.
+    /// Reads one entry without its parents, which may be relays of later entries.
     pub(crate) fn relay(
         &mut self,
         entry: &Value,

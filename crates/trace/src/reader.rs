@@ -28,7 +28,7 @@ pub struct Reader<'a> {
 /// Why a trace file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is no trace, or of a newer version, or the system gives an error; in words, with file and
+    /// File that is no trace, is of a newer version, or cannot be read; in words, with file and
     /// line.
     #[error("{0}")]
     Broken(String),

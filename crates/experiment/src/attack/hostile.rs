@@ -15,7 +15,7 @@ use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
 use super::{Attack, FLOOD, Over};
 use crate::host::{Network, enter};
 
-/// What the attacker sends; the table has what each is.
+/// Attack by its packets; the table describes each.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Sends {

@@ -218,7 +218,7 @@ impl Transport {
         })
     }
 
-    /// What this program does as an end of a measurement.
+    /// Role of this program as an end of a measurement.
     fn case(&self, place: &Place<'_>, host: u32, file: PathBuf) -> Case {
         let (sender, receivers) = (place.address(1), place.receivers());
         if self.class == Class::Copies {

@@ -21,7 +21,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 pub(in crate::tram) struct Advertising {
     /// The time to live of the next advertisement, and of the last.
     ring: u8,
-    /// The time to live with which it was heard last: whoever heard it is to hear that it is full.
+    /// Time to live of the last advertisement heard: its hearers hear of a full head too.
     pub(super) last: u8,
     step: u8,
     max: u8,
