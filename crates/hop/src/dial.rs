@@ -16,6 +16,8 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 pub struct Dialer {
     to: Vec<NodeId>,
     next: usize,
+    /// Place of the node of the connection in use.
+    used: usize,
     /// The connection in use.
     connection: Option<ConnectionHandle>,
     /// The connection that is tried, and when it is given up.
@@ -27,13 +29,13 @@ pub struct Dialer {
 impl Dialer {
     /// A dialer of these nodes that begins at `start`. Without nodes the dialer tries nothing.
     pub const fn new(to: Vec<NodeId>, start: Time) -> Self {
-        Self { to, next: 0, connection: None, attempt: None, next_at: start }
+        Self { to, next: 0, used: 0, connection: None, attempt: None, next_at: start }
     }
 
     /// Replaces the nodes to try. The connection in use stays.
     pub fn set_nodes(&mut self, to: Vec<NodeId>) {
         if self.to != to {
-            (self.to, self.next) = (to, 0);
+            (self.to, self.next, self.used) = (to, 0, 0);
         }
     }
 
@@ -69,14 +71,16 @@ impl Dialer {
         if heard_at.is_some_and(|at| at + ATTEMPT > until) {
             return false;
         }
+        self.used = self.next;
         if let Some(before) = self.connection.replace(up) {
             endpoint.close(now, before, "replaced");
         }
         true
     }
 
-    /// A connection has ended. Returns true if it was the one in use.
-    pub fn on_down(&mut self, now: Time, down: ConnectionHandle) -> bool {
+    /// A connection has ended. Returns true if it was the one in use: its node, which may have said
+    /// that it knows the connection no more, is the first to be tried, at once.
+    pub fn on_down(&mut self, now: Time, endpoint: &mut Endpoint, down: ConnectionHandle) -> bool {
         if self.attempt.take_if(|(attempt, _)| *attempt == down).is_some() {
             self.next += 1;
             // The last of the list has refused: a pause, and all again.
@@ -84,8 +88,12 @@ impl Dialer {
             self.next_at = if is_last { now + ATTEMPT } else { now };
         }
         let was_used = self.connection.take_if(|connection| *connection == down).is_some();
-        if was_used && self.attempt.is_none() {
-            self.next_at = now;
+        if was_used {
+            // The packets of an attempt that began earlier may wait for seconds to be repeated.
+            if let Some((attempt, _)) = self.attempt.take() {
+                endpoint.close(now, attempt, "");
+            }
+            (self.next, self.next_at) = (self.used, now);
         }
         was_used
     }

@@ -157,7 +157,7 @@ impl Sender {
                     }
                 }
                 EndpointEvent::Down { connection: link, reason } => {
-                    if self.dialer.on_down(cx.now, link) {
+                    if self.dialer.on_down(cx.now, &mut self.endpoint, link) {
                         self.stream = None;
                         if matches!(reason, Down::Closed(_)) {
                             self.is_over = true;

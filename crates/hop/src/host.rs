@@ -158,7 +158,7 @@ impl Host {
                     }
                 }
                 PeerEvent::Down { connection, reason } | PeerEvent::Bad { connection, reason } => {
-                    uplink.on_down(now, connection, reason);
+                    uplink.on_down(now, peers, connection, reason);
                 }
                 PeerEvent::Up { .. }
                 | PeerEvent::Hello { .. }

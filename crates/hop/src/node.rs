@@ -378,7 +378,7 @@ impl RelayNode {
             return self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
         }
         let before = self.uplink.state().clone();
-        if self.uplink.on_down(now, connection, reason) || *self.uplink.state() != before {
+        if self.uplink.on_down(now, &mut self.peers, connection, reason) || *self.uplink.state() != before {
             self.change_above(cx);
         }
     }

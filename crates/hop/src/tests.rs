@@ -281,7 +281,7 @@ fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
                         dialer.on_up(world.now, &mut world.client, link);
                     }
                     EndpointEvent::Down { connection: link, .. } => {
-                        _ = dialer.on_down(world.now, link)
+                        _ = dialer.on_down(world.now, &mut world.client, link)
                     }
                     _ => {}
                 }

@@ -217,13 +217,14 @@ impl Uplink {
     pub(crate) fn on_down(
         &mut self,
         now: Time,
+        peers: &mut Peers,
         connection: ConnectionHandle,
         reason: Down,
     ) -> bool {
         if !self.dialer.is_own(connection) {
             return false;
         }
-        let was_used = self.dialer.on_down(now, connection);
+        let was_used = self.dialer.on_down(now, &mut peers.endpoint, connection);
         if was_used || self.dialer.connection().is_none() {
             let state = match &reason {
                 Down::Closed(why) if why == LOOP => UplinkState::Loop,

@@ -218,6 +218,25 @@ impl PgmccSender {
         }
     }
 
+    /// The acker has sent a NAK with a round trip: a wait that is backed off becomes as long as one
+    /// that is not, from where it began, and the acker is not silent. Acknowledgements have rules
+    /// of their own.
+    ///
+    /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
+    /// unambiguous). Where an interruption took all packets of the window, NAKs alone tell that the
+    /// interruption is over.
+    fn end_back_off(&mut self) {
+        self.rto.answered();
+        let value = self.timeout_value();
+        if let Some((at, given)) = self.stall
+            && value < given
+            && self.expiries > 0
+        {
+            self.stall = Some((at - given + value, value));
+            self.expiries = 1;
+        }
+    }
+
     /// Leaves the session without an acker: the next packet calls for an election.
     fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         if let Some(acker) = self.acker.take() {
@@ -428,6 +447,9 @@ impl SenderControl for PgmccSender {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
                 self.watch_delay(carrier, sample.time);
+                if nak.is_some() {
+                    self.end_back_off();
+                }
                 if acker != Some(from) && self.stall.is_some() {
                     // The wait that began with the appointment did not know this yet.
                     self.arm_stall(cx.now);
