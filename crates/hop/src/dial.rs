@@ -8,8 +8,12 @@ use crate::endpoint::{ConnectionHandle, Endpoint};
 /// packets are missing. QUIC alone waits ever longer for a peer that was stopped, and does not find
 /// one that has another address.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Time of an attempt before the next address is tried.
+/// Longest round trip, as estimated, of a connection that is kept when a new one is there.
+const RTT_MAX: Duration = Duration::from_secs(4);
+/// Time of an attempt before the next node is tried, and that of the first attempts without a
+/// connection: some of the nodes may be gone.
 const ATTEMPT: Duration = Duration::from_secs(2);
+const ATTEMPT_FIRST: Duration = Duration::from_secs(1);
 
 /// Keeps one connection to the first node of a list that answers.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub struct Dialer {
     used: usize,
     /// The connection in use.
     connection: Option<ConnectionHandle>,
-    /// The connection that is tried, and when it is given up.
+    /// The connection that is tried, and since when.
     attempt: Option<(ConnectionHandle, Time)>,
     /// When the next attempt may begin.
     next_at: Time,
@@ -63,14 +67,21 @@ impl Dialer {
     /// A connection is established. Returns true if it is the one to use from now on; the one
     /// before is closed. Else the caller closes the new one.
     pub fn on_up(&mut self, now: Time, endpoint: &mut Endpoint, up: ConnectionHandle) -> bool {
-        let Some((_, until)) = self.attempt.take_if(|(attempt, _)| *attempt == up) else {
+        let Some((_, since)) = self.attempt.take_if(|(attempt, _)| *attempt == up) else {
             return false;
         };
-        // The connection in use has come back meanwhile, and still has what is on its way.
-        let heard_at = self.connection.and_then(|before| endpoint.heard_at(before));
-        if heard_at.is_some_and(|at| at + ATTEMPT > until) {
+        // The connection in use has come back meanwhile, and still has what is on its way. After a
+        // long pause, which its estimate of the round trip contains, losses would be hidden for
+        // twice as long as that estimate.
+        let is_back = |before| {
+            let heard_at = endpoint.heard_at(before);
+            heard_at.is_some_and(|at| at > since)
+                && endpoint.stats(before).is_some_and(|stats| stats.rtt < RTT_MAX)
+        };
+        if self.connection.is_some_and(is_back) {
             return false;
         }
+        self.next %= self.to.len().max(1);
         self.used = self.next;
         if let Some(before) = self.connection.replace(up) {
             endpoint.close(now, before, "replaced");
@@ -108,15 +119,22 @@ impl Dialer {
 
     /// Takes the passing of time: begins attempts, and gives them up.
     pub fn handle_timeout(&mut self, now: Time, endpoint: &mut Endpoint) {
-        if let Some((attempt, _)) = self.attempt.take_if(|(_, until)| *until <= now) {
+        let span = self.span();
+        if let Some((attempt, _)) = self.attempt.take_if(|(_, since)| *since + span <= now) {
             endpoint.close(now, attempt, "");
             self.next += 1;
             self.next_at = now;
         }
         if self.attempt.is_none() && self.wants_at(endpoint).is_some_and(|at| at <= now) {
             let to = self.to[self.next % self.to.len()];
-            self.attempt = Some((endpoint.connect(now, to), now + ATTEMPT));
+            self.attempt = Some((endpoint.connect(now, to), now));
         }
+    }
+
+    /// Time of an attempt now.
+    const fn span(&self) -> Duration {
+        let is_first = self.connection.is_none() && self.to.len() > 1 && self.next < self.to.len();
+        if is_first { ATTEMPT_FIRST } else { ATTEMPT }
     }
 
     /// When an attempt begins, unless something is heard before.
@@ -130,6 +148,6 @@ impl Dialer {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self, endpoint: &Endpoint) -> Option<Time> {
-        self.attempt.map(|(_, until)| until).or_else(|| self.wants_at(endpoint))
+        self.attempt.map(|(_, since)| since + self.span()).or_else(|| self.wants_at(endpoint))
     }
 }

@@ -378,7 +378,9 @@ impl RelayNode {
             return self.events.push_back(NodeEvent::Detached { name: of.hello.name, reason });
         }
         let before = self.uplink.state().clone();
-        if self.uplink.on_down(now, &mut self.peers, connection, reason) || *self.uplink.state() != before {
+        if self.uplink.on_down(now, &mut self.peers, connection, reason)
+            || *self.uplink.state() != before
+        {
             self.change_above(cx);
         }
     }
@@ -396,28 +398,30 @@ impl RelayNode {
             return self.counts.refused.unknown += 1;
         };
         let flow = of.flow;
+        let mut is_own = false;
         if port != PARENT {
             let Some(neighbour) = self.neighbours.get(port) else { return };
             if !neighbour.groups.contains(&group) {
                 return self.counts.refused.unknown += 1;
             }
             // A host speaks for itself alone.
-            if !neighbour.hello.is_relay && neighbour.hello.node != head.origin {
+            is_own = neighbour.hello.node == head.origin;
+            if !neighbour.hello.is_relay && !is_own {
                 return self.counts.refused.misplaced += 1;
             }
         }
         if head.origin == self.peers.node() {
             return self.counts.refused.misplaced += 1;
         }
-        match self.routes.claim(cx.now, group, head.origin, port) {
+        match self.routes.claim(cx.now, (group, head.origin), port, is_own) {
             Claim::Right => {}
             Claim::Elsewhere => return self.counts.refused.misplaced += 1,
             Claim::Full => return self.counts.refused.full += 1,
         }
         self.counts.received += 1;
         let ports_out = self.ports_out(port, group, head.to);
-        let is_own = head.to == Destination::Node(self.peers.node());
-        if head.hops == 0 || ports_out.is_empty() && !is_own {
+        let is_mine = head.to == Destination::Node(self.peers.node());
+        if head.hops == 0 || ports_out.is_empty() && !is_mine {
             self.counts.refused.lost += u64::from(!matches!(head.to, Destination::Group(_)));
             return;
         }
@@ -426,7 +430,7 @@ impl RelayNode {
         let packet = RelayPacket {
             key: self.held.next_key(),
             flow,
-            port: link.filter(|_| is_own).unwrap_or(port),
+            port: link.filter(|_| is_mine).unwrap_or(port),
             ports_out: &ports_out,
             datagram: Datagram::new(head.origin, head.to, &body),
             time_to_live: head.hops,

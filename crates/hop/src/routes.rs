@@ -35,15 +35,24 @@ impl Routes {
         self.by_node.get(&(group, node)).map(|(port, _)| *port)
     }
 
-    /// A packet of `node` has come through `port`.
-    pub(crate) fn claim(&mut self, now: Time, group: u64, node: NodeId, port: PortId) -> Claim {
+    /// A packet of `node` has come through `port`. With `is_own` the neighbour there is the node
+    /// itself, and is right at once, also if packets of it are on their way through other relays.
+    pub(crate) fn claim(
+        &mut self,
+        now: Time,
+        (group, node): (u64, NodeId),
+        port: PortId,
+        is_own: bool,
+    ) -> Claim {
         let known = self.by_node.get_mut(&(group, node));
         match known {
             Some((at, heard_at)) if *at == port => {
                 *heard_at = now;
                 return Claim::Right;
             }
-            Some((_, heard_at)) if now.since(*heard_at) < STAYS => return Claim::Elsewhere,
+            Some((_, heard_at)) if !is_own && now.since(*heard_at) < STAYS => {
+                return Claim::Elsewhere;
+            }
             _ => {}
         }
         let was_known = known.is_some();
@@ -80,6 +89,29 @@ impl Routes {
         at_port.clear();
         for (port, _) in by_node.values() {
             *at_port.entry(*port).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_stays_where_it_was_heard_unless_it_is_at_another_port_itself() {
+        let (node, [first, second]) = (NodeId(7), [PortId(1), PortId(2)]);
+        let mut routes = Routes::default();
+        let mut claim = |ms, port, is_own| {
+            routes.claim(Time::ZERO + Duration::from_millis(ms), (1, node), port, is_own)
+        };
+        for (ms, port, is_own, expected) in [
+            (0, first, false, Claim::Right),
+            (2999, second, false, Claim::Elsewhere),
+            (2999, second, true, Claim::Right),
+            (3000, first, false, Claim::Elsewhere),
+            (5999, first, false, Claim::Right),
+        ] {
+            assert_eq!(claim(ms, port, is_own), expected, "{ms} ms, {port:?}");
         }
     }
 }

@@ -265,31 +265,34 @@ fn a_connection_follows_the_node_that_opened_it_to_another_address() {
     assert_eq!((world.down(0), world.down(1)), (vec![], vec![]));
 }
 
+/// A dialer at the client, driven for some tenths of a second. Returns the node that it is connected
+/// with, and whether it searches.
+fn dial(world: &mut World, dialer: &mut Dialer, tenths: u64) -> (Option<NodeId>, bool) {
+    for _ in 0..tenths {
+        let end = world.now + Duration::from_millis(100);
+        dialer.handle_timeout(world.now, &mut world.client);
+        world.run_until(end);
+        for event in std::mem::take(&mut world.said[0]) {
+            match event {
+                EndpointEvent::Up { connection: link, .. } => {
+                    dialer.on_up(world.now, &mut world.client, link);
+                }
+                EndpointEvent::Down { connection: link, .. } => {
+                    _ = dialer.on_down(world.now, &mut world.client, link)
+                }
+                _ => {}
+            }
+        }
+    }
+    let peer = dialer.connection().and_then(|link| world.client.peer(link));
+    (peer, dialer.is_searching())
+}
+
 #[test]
 fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
     let mut world = World::new(&key(1), &key(1));
     let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
-    // Returns the events of the client in the next tenths of a second.
-    let mut run = |world: &mut World, tenths: u64| {
-        for _ in 0..tenths {
-            let end = world.now + Duration::from_millis(100);
-            dialer.handle_timeout(world.now, &mut world.client);
-            world.run_until(end);
-            for event in std::mem::take(&mut world.said[0]) {
-                match event {
-                    EndpointEvent::Up { connection: link, .. } => {
-                        dialer.on_up(world.now, &mut world.client, link);
-                    }
-                    EndpointEvent::Down { connection: link, .. } => {
-                        _ = dialer.on_down(world.now, &mut world.client, link)
-                    }
-                    _ => {}
-                }
-            }
-        }
-        let peer = dialer.connection().and_then(|link| world.client.peer(link));
-        (peer, dialer.is_searching())
-    };
+    let mut run = |world: &mut World, tenths| dial(world, &mut dialer, tenths);
     assert_eq!(run(&mut world, 5), (Some(SERVER), false));
     // The server moves: 2 s of silence, 2 s for its old address.
     world.server_at = MOVED;
@@ -301,6 +304,24 @@ fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
     world.server = endpoint(&key(1), SERVER, 9);
     world.server_at = MOVED;
     assert_eq!(run(&mut world, 45), (Some(MOVED), false));
+}
+
+#[test]
+fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
+    let mut world = World::new(&key(1), &key(1));
+    let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
+    assert_eq!(dial(&mut world, &mut dialer, 5), (Some(SERVER), false));
+    // While an attempt is under way the server is back, with nothing known: it says so when a
+    // packet of the connection comes, and before the first packet of the attempt is repeated.
+    world.server_at = NodeId(99);
+    dial(&mut world, &mut dialer, 32);
+    let before = dialer.connection();
+    world.server = endpoint(&key(1), SERVER, 9);
+    world.server_at = SERVER;
+    let stream = world.client.open(before.unwrap()).unwrap();
+    world.send(before.unwrap(), stream, 1);
+    assert_eq!(dial(&mut world, &mut dialer, 2), (Some(SERVER), false));
+    assert_ne!(dialer.connection(), before);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use faircast_base::{
 };
 
 use super::blacklist::Blacklist;
-use super::config::PgmccConfig;
+use super::config::{PgmccConfig, TimeoutMode};
 use super::hystart::HyStart;
 use super::ledger::Ledger;
 use super::model::is_slower;
@@ -218,9 +218,8 @@ impl PgmccSender {
         }
     }
 
-    /// The acker has sent a NAK with a round trip: a wait that is backed off becomes as long as one
-    /// that is not, from where it began, and the acker is not silent. Acknowledgements have rules
-    /// of their own.
+    /// The acker has sent a round trip: a wait that is backed off becomes as long as one that is
+    /// not, from where it began.
     ///
     /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
     /// unambiguous). Where an interruption took all packets of the window, NAKs alone tell that the
@@ -233,7 +232,6 @@ impl PgmccSender {
             && self.expiries > 0
         {
             self.stall = Some((at - given + value, value));
-            self.expiries = 1;
         }
     }
 
@@ -447,7 +445,7 @@ impl SenderControl for PgmccSender {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
                 self.watch_delay(carrier, sample.time);
-                if nak.is_some() {
+                if nak.is_some() || self.config.timeout_mode == TimeoutMode::Tcp {
                     self.end_back_off();
                 }
                 if acker != Some(from) && self.stall.is_some() {

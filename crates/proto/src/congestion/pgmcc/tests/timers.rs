@@ -46,6 +46,22 @@ fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
 }
 
 #[test]
+fn a_nak_of_the_acker_ends_a_back_off_that_began_in_an_interruption() {
+    let mut bench = running(plain());
+    let first = bench.due();
+    bench.advance(first);
+    assert_eq!((bench.stalls(), bench.pump(10)), (1, 1));
+    assert_eq!(bench.due(), first * 2);
+    // Others say nothing of the way to the acker.
+    bench.advance(ms(20));
+    let lost = bench.acked;
+    bench.nak(2, lost, 0.0, ms(100));
+    assert_eq!(bench.due(), (first * 2).saturating_sub(ms(20)));
+    bench.nak(1, lost, 0.0, ms(100));
+    assert!(bench.due() <= first.saturating_sub(ms(20)), "{} of {first}", bench.due());
+}
+
+#[test]
 fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
     let base = plain();
     for (mode, restarts) in [(TimeoutMode::Tcp, true), (TimeoutMode::Reno, false)] {
