@@ -15,6 +15,11 @@ const RTT_MAX: Duration = Duration::from_secs(4);
 const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_FIRST: Duration = Duration::from_secs(1);
 
+/// Time for which a node that is not the first of the list serves before those before it are tried.
+/// Each return to one of them doubles the time, [`DOUBLINGS_MAX`] times.
+const BETTER: Duration = Duration::from_secs(30);
+const DOUBLINGS_MAX: u32 = 6;
+
 /// Keeps one connection to the first node of a list that answers.
 #[derive(Debug)]
 pub struct Dialer {
@@ -28,12 +33,25 @@ pub struct Dialer {
     attempt: Option<(ConnectionHandle, Time)>,
     /// When the next attempt may begin.
     next_at: Time,
+    /// When nodes before the one in use are tried next.
+    better_at: Time,
+    /// Returns to a node before the one in use.
+    returns: u32,
 }
 
 impl Dialer {
     /// A dialer of these nodes that begins at `start`. Without nodes the dialer tries nothing.
     pub const fn new(to: Vec<NodeId>, start: Time) -> Self {
-        Self { to, next: 0, used: 0, connection: None, attempt: None, next_at: start }
+        Self {
+            to,
+            next: 0,
+            used: 0,
+            connection: None,
+            attempt: None,
+            next_at: start,
+            better_at: start,
+            returns: 0,
+        }
     }
 
     /// Replaces the nodes to try. The connection in use stays.
@@ -78,11 +96,14 @@ impl Dialer {
             heard_at.is_some_and(|at| at > since)
                 && endpoint.stats(before).is_some_and(|stats| stats.rtt < RTT_MAX)
         };
-        if self.connection.is_some_and(is_back) {
+        self.next %= self.to.len().max(1);
+        if self.connection.is_some() && self.next < self.used {
+            self.returns += 1;
+        } else if self.connection.is_some_and(is_back) {
             return false;
         }
-        self.next %= self.to.len().max(1);
         self.used = self.next;
+        self.better_at = now + self.better();
         if let Some(before) = self.connection.replace(up) {
             endpoint.close(now, before, "replaced");
         }
@@ -126,9 +147,17 @@ impl Dialer {
             self.next_at = now;
         }
         if self.attempt.is_none() && self.wants_at(endpoint).is_some_and(|at| at <= now) {
+            if self.used > 0 && self.better_at <= now {
+                (self.next, self.better_at) = (0, now + self.better());
+            }
             let to = self.to[self.next % self.to.len()];
             self.attempt = Some((endpoint.connect(now, to), now));
         }
+    }
+
+    /// Time until nodes before the one in use are tried.
+    fn better(&self) -> Duration {
+        BETTER * (1 << self.returns.min(DOUBLINGS_MAX))
     }
 
     /// Time of an attempt now.
@@ -140,7 +169,9 @@ impl Dialer {
     /// When an attempt begins, unless something is heard before.
     fn wants_at(&self, endpoint: &Endpoint) -> Option<Time> {
         let silent_at = match self.connection.and_then(|connection| endpoint.heard_at(connection)) {
-            Some(heard_at) => heard_at + SILENCE_MAX,
+            Some(heard_at) if self.used == 0 => heard_at + SILENCE_MAX,
+            Some(_) if self.next < self.used => self.next_at,
+            Some(heard_at) => self.better_at.min(heard_at + SILENCE_MAX),
             None => self.next_at,
         };
         self.has_nodes().then(|| silent_at.max(self.next_at))

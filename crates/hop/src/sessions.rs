@@ -483,6 +483,28 @@ fn a_relay_that_was_started_again_serves_within_2_seconds() {
 }
 
 #[test]
+fn hosts_return_to_the_first_relay_of_their_list_after_ever_longer_times() {
+    let mut world = tree(None);
+    world.run(3.0);
+    let usual = world.least_in_a_second();
+    for wait in [25.0, 55.0] {
+        world.suffer(Fault::Restart(2, 6));
+        let is_at = |world: &World, relay: &str| {
+            let attached = UplinkState::Attached(relay.into());
+            [101, 102].iter().all(|it| world.attachment(*it).as_ref() == Some(&attached))
+        };
+        assert!(is_at(&world, "node 1"), "2 s of silence, 2 s for the first relay");
+        world.run(wait - 3.0);
+        assert!(is_at(&world, "node 1"), "{wait} s");
+        world.run(8.0);
+        assert!(is_at(&world, "node 2"), "{wait} s");
+        world.run(2.0);
+        let then = world.least_in_a_second();
+        assert!(then * 2 > usual, "{usual}, then {then}");
+    }
+}
+
+#[test]
 fn an_address_may_change_at_every_level() {
     goes_on(Fault::Move(100), 2);
     goes_on(Fault::Move(101), 2);
