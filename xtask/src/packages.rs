@@ -38,6 +38,7 @@ const NEEDS: &[Need] = &[
     Need { any: &["ip"], package: "iproute2", why: OTHERS, by: By::Network },
     Need { any: &["ethtool"], package: "ethtool", why: OTHERS, by: By::Network },
     Need { any: &["pkg-config"], package: "pkg-config", why: OTHERS, by: By::Network },
+    Need { any: &["python3"], package: "python3", why: OTHERS, by: By::Network },
     Need { any: &["tshark"], package: "tshark", why: OTHERS, by: By::Network },
     Need {
         any: &["/usr/include/pgm-5.3/pgm/pgm.h"],

@@ -139,6 +139,7 @@ impl Run {
                 deps::check(&run.crates).map(Said::Done)
             })
             && self.step("tidy", |run| tidy::check(&run.crates).map(Said::Done))
+            && self.step("compare", |_| comparisons())
             && self.step("licences", |_| licences())
             && self.step("clippy", |_| {
                 let warnings = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -246,6 +247,15 @@ fn wasm32(crates: &[Crate]) -> Result<Said, String> {
         arguments.extend(["-p", package]);
     }
     cargo(&arguments, &[], &format!("{} crates built", packages.len()))
+}
+
+/// Runs the tests of the comparisons with other programs, which are scripts.
+fn comparisons() -> Result<Said, String> {
+    if shell::output("python3", &["-c", "import tomllib"]).is_err() {
+        return Ok(Said::PassedOver("there is no python3 of version 3.11 or later".to_string()));
+    }
+    let tests = ["-W", "error", "compare/test_compare.py"];
+    shell::run("python3", &tests, &[]).map(|()| Said::Done("all hold".to_string()))
 }
 
 fn licences() -> Result<Said, String> {
