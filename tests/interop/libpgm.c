@@ -1,6 +1,6 @@
 /*
  * A sender and a receiver on libpgm (OpenPGM), for the tests of interoperation and as a peer in
- * `faircast bench wire`.
+ * compare/wire.py.
  *
  *   libpgm send ADDRESS GROUP PORT RATE PGMCC FILE BYTES PAUSE_MS
  *   libpgm recv ADDRESS GROUP PORT RATE PGMCC FILE BYTES 0

@@ -1,5 +1,5 @@
 /*
- * A file over NORM (libnorm), as a peer in `faircast bench wire`.
+ * A file over NORM (libnorm), as a peer in compare/wire.py.
  *
  *   norm send INTERFACE GROUP PORT MBIT_PER_S FILE RECEIVERS
  *   norm recv INTERFACE GROUP PORT ID FILE FOLDER

@@ -1,5 +1,5 @@
 /*
- * ZeroMQ over PGM in UDP, for the tests of interoperation and as a peer in `faircast bench wire`.
+ * ZeroMQ over PGM in UDP, for the tests of interoperation and as a peer in compare/wire.py.
  *
  *   zeromq send ADDRESS GROUP PORT KBIT_PER_S FILE BYTES PAUSE_MS
  *   zeromq recv ADDRESS GROUP PORT KBIT_PER_S FILE BYTES 0

@@ -178,7 +178,7 @@ Examples:
   faircast bench matrix --out out         in full, with a heat map and pages of the worst runs
   faircast bench speed --json             how fast the simulator is here
   faircast bench tram-scale               TRAM with up to 100 000 receivers
-  sudo faircast bench wire --size 256MB   how fast files are on real sockets here
+  sudo faircast bench wire --size 256MB   what a key and a tree cost on real sockets here
   sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
   sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time
@@ -222,21 +222,13 @@ pub struct BenchArgs {
     /// Bytes to send in the suite wire, such as 256MB
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
     pub size: u64,
-    /// Rounds of the suite wire, each with every transport once
+    /// Rounds of the suite wire, each with every case once
     #[arg(long, value_name = "N", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// In the suite wire, cut batches into packets at the sender, as a real network card does,
-    /// instead of moving them through the virtual network whole
-    #[arg(long)]
-    pub no_offload: bool,
     /// In the suite attack, send and receive with this program, such as an older faircast
     #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
-    /// In the suite tfmcc, run UFTP and NORM too, in the lab beside ours: needs root, takes a minute
-    /// and a half
-    #[arg(long)]
-    pub peers: bool,
     /// In the suite matrix, run fewer and shorter cases, and one seed where --seeds does not say
     #[arg(long)]
     pub quick: bool,
@@ -250,9 +242,6 @@ pub struct BenchArgs {
     /// Run one case of the suite speed in this process and print its figures
     #[arg(long, hide = true, value_name = "CASE")]
     pub speed_case: Option<String>,
-    /// Run one program or end of the suite wire in this process
-    #[arg(long, hide = true, value_name = "CASE")]
-    pub wire_case: Option<String>,
 }
 
 /// A number of bytes: `256MB`, `1 GB`, `5000000`.

@@ -1,7 +1,7 @@
 //! `faircast bench`: suites of experiments, timings, attacks and the comparison of schemes.
 
 use faircast_experiment::files::{make_folder, write};
-use faircast_experiment::{Bench, Request, Results, choose, speed, wire};
+use faircast_experiment::{Bench, Request, Results, choose, speed};
 
 use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print, this_program};
@@ -11,9 +11,6 @@ use crate::progress::{Terminal, listen, with_jobs};
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.speed_case {
         return print(&speed::run_case(case)?);
-    }
-    if let Some(case) = &args.wire_case {
-        return Ok(wire::run_case(case, &mut std::io::stdout())?);
     }
     only_in_one_suite(args)?;
     let request = request(args)?;
@@ -56,8 +53,6 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         program: args.program.clone(),
         size: args.size,
         rounds: args.rounds,
-        no_offload: args.no_offload,
-        peers: args.peers,
         quick: args.quick,
         cases: args.cases.clone(),
         document: args.docs.clone(),

@@ -42,11 +42,6 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
     if list {
         return Ok(chosen);
     }
-    if request.peers && !chosen.iter().any(Bench::has_on_demand) {
-        return Err(Error::Usage(
-            "--peers: none of these suites runs programs of others on demand; tfmcc does".into(),
-        ));
-    }
     not_empty(chosen, request)
 }
 
@@ -106,10 +101,6 @@ fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error>
 }
 
 impl Bench {
-    fn has_on_demand(&self) -> bool {
-        matches!(self, Self::Suite(loaded) if loaded.has_on_demand())
-    }
-
     /// Name and question of the benchmark, in one line.
     ///
     /// # Errors

@@ -16,11 +16,9 @@ pub mod soak;
 pub mod speed;
 pub mod sweep;
 pub mod table;
-pub mod wire;
 
 mod attack;
 mod bench;
-mod command;
 mod error;
 mod execute;
 mod host;
@@ -30,6 +28,7 @@ mod request;
 #[cfg(test)]
 mod stacks;
 mod suite;
+mod wire;
 
 pub use bench::{Bench, choose};
 pub use error::Error;

@@ -33,16 +33,21 @@ pub struct Request {
     pub size: u64,
     /// Rounds of the suite `wire`.
     pub rounds: u32,
-    /// Whether the senders of the suite `wire` cut batches into packets themselves.
-    pub no_offload: bool,
-    /// Whether rows that run programs of others are wanted.
-    pub peers: bool,
     /// Whether the matrix has fewer and shorter cases.
     pub quick: bool,
     /// The file with the matrix's cases, instead of its own.
     pub cases: Option<PathBuf>,
     /// Where the matrix is wanted as a page of the documentation.
     pub document: Option<PathBuf>,
+}
+
+impl Request {
+    /// Arguments of `faircast send` for the scheme and its options.
+    pub(crate) fn scheme_words(&self) -> Vec<String> {
+        let scheme = self.scheme.iter().map(|scheme| ["--scheme", scheme]);
+        let options = self.options.iter().map(|option| ["--option", option]);
+        scheme.chain(options).flatten().map(str::to_string).collect()
+    }
 }
 
 /// Results of a benchmark.

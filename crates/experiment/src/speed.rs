@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::files::{json, write};
-use crate::host::{cpu_s, installed, usage};
+use crate::host::{cpu_s, usage};
 use crate::request::{Request, Results, chosen, listing};
 
 struct Case {
@@ -171,7 +171,7 @@ fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
     let figures = in_own_process(case, own)?;
     let loop_events_per_cpu_s = (before + loop_events_per_cpu_s(case.like)?) / 2.0;
     let ratio = figures.packet_hops_per_cpu_s / loop_events_per_cpu_s;
-    let ns2 = case.ns2.filter(|_| installed("ns", "ns2").is_ok()).map(ns2_cpu_s);
+    let ns2 = case.ns2.filter(|_| is_installed("ns")).map(ns2_cpu_s);
     let (ns2_ratio, ns2_failed) = match ns2 {
         Some(Ok(theirs)) => (Some(theirs / figures.cpu_s), None),
         Some(Err(error)) => (None, Some(error.to_string())),
@@ -208,6 +208,11 @@ fn loop_events_per_cpu_s((machines, state_bytes): (u32, u32)) -> Result<f64, Err
         took_s = cpu_s(&usage(UsageWho::RUSAGE_SELF)?) - begun;
     }
     Ok(events as f64 / took_s)
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// What ns-2 takes for a script. Other programs have that name too: one that does not say what the

@@ -57,23 +57,6 @@ pub struct FieldCounts {
     pub too_long: u64,
 }
 
-/// A packet at a host, as whoever watches a field is told of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// When, since the field was made.
-    pub at: Time,
-    /// Who sent it.
-    pub from: NodeId,
-    /// Whom it has reached; `None` where it leaves its sender.
-    pub reached: Option<NodeId>,
-    /// Bytes of the whole IP packet.
-    pub len: u32,
-    /// The payload of a UDP datagram; `None` of any other packet.
-    pub datagram: Option<&'a [u8]>,
-}
-
-type Watch = Box<dyn FnMut(&Seen<'_>) + Send>;
-
 /// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
 /// programs that still run there do not, and are the caller's.
 pub struct Field {
@@ -139,18 +122,6 @@ impl Field {
     /// # Errors
     /// The machine lacks something that the lab needs, such as permission.
     pub fn new(scenario: Scenario) -> Result<Self, LabError> {
-        Self::watched(scenario, |_| {})
-    }
-
-    /// The same, and `watch` is told of every packet that leaves a host or reaches one. It delays
-    /// all others while it looks.
-    ///
-    /// # Errors
-    /// The machine lacks something that the lab needs, such as permission.
-    pub fn watched(
-        scenario: Scenario,
-        watch: impl FnMut(&Seen<'_>) + Send + 'static,
-    ) -> Result<Self, LabError> {
         let (mut hosts, mut devices) = (Vec::new(), Vec::new());
         for flow in &scenario.flows {
             let (host, device) = Host::new(flow.sender())?;
@@ -165,7 +136,6 @@ impl Field {
             counts: Arc::clone(&counts),
             state: Arc::clone(&state),
             clock: Clock::starting_in(WallDuration::ZERO),
-            watch: Box::new(watch),
         };
         let network = std::thread::Builder::new()
             .name("field".into())
@@ -342,7 +312,6 @@ struct Network {
     counts: Arc<Mutex<FieldCounts>>,
     state: Arc<Mutex<State>>,
     clock: Clock,
-    watch: Watch,
 }
 
 impl Network {
@@ -372,7 +341,6 @@ impl Network {
                     let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
-                        self.tell(scenario.flows[index].sender(), None, &frame);
                         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                         take(&mut fabric, &scenario, &state, index, &frame, &mut tally);
                     }
@@ -407,21 +375,9 @@ impl Network {
                 return;
             }
             delivered += 1;
-            if let Some(frame) = Frame::read(out) {
-                self.tell(parcel.from, Some(node), &frame);
-            }
         });
         tally.delivered += delivered;
         tally.too_long += too_long;
-    }
-
-    fn tell(&mut self, from: NodeId, reached: Option<NodeId>, frame: &Frame<'_>) {
-        let datagram = match frame.transport {
-            Transport::Udp { payload, .. } => Some(payload),
-            _ => None,
-        };
-        let (at, len) = (self.clock.now(), frame.bytes.len() as u32);
-        (self.watch)(&Seen { at, from, reached, len, datagram });
     }
 }
 

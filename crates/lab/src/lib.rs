@@ -33,7 +33,7 @@ mod tcp;
 
 pub use check::{Check, RateCheck, check};
 pub use error::LabError;
-pub use field::{Field, FieldCounts, Seen};
+pub use field::{Field, FieldCounts};
 pub use plan::warnings;
 pub use run::run;
 

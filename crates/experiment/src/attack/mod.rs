@@ -20,10 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::files::json;
-use crate::host::{Network, Shape, need_root};
+use crate::host::{Network, need_root, remove_leftovers};
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
-use crate::wire::ours;
 use hostile::{Hostile, Sends, Sent};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
@@ -131,9 +130,9 @@ pub(crate) fn list(request: &Request) -> Result<String, Error> {
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
     let attacks = attacks(request)?;
     need_root("attack")?;
-    Network::remove_leftovers();
+    remove_leftovers();
     let hosts = 1 + RECEIVERS.len() as u32;
-    let network = Network::make("attack", hosts, Shape::default(), &request.own)?;
+    let network = Network::make("attack", hosts)?;
     let (count, weight) = (attacks.len(), attacks.len() as u64);
     monitor.begin(Runs { name: "attack", count, weight, long: true });
     let mut outcomes = Vec::new();
@@ -168,7 +167,7 @@ fn meet(
         rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
         key: attack.key,
         from: attack.from,
-        scheme: ours(request),
+        scheme: request.scheme_words(),
     };
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut transfer = Transfer::new(network, folder.path(), order, monitor)?;

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::host::{
-    INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key, new_lines,
-    received_bytes, stat, text, wait_until, words,
+    INTERFACE, Network, Running, hash_of, make_content, make_key, new_lines, sent_bytes, stat,
+    text, wait_until, words,
 };
 use crate::monitor::Monitor;
 
@@ -144,7 +144,7 @@ impl<'a> Transfer<'a> {
             command.extend(["--key".to_string(), text(&self.folder.join(KEY))]);
         }
         let log = self.folder.join(format!("{host}.log"));
-        let running = self.network.start(host, command, None, log.clone())?;
+        let running = self.network.start(host, &command, log.clone())?;
         Ok(Told { running, log, read: 0, events: Vec::new() })
     }
 
@@ -201,7 +201,7 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn sender_has_ended(&mut self) -> bool {
-        self.sender.as_mut().is_some_and(|told| told.running.has_ended())
+        self.sender.as_mut().is_some_and(|told| told.running.ended().is_some())
     }
 
     /// Ends everything; whether the sender had ended well.
@@ -209,7 +209,8 @@ impl<'a> Transfer<'a> {
         for told in self.receivers.drain(..) {
             told.running.end(Instant::now());
         }
-        self.sender.take().is_some_and(|told| told.running.end(Instant::now()).well)
+        let ended = self.sender.take().and_then(|told| told.running.end(Instant::now()));
+        ended.is_some_and(|ended| ended.well)
     }
 
     /// The last thing that somebody said who has not done its work.
@@ -226,15 +227,10 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn count(&self) -> Count {
-        let bridge = self.network.bridge_path();
-        let wire = std::thread::spawn(move || {
-            enter(&bridge).ok()?;
-            received_bytes(SENDER_PORT)
-        });
-        let process = self.sender.as_ref().and_then(|told| told.running.program_id());
+        let process = self.sender.as_ref().map(|told| told.running.id());
         Count {
             at: Instant::now(),
-            wire: wire.join().ok().flatten().unwrap_or(0),
+            wire: process.and_then(sent_bytes).unwrap_or(0),
             cpu: process.and_then(cpu_s).unwrap_or(0.0),
         }
     }

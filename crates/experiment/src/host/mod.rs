@@ -2,7 +2,6 @@
 //! what is needed around them.
 
 mod network;
-mod peers;
 mod process;
 
 use std::fs::{File, OpenOptions};
@@ -18,11 +17,8 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Uid;
 
-pub(crate) use network::{
-    INTERFACE, Network, PREFIX, SENDER_PORT, Shape, enter, is_leftover, received_bytes,
-};
-pub(crate) use peers::{LIBPGM, NORM, Unprepared, ZEROMQ, installed};
-pub(crate) use process::{Ended, Job, Running, run_job};
+pub(crate) use network::{INTERFACE, MEMORY, Network, PREFIX, enter, remove_leftovers, sent_bytes};
+pub(crate) use process::Running;
 
 use crate::Error;
 use crate::monitor::Monitor;

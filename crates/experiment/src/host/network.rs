@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns};
 
-use super::process::{Job, Running};
+use super::{process::Running, text};
 use crate::Error;
 
 /// Every namespace and folder of these hosts is called so, then the process that made it, then its
@@ -17,36 +17,22 @@ pub(crate) const PREFIX: &str = "fcw-";
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
+/// Where the system has memory as files.
+pub(crate) const MEMORY: &str = "/dev/shm";
+
 pub(crate) const INTERFACE: &str = "e0";
-
-pub(crate) const SENDER_PORT: &str = "b1";
-
-/// How a network differs from what the kernel makes by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shape {
-    pub(crate) uplink_mbit_per_s: Option<u32>,
-    /// Whether the sender's interface takes single packets alone.
-    pub(crate) no_offload: bool,
-}
 
 /// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
 pub(crate) struct Network {
     prefix: String,
     receivers: u32,
-    /// The program `faircast` of this build, which runs programs on hosts.
-    own: PathBuf,
 }
 
 impl Network {
-    pub(crate) fn make(
-        name: &str,
-        receivers: u32,
-        shape: Shape,
-        own: &Path,
-    ) -> Result<Self, Error> {
+    pub(crate) fn make(name: &str, receivers: u32) -> Result<Self, Error> {
         let prefix = format!("{PREFIX}{}-{name}", std::process::id());
         // Made before the first namespace is: whatever fails below, all of them are removed.
-        let network = Self { prefix, receivers, own: own.to_owned() };
+        let network = Self { prefix, receivers };
         let bridge = network.bridge();
         let mut commands = format!(
             "netns add {bridge}\n\
@@ -67,31 +53,7 @@ impl Network {
             ));
         }
         commands.lines().try_for_each(|line| ip(&line.split(' ').collect::<Vec<_>>()))?;
-        let inside = network.namespace(1);
-        if shape.no_offload {
-            let off = format!("netns exec {inside} ethtool -K {INTERFACE} tx-udp-segmentation off");
-            ip(&off.split(' ').collect::<Vec<_>>())?;
-        }
-        if let Some(rate) = shape.uplink_mbit_per_s {
-            let shape = format!(
-                "-n {inside} qdisc add dev {INTERFACE} root tbf rate {rate}mbit burst 64kb \
-                 latency 50ms"
-            );
-            run("tc", &shape.split(' ').collect::<Vec<_>>())?;
-        }
         Ok(network)
-    }
-
-    /// Removes what processes that are no more have left behind.
-    pub(crate) fn remove_leftovers() {
-        let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if is_leftover(&name) {
-                // It may be gone by now, and then all is well.
-                let _ = ip(&["netns", "del", &name]);
-            }
-        }
     }
 
     /// The numbers of all hosts, the sender's first.
@@ -103,30 +65,19 @@ impl Network {
         2..=1 + self.receivers
     }
 
-    /// Starts a program on a host. `done` is the file that appears when it has done its work, where
-    /// it does not end then; what it says goes to `log`.
+    /// Starts a program on a host; its output goes to `log`.
     pub(crate) fn start(
         &self,
         host: u32,
-        command: Vec<String>,
-        done: Option<PathBuf>,
+        command: &[String],
         log: PathBuf,
     ) -> Result<Running, Error> {
-        Running::start(&self.own, &Job { namespace: self.path(host), command, done, log })
-    }
-
-    pub(crate) fn own(&self) -> &Path {
-        &self.own
+        Running::start(&self.path(host), command, log)
     }
 
     /// The file that stands for the namespace of a host.
     pub(crate) fn path(&self, host: u32) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace(host))
-    }
-
-    /// The file that stands for the bridge's namespace.
-    pub(crate) fn bridge_path(&self) -> PathBuf {
-        Path::new(NAMESPACES).join(self.bridge())
     }
 
     pub(crate) fn address(&self, host: u32) -> String {
@@ -153,8 +104,26 @@ impl Drop for Network {
     }
 }
 
-/// Whether this is the name of something that a process made which is no more.
-pub(crate) fn is_leftover(name: &str) -> bool {
+/// Removes namespaces and files in memory that processes which have ended left behind.
+pub(crate) fn remove_leftovers() {
+    for folder in [NAMESPACES, MEMORY] {
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_leftover(&name) {
+                // Any of it may be gone by now, and then all is well.
+                if folder == NAMESPACES {
+                    let _ = ip(&["netns", "del", &name]);
+                } else {
+                    let _ = run("umount", &["--lazy", &text(&entry.path())]);
+                    let _ = std::fs::remove_dir_all(entry.path());
+                }
+            }
+        }
+    }
+}
+
+fn is_leftover(name: &str) -> bool {
     let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
     let maker = maker.and_then(|maker| maker.parse::<u32>().ok());
     maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
@@ -167,11 +136,11 @@ pub(crate) fn enter(namespace: &Path) -> Result<(), Error> {
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
 }
 
-/// Bytes that an interface in this thread's namespace has received.
-pub(crate) fn received_bytes(interface: &str) -> Option<u64> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
-    let line = table.lines().find_map(|line| line.trim().strip_prefix(interface))?;
-    line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()
+/// Bytes that the host of a running program has sent.
+pub(crate) fn sent_bytes(process: u32) -> Option<u64> {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE))?;
+    line.strip_prefix(':')?.split_whitespace().nth(8)?.parse().ok()
 }
 
 fn ip(words: &[&str]) -> Result<(), Error> {

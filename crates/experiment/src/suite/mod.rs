@@ -1,7 +1,6 @@
 //! Suites: scenarios with the figures that are expected of them, run with several seeds and judged.
 
 mod against_sim;
-mod beside;
 mod bundled;
 mod file;
 mod judge;
@@ -47,10 +46,8 @@ struct FromCode {
     id: &'static str,
     group: &'static str,
     question: &'static str,
-    /// Whether they run programs of others, and only where that is asked for.
-    on_demand: bool,
     is_chosen: fn(Option<&str>) -> bool,
-    rows: fn(&Request, &dyn Monitor) -> Result<Vec<Row>, Error>,
+    rows: fn(Option<&str>) -> Result<Vec<Row>, Error>,
 }
 
 /// All of them, in the order of their rows.
@@ -60,27 +57,16 @@ const FROM_CODE: &[FromCode] = &[
         id: "droplist",
         group: "Drop lists: every retransmission of ns-2",
         question: "Does TCP retransmit the same packets at the same moments as ns-2?",
-        on_demand: false,
         is_chosen: oracle::is_chosen,
-        rows: |request, _| oracle::rows(request.only.as_deref()),
+        rows: oracle::rows,
     },
     FromCode {
         suite: "tfmcc",
         id: worked::ID,
         group: "Worked by hand",
         question: "Do the equation and the loss intervals give what RFC 4654 makes of the same packets?",
-        on_demand: false,
         is_chosen: |only| !worked::rows(only).is_empty(),
-        rows: |request, _| Ok(worked::rows(request.only.as_deref())),
-    },
-    FromCode {
-        suite: "tfmcc",
-        id: beside::ID,
-        group: "Beside running implementations",
-        question: "Do UFTP's and NORM's running control choose and share as ours does?",
-        on_demand: true,
-        is_chosen: beside::is_chosen,
-        rows: beside::rows,
+        rows: |only| Ok(worked::rows(only)),
     },
 ];
 
@@ -117,21 +103,15 @@ impl LoadedSuite {
     }
 
     pub(crate) fn is_empty(&self, request: &Request) -> bool {
-        self.code_rows(request).next().is_none() && self.experiments(request).next().is_none()
-    }
-
-    pub(crate) fn has_on_demand(&self) -> bool {
-        self.from_code.iter().any(|rows| rows.on_demand)
+        self.from_code.is_empty() && self.experiments(request).next().is_none()
     }
 
     pub(crate) fn list(&self, request: &Request) -> String {
         let experiments =
             self.experiments(request).map(|e| (&*e.group, &*e.id, e.question.clone()));
         let last = self.experiments(request).last().map_or("", |e| &*e.group);
-        let from_code = self.from_code.iter().map(|rows| {
-            let demand = if rows.on_demand { " (--peers)" } else { "" };
-            (last, rows.id, format!("{}{demand}", rows.question))
-        });
+        let from_code =
+            self.from_code.iter().map(|rows| (last, rows.id, rows.question.to_string()));
         let rows: Vec<_> = experiments.chain(from_code).collect();
         let rows = rows.iter().map(|(group, id, question)| (*group, *id, &**question));
         listing(&self.suite.name, &self.suite.title, rows)
@@ -158,11 +138,6 @@ impl LoadedSuite {
             side_by_side: request.jobs.is_some(),
             monitor,
         }
-    }
-
-    /// The rows without a scenario that are to be made.
-    fn code_rows(&self, request: &Request) -> impl Iterator<Item = &'static FromCode> {
-        self.from_code.iter().copied().filter(move |rows| request.peers || !rows.on_demand)
     }
 
     pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
@@ -197,20 +172,14 @@ impl LoadedSuite {
             row.against_sim = expected.is_some();
             row.simulated = simulated.as_ref().and_then(|all| all.get(&row.id).copied());
         }
-        for from_code in self.code_rows(request).filter(|_| !stopped) {
-            let own = (from_code.rows)(request, monitor)?.into_iter().map(|row| Row {
+        for from_code in self.from_code.iter().filter(|_| !stopped) {
+            let own = (from_code.rows)(request.only.as_deref())?.into_iter().map(|row| Row {
                 group: from_code.group.into(),
                 experiment: from_code.id.into(),
                 question: from_code.question.into(),
                 ..row
             });
             rows.extend(own);
-        }
-        for rows in self.from_code.iter().filter(|rows| rows.on_demand && !request.peers) {
-            let (suite, id) = (rows.suite, rows.id);
-            monitor.note(&format!(
-                "{suite}: the rows {id} run programs of others, and only with --peers"
-            ));
         }
         let in_lab = suite.in_lab().experiments.iter().map(|of| of.rows.len()).sum::<usize>();
         if in_lab > 0 && !self.in_lab {

@@ -7,14 +7,12 @@
 //! file, the *ballast*, which shrinks as they grow.
 
 use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::path::Path;
 
-use crate::host::{Mount, PREFIX, is_leftover};
+use crate::host::{MEMORY, Mount, PREFIX};
 
-/// How long a file may be of which there are so many copies: half of the memory that is free holds them. Not known,
-/// it may be as long as it is.
+/// Longest file of which there may be so many copies: half of the memory that is free holds them.
 pub(super) fn room_for(copies: u32) -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -31,9 +29,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let prefix = format!("{PREFIX}{}-", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent())?;
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(MEMORY)?;
         let mount = Mount::new(folder.path(), "huge=always,size=100%").ok();
         Ok(Self { _mount: mount, folder })
     }
@@ -41,44 +39,26 @@ impl Memory {
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
-
-    /// Removes what processes that are no more have left behind.
-    pub(super) fn remove_leftovers() {
-        let Ok(entries) = std::fs::read_dir(parent()) else { return };
-        for entry in entries.flatten() {
-            if is_leftover(&entry.file_name().to_string_lossy()) {
-                let mut unmount = Command::new("umount");
-                // Where nothing is mounted that is all right.
-                let _ =
-                    unmount.arg(entry.path()).stdin(Stdio::null()).stderr(Stdio::null()).status();
-                // Whoever else removes it does as well.
-                let _ = std::fs::remove_dir_all(entry.path());
-            }
-        }
-    }
-
-    /// Holds as much memory as `copies` of `bytes` each will take.
-    pub(super) fn hold(&self, bytes: u64, copies: u64) -> std::io::Result<Ballast> {
-        let path = self.path().join("ballast");
-        let mut file = File::create(&path)?;
-        let block = vec![0x5a; BLOCK];
-        let len = bytes * copies + SPARE;
-        for _ in 0..len.div_ceil(BLOCK as u64) {
-            file.write_all(&block)?;
-        }
-        Ok(Ballast { file, path, len, copies })
-    }
 }
 
-/// Memory that is held until copies take its place. Dropped, it is all free.
+/// Memory that is held until copies take its place, by a file.
 pub(super) struct Ballast {
     file: File,
-    path: PathBuf,
     len: u64,
     copies: u64,
 }
 
 impl Ballast {
+    /// Holds as much memory as `copies` of `bytes` each will take.
+    pub(super) fn new(path: &Path, bytes: u64, copies: u64) -> io::Result<Self> {
+        let (file, len) = (File::create(path)?, bytes * copies + SPARE);
+        let mut out = BufWriter::with_capacity(1 << 20, &file);
+        io::copy(&mut io::repeat(0x5a).take(len), &mut out)?;
+        out.flush()?;
+        drop(out);
+        Ok(Self { file, len, copies })
+    }
+
     /// So many bytes have gone to each of the copies.
     pub(super) fn gone(&self, bytes: u64) {
         // What comes until the next call has its place too.
@@ -88,23 +68,8 @@ impl Ballast {
     }
 }
 
-impl Drop for Ballast {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Where the system has memory as files.
-fn parent() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
-}
-
 /// Bytes that are free ahead of the copies.
 const SPARE: u64 = 256 << 20;
-
-/// The ballast is written in pieces of this size.
-const BLOCK: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -112,15 +77,11 @@ mod tests {
 
     #[test]
     fn ballast_makes_room_as_copies_grow() {
-        let memory = Memory { _mount: None, folder: tempfile::tempdir().unwrap() };
-        let ballast = memory.hold(100 << 20, 2).unwrap();
-        let len = || ballast.file.metadata().unwrap().len();
-        assert_eq!(len(), (200 << 20) + SPARE);
+        let folder = tempfile::tempdir().unwrap();
+        let ballast = Ballast::new(&folder.path().join("ballast"), 100 << 20, 2).unwrap();
         for (gone, held) in [(0, 200), (30 << 20, 140), (150 << 20, 0)] {
             ballast.gone(gone);
-            assert_eq!(len(), held << 20);
+            assert_eq!(ballast.file.metadata().unwrap().len(), held << 20);
         }
-        drop(ballast);
-        assert!(!memory.path().join("ballast").exists());
     }
 }

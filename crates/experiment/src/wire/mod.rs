@@ -1,102 +1,134 @@
-//! The comparison of transports: real files over real sockets, beside what else there is.
+//! Files of faircast on real sockets: costs of a key, and of a tree of repair heads.
 //!
-//! One sender and four receivers in network namespaces on one bridge; the bare limit of the
-//! machine, ours, and every peer that is installed, once in each round, all in one sitting. What is
-//! compared are ratios: the numbers themselves are those of a machine that does everything at once.
+//! One sender and some receivers in network namespaces on one bridge, each case once in each
+//! round, so that what disturbs the machine disturbs all. Ratios are judged: the numbers themselves
+//! are those of a machine that is sender, network and receivers at once. `compare/wire.py` puts
+//! other programs beside the same transfers.
 
-mod copies;
-mod limit;
 mod memory;
-mod sitting;
-mod transports;
-mod verdicts;
 
-use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use faircast_report::{Suite, bench_page, spread};
-use serde::{Deserialize, Serialize};
+use faircast_report::{Row, Suite, bench_page, spread};
 
 use crate::Error;
-use crate::files::json;
-use crate::host::{Job, Network, Shape, Unprepared, need_root, run_job};
+use crate::host::{
+    INTERFACE, Network, Running, hash_of, make_content, make_key, need_root, remove_leftovers,
+    sent_bytes, text, words,
+};
 use crate::monitor::{Monitor, Runs};
 use crate::request::{Request, Results, chosen, listing};
-use sitting::{Figures, Sitting};
-use transports::{Over, TABLES, Transport};
+use memory::{Ballast, Memory};
 
-const TITLE: &str = "How fast are files on real sockets, beside what else there is?";
+const TITLE: &str = "How fast are files on real sockets, with a key and over a tree?";
 
-const RECEIVERS: u32 = 4;
-
-/// Receivers of a group that is large for one machine.
-const GROUP_RECEIVERS: u32 = 20;
-
-/// Receivers behind the sender's limited uplink.
-const UPLINK_RECEIVERS: u32 = 16;
-
-const UPLINK_MBIT_PER_S: u32 = 200;
-
-/// The uplink carries a copy for each receiver, so less content will do there.
-const UPLINK_BYTES_MAX: u64 = 50_000_000;
-
-/// One end or one program of a measurement, which runs in a process of its own.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Case {
-    Job(Job),
-    LimitSend(limit::End),
-    LimitReceive(limit::End),
-    CopySend(copies::End),
-    CopyReceive(copies::End),
+#[derive(Debug)]
+struct Case {
+    id: &'static str,
+    title: &'static str,
+    receivers: u32,
+    key: bool,
+    /// True for TRAM, whatever scheme was asked for.
+    tree: bool,
 }
 
-/// Runs one case in this process, for the one that started it; `out` is what that reads.
-///
-/// # Errors
-/// There is no such case, or it failed.
-pub fn run_case(case: &str, out: &mut dyn std::io::Write) -> Result<(), Error> {
-    let wrong = |error: serde_json::Error| Error::Usage(format!("--wire-case: {error}"));
-    match serde_json::from_str(case).map_err(wrong)? {
-        Case::Job(job) => run_job(&job, out),
-        Case::LimitSend(end) => limit::send(&end),
-        Case::LimitReceive(end) => limit::receive(&end),
-        Case::CopySend(end) => copies::send(&end),
-        Case::CopyReceive(end) => copies::receive(&end),
-    }
+const CASE: Case = Case { id: "", title: "", receivers: 4, key: false, tree: false };
+const GROUP: Case = Case { receivers: 20, ..CASE };
+
+const CASES: [Case; 4] = [
+    Case { id: "faircast", title: "faircast send", ..CASE },
+    Case { id: "faircast-key", title: "faircast send --key", key: true, ..CASE },
+    Case { id: "group-faircast", title: "faircast send to 20 receivers", ..GROUP },
+    Case {
+        id: "group-tram",
+        title: "faircast send --scheme tram to 20 receivers",
+        tree: true,
+        ..GROUP
+    },
+];
+
+/// Goals: row, title, the case and the one that it is held against; least ratio; question, reason.
+const GOALS: [([&str; 4], f64, [&str; 2]); 2] = [
+    (
+        ["key", "goodput with a key / without", "faircast-key", "faircast"],
+        0.75,
+        ["What does encryption cost?", "encryption must not be a reason to send in the clear"],
+    ),
+    (
+        ["tram", "goodput over TRAM / without", "group-tram", "group-faircast"],
+        0.5,
+        [
+            "What does it cost that receivers repair for each other and all acknowledge?",
+            "everybody's window is waited for, where pgmcc follows one receiver",
+        ],
+    ),
+];
+
+/// Time that receivers have to begin to listen.
+const HEAD_START: Duration = Duration::from_millis(500);
+
+/// Time that programs have to end by themselves when all others have ended.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Figures of a run, in the order of [`Figures::values`]: row, title, unit. Content counts from
+/// its first bytes on the wire to the last copy, and `total` from the start of the sender.
+const FIGURES: [[&str; 3]; 5] = [
+    ["goodput", "content", "Mbit/s"],
+    ["total", "time to the last copy", "s"],
+    ["cpu-send", "CPU of the sender", "s/GB"],
+    ["cpu-receive", "CPU of a receiver", "s/GB"],
+    ["sent", "sent for each byte", "bytes"],
+];
+
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    /// True if every copy is equal to the content.
+    complete: bool,
+    values: [f64; FIGURES.len()],
+    /// Last words of a program that failed.
+    trouble: Option<String>,
 }
 
-/// A transport and what its runs gave, one a round; or why it could not be run.
-struct Measured {
-    transport: &'static Transport,
-    runs: Result<Vec<Figures>, Unprepared>,
-}
+/// A case and its runs, one a round.
+type Measured = (&'static Case, Vec<Figures>);
 
-fn transports(request: &Request) -> Result<Vec<&'static Transport>, Error> {
-    chosen("wire", "row", &TABLES.transports, |transport| &transport.id, request.only.as_deref())
+fn cases(request: &Request) -> Result<Vec<&'static Case>, Error> {
+    chosen("wire", "row", &CASES, |case| case.id, request.only.as_deref())
 }
 
 pub(crate) fn list(request: &Request) -> Result<String, Error> {
-    let transports = transports(request)?.into_iter();
-    Ok(listing("wire", TITLE, transports.map(|transport| ("", &*transport.id, &*transport.title))))
+    let cases = cases(request)?.into_iter();
+    Ok(listing("wire", TITLE, cases.map(|case| ("", case.id, case.title))))
 }
 
 pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
-    let chosen = transports(request)?;
+    let cases = cases(request)?;
     need_root("wire")?;
-    Network::remove_leftovers();
-    memory::Memory::remove_leftovers();
+    remove_leftovers();
+    let count = cases.len() * request.rounds as usize;
+    monitor.begin(Runs { name: "wire", count, weight: count as u64, long: false });
     let mut measured = Vec::new();
-    for over in [Over::Fast, Over::Group, Over::Uplink] {
-        let here: Vec<_> = chosen.iter().copied().filter(|t| t.over == over).collect();
-        if !here.is_empty() {
-            measured.extend(measure(&here, over, request, monitor)?);
+    for same in cases.chunk_by(|a, b| a.receivers == b.receivers) {
+        let sitting = Sitting::new(same[0].receivers, request, monitor)?;
+        let mut here: Vec<Measured> = same.iter().map(|case| (*case, Vec::new())).collect();
+        for _ in 0..request.rounds {
+            for (case, runs) in &mut here {
+                runs.push(sitting.run(case)?);
+                if monitor.is_to_stop() {
+                    let why = "a sitting that is not finished has no verdict";
+                    return Err(Error::Interrupted(why));
+                }
+                monitor.ended(1);
+            }
         }
+        measured.extend(here);
     }
-    let rows = verdicts::rows(&measured, request.only.is_some());
-    let suite = Suite { name: "wire".into(), about: TITLE.into(), rows };
-    let json = to_json(&suite, &measured);
-    let verdict = if suite.rows.is_empty() { String::new() } else { suite.table() };
+    monitor.finish();
+    let suite = Suite { name: "wire".into(), about: TITLE.into(), rows: rows(&measured) };
+    let json = suite.to_json() + "\n";
     Ok(Results {
-        table: format!("{}\n{verdict}", table(&measured)),
+        table: suite.table(),
         files: vec![("wire.html".into(), bench_page(&suite)), ("wire.json".into(), json.clone())],
         json,
         holds: suite.holds(),
@@ -104,148 +136,168 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
-/// What our senders are told beside what all of them are: scheme and settings.
-pub(crate) fn ours(request: &Request) -> Vec<String> {
-    let scheme = request.scheme.iter().flat_map(|scheme| ["--scheme".to_string(), scheme.clone()]);
-    let options =
-        request.options.iter().flat_map(|option| ["--option".to_string(), option.clone()]);
-    scheme.chain(options).collect()
+/// One network and one file for several cases.
+struct Sitting<'a> {
+    network: Network,
+    folder: Memory,
+    bytes: u64,
+    hash: blake3::Hash,
+    request: &'a Request,
+    monitor: &'a dyn Monitor,
 }
 
-fn measure(
-    chosen: &[&'static Transport],
-    over: Over,
-    request: &Request,
-    monitor: &dyn Monitor,
-) -> Result<Vec<Measured>, Error> {
-    let shape = Shape {
-        uplink_mbit_per_s: (over == Over::Uplink).then_some(UPLINK_MBIT_PER_S),
-        no_offload: request.no_offload,
-    };
-    let own = &request.own;
-    let (name, receivers, bytes_max) = match over {
-        Over::Fast => ("fast", RECEIVERS, u64::MAX),
-        Over::Group => ("group", GROUP_RECEIVERS, memory::room_for(GROUP_RECEIVERS + 1)),
-        Over::Uplink => ("slow", UPLINK_RECEIVERS, UPLINK_BYTES_MAX),
-    };
-    let bytes = request.size.min(bytes_max);
-    let network = Network::make(name, receivers, shape, own)?;
-    let sitting = Sitting::new(bytes, ours(request))?;
-    let tools = sitting.tools();
-    let mut measured: Vec<Measured> = chosen
-        .iter()
-        .map(|transport| Measured {
-            transport,
-            runs: transport.prepare(&tools).map(|()| Vec::new()),
+impl<'a> Sitting<'a> {
+    fn new(receivers: u32, request: &'a Request, monitor: &'a dyn Monitor) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::doing("the file to send", error);
+        let bytes = request.size.min(memory::room_for(receivers + 1));
+        let network = Network::make(&format!("wire{receivers}"), receivers)?;
+        let folder = Memory::new().map_err(failed)?;
+        let content = folder.path().join("content");
+        let hash = make_content(&content, "faircast bench wire", bytes).map_err(failed)?;
+        make_key(&folder.path().join("key"))?;
+        Ok(Self { network, folder, bytes, hash, request, monitor })
+    }
+
+    fn copy(&self, host: u32) -> PathBuf {
+        self.folder.path().join(format!("run/{host}/content"))
+    }
+
+    fn run(&self, case: &Case) -> Result<Figures, Error> {
+        let failed = |error: std::io::Error| Error::doing(case.id, error);
+        for host in self.network.hosts() {
+            std::fs::create_dir_all(self.copy(host).with_file_name("")).map_err(failed)?;
+        }
+        let run = self.folder.path().join("run");
+        let ballast = Ballast::new(&run.join("ballast"), self.bytes, case.receivers.into());
+        let figures = self.transfer(case, &ballast.map_err(failed)?);
+        std::fs::remove_dir_all(run).map_err(failed)?;
+        figures
+    }
+
+    fn start(&self, case: &Case, host: u32, mut more: Vec<String>) -> Result<Running, Error> {
+        more.insert(0, text(&self.request.own));
+        more.extend(words(&["--group", "239.1.2.3:7500"], &format!("--interface {INTERFACE}")));
+        if case.key {
+            more.extend(["--key".into(), text(&self.folder.path().join("key"))]);
+        }
+        self.network.start(host, &more, self.copy(host).with_file_name("log"))
+    }
+
+    fn transfer(&self, case: &Case, ballast: &Ballast) -> Result<Figures, Error> {
+        let mut receivers = Vec::new();
+        for host in self.network.receivers() {
+            let into = text(&self.copy(host).with_file_name(""));
+            let receive = words(&["recv", "--into", &into], &format!("--once --name host-{host}"));
+            receivers.push(self.start(case, host, receive)?);
+        }
+        std::thread::sleep(HEAD_START);
+        let started = Instant::now();
+        let content = text(&self.folder.path().join("content"));
+        let send = words(&["send", &content, "--wait-for"], &case.receivers.to_string());
+        let scheme =
+            if case.tree { words(&[], "--scheme tram") } else { self.request.scheme_words() };
+        let mut sender = self.start(case, 1, [send, scheme].concat())?;
+        // Slower than 160 Mbit/s to all receivers together, a run is given up.
+        let limit_s = 20.0 + self.bytes as f64 * 8e-6 * f64::from(case.receivers) / 160.0;
+        let mut deadline = started + Duration::from_secs_f64(limit_s);
+        let (mut zero, mut first, mut bytes) = (None, None, 0);
+        while receivers.iter_mut().any(|one| one.ended().is_none()) && Instant::now() < deadline {
+            if let Some(count) = sent_bytes(sender.id()) {
+                bytes = count - *zero.get_or_insert(count);
+                ballast.gone(bytes);
+            }
+            // Content has begun to leave when a fiftieth of it, or a megabyte, has left.
+            if bytes >= (self.bytes / 50).min(1_000_000) {
+                first.get_or_insert_with(Instant::now);
+            }
+            if self.monitor.is_to_stop() {
+                deadline = Instant::now();
+            } else if sender.ended().is_some() {
+                deadline = deadline.min(Instant::now() + FAREWELL);
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let open = receivers.iter_mut().find_map(|one| match one.ended() {
+            Some(ended) if ended.well => None,
+            _ => Some(one.last_words()),
+        });
+        let left = if open.is_none() { FAREWELL } else { Duration::ZERO };
+        let sent = sender.end(Instant::now() + left);
+        let received: Vec<_> =
+            receivers.into_iter().filter_map(|one| one.end(Instant::now())).collect();
+        let last = received.iter().map(|ended| ended.at).max().filter(|_| open.is_none());
+        let is_whole = |host| hash_of(&self.copy(host)) == Some(self.hash);
+        let whole = self.network.receivers().all(is_whole);
+        let gigabytes = self.bytes as f64 / 1e9;
+        let cpu: f64 = received.iter().map(|ended| ended.cpu_s).sum();
+        let span = |from: Option<Instant>| Some((last? - from?).as_secs_f64());
+        Ok(Figures {
+            complete: whole && last.is_some(),
+            values: [
+                span(first).map_or(0.0, |s| self.bytes as f64 * 8e-6 / s),
+                span(Some(started)).unwrap_or(limit_s),
+                sent.map_or(0.0, |ended| ended.cpu_s) / gigabytes,
+                cpu / f64::from(case.receivers) / gigabytes,
+                bytes as f64 / self.bytes as f64,
+            ],
+            trouble: open.or_else(|| (!whole).then(|| "a copy differs".into())),
         })
-        .collect();
-    let runs = chosen.len() * request.rounds as usize;
-    let name = match over {
-        Over::Fast => "wire",
-        Over::Group => "wire, group",
-        Over::Uplink => "wire, uplink",
-    };
-    monitor.begin(Runs { name, count: runs, weight: runs as u64, long: false });
-    for _ in 0..request.rounds {
-        for one in &mut measured {
-            if let Ok(runs) = &mut one.runs {
-                runs.push(sitting.run(&network, one.transport, monitor)?);
-            }
-            if monitor.is_to_stop() {
-                return Err(Error::Interrupted("a sitting that is not finished has no verdict"));
-            }
-            monitor.ended(1);
-        }
-    }
-    monitor.finish();
-    Ok(measured)
-}
-
-impl Measured {
-    /// Least, median and greatest of the runs that gave whole copies.
-    fn spread(&self, value: impl Fn(&Figures) -> f64) -> Option<[f64; 3]> {
-        let runs = self.runs.as_ref().ok()?;
-        spread(runs.iter().filter(|run| run.complete).map(value))
-    }
-
-    fn mbit_per_s(&self) -> Option<[f64; 3]> {
-        self.spread(|run| run.mbit_per_s)
     }
 }
 
-fn to_json(suite: &Suite, measured: &[Measured]) -> String {
-    let transports: Vec<_> = measured
-        .iter()
-        .map(|one| {
-            serde_json::json!({
-                "id": one.transport.id,
-                "title": one.transport.title,
-                "mbit_per_s": one.mbit_per_s().map(|[low, median, high]| {
-                    serde_json::json!({ "median": median, "low": low, "high": high })
-                }),
-                "runs": one.runs.as_ref().ok(),
-                "skipped": one.runs.as_ref().err().map(Unprepared::to_string),
-            })
-        })
-        .collect();
-    let rows = &suite.rows;
-    json(&serde_json::json!({ "suite": suite.name, "rows": rows, "transports": transports }))
-}
-
-fn table(measured: &[Measured]) -> String {
-    let limit = measured.iter().find(|one| one.transport.id == "limit");
-    let limit = limit.and_then(|one| one.mbit_per_s()).map(|[_, median, _]| median);
-    let mut text = format!(
-        "{:<16} {:>6} {:>8} {:>13} {:>8} {:>7} {:>9} {:>9} {:>7}\n",
-        "transport",
-        "whole",
-        "Mbit/s",
-        "range",
-        "of limit",
-        "total s",
-        "CPU send",
-        "CPU recv",
-        "sent"
-    );
-    let mut remarks = String::new();
-    for one in measured {
-        let id = &one.transport.id;
-        let runs = match &one.runs {
-            Ok(runs) => runs,
-            Err(why) => {
-                let _ = writeln!(text, "{id:<16} skipped: {why}");
-                continue;
-            }
-        };
-        let whole = runs.iter().filter(|run| run.complete).count();
-        let _ = write!(text, "{id:<16} {:>6}", format!("{whole}/{}", runs.len()));
-        if let Some([low, speed, high]) = one.mbit_per_s() {
-            let median = |value: fn(&Figures) -> f64| one.spread(value).map_or(0.0, |of| of[1]);
-            let of_limit = match limit.filter(|_| one.transport.over == Over::Fast) {
-                Some(limit) => format!("{:.0} %", 100.0 * speed / limit),
-                None => "-".into(),
-            };
-            let _ = write!(
-                text,
-                " {:>8.0} {:>13} {of_limit:>8} {:>7.1} {:>9.2} {:>9.2} {:>7.3}",
-                speed,
-                format!("{low:.0}-{high:.0}"),
-                median(|run| run.total_s),
-                median(|run| run.cpu_send_s_per_gb),
-                median(|run| run.cpu_receive_s_per_gb),
-                median(|run| run.sent_per_useful),
-            );
-        }
-        text.push('\n');
-        if let Some(trouble) = runs.iter().find_map(|run| run.trouble.as_ref()) {
-            let _ = writeln!(remarks, "  {id}: {trouble}");
+/// Rows for the figures of cases, for goals of which both sides were measured, and for copies.
+fn rows(measured: &[Measured]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (case, runs) in measured {
+        for (place, [id, title, unit]) in FIGURES.into_iter().enumerate() {
+            let whole = runs.iter().filter(|run| run.complete);
+            let all = whole.map(|run| run.values[place]).collect();
+            rows.push(Row {
+                group: case.title.into(),
+                unit: unit.into(),
+                measured_only: true,
+                holds: true,
+                ..row(&format!("{}.{id}", case.id), title, all)
+            });
         }
     }
-    text.push_str(
-        "Medians of whole runs. CPU in seconds for a gigabyte, of the sender and the mean of the \
-         receivers;\nsent: bytes that left the sender for each byte of content.\n",
-    );
-    text + &remarks
+    let runs = |id: &str| measured.iter().find(|(case, _)| case.id == id).map(|(_, runs)| runs);
+    for ([id, title, ours, theirs], least, [question, reason]) in GOALS {
+        let (Some(ours), Some(theirs)) = (runs(ours), runs(theirs)) else { continue };
+        let whole = ours.iter().zip(theirs).filter(|(a, b)| a.complete && b.complete);
+        let ratios = row(id, title, whole.map(|(a, b)| a.values[0] / b.values[0]).collect());
+        rows.push(Row {
+            accept_low: Some(least),
+            holds: ratios.ours >= least,
+            question: question.into(),
+            tolerance_reason: reason.into(),
+            ..ratios
+        });
+    }
+    let all: Vec<&Figures> = measured.iter().flat_map(|(_, runs)| runs).collect();
+    let share = all.iter().filter(|run| run.complete).count() as f64 / all.len() as f64;
+    rows.push(Row {
+        accept_low: Some(1.0),
+        holds: share >= 1.0,
+        explained: all.iter().find_map(|run| run.trouble.clone()),
+        ..row("whole", "runs in which every copy is whole", vec![share])
+    });
+    rows
+}
+
+fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
+    let [low, ours, high] = spread(all.iter().copied()).unwrap_or([f64::NAN; 3]);
+    Row {
+        id: id.into(),
+        title: title.into(),
+        unit: "ratio".into(),
+        seeds: all.len() as u32,
+        per_seed: (1..).zip(all).collect(),
+        low,
+        ours,
+        high,
+        ..Row::default()
+    }
 }
 
 #[cfg(test)]
@@ -253,10 +305,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transport_that_is_not_there_is_skipped_with_its_reason() {
-        let transport = TABLES.transports.iter().find(|t| t.id == "udpcast").unwrap();
-        let runs = Err(Unprepared::Missing("not installed".into()));
-        let measured = [Measured { transport, runs }];
-        assert!(table(&measured).contains("udpcast          skipped: not installed"));
+    fn ratios_are_of_rounds_in_which_both_were_whole() {
+        let runs = |speeds: &[f64]| {
+            let run = |speed: &f64| Figures {
+                complete: *speed > 0.0,
+                values: [*speed, 1.0, 1.0, 1.0, 1.0],
+                trouble: (*speed == 0.0).then(|| "gone".into()),
+            };
+            speeds.iter().map(run).collect::<Vec<_>>()
+        };
+        let with_key = runs(&[200.0, 500.0, 9.0]);
+        let all = rows(&[(&CASES[0], runs(&[400.0, 500.0, 0.0])), (&CASES[1], with_key)]);
+        let one = |id: &str| all.iter().find(|row| row.id == id).unwrap();
+        let goodput = one("faircast.goodput");
+        assert_eq!((goodput.ours, goodput.seeds, goodput.holds), (450.0, 2, true));
+        let key = one("key");
+        assert_eq!((key.low, key.ours, key.high, key.holds), (0.5, 0.75, 1.0, true));
+        let whole = one("whole");
+        assert!(!whole.holds && whole.explained.as_deref() == Some("gone"));
+        assert!(all.iter().all(|row| row.id != "tram"));
+    }
+
+    #[test]
+    fn every_goal_names_cases_that_there_are() {
+        let there = |id: &str| CASES.iter().any(|case| case.id == id);
+        assert!(GOALS.iter().all(|([_, _, sides @ ..], ..)| sides.iter().all(|id| there(id))));
     }
 }
