@@ -19,6 +19,7 @@ from pathlib import Path
 import beside
 import common
 import ends
+import speed
 import wire
 
 
@@ -79,6 +80,8 @@ class CommandLines(unittest.TestCase):
             ("wire.py --only nosuch", "there are limit, "),
             ("wire.py --size 1TB", "expected 1MB to 1000GB"),
             ("wire.py --rounds 0", "whole number from 1"),
+            ("speed.py --rounds x", "whole number from 1"),
+            ("speed.py --faircast /nosuch", "/nosuch: no such program"),
             ("beside.py --only nosuch", "there are choice.faircast, "),
         ):
             script, *words = arguments.split()
@@ -88,7 +91,7 @@ class CommandLines(unittest.TestCase):
             self.assertNotIn("Traceback", done.stderr)
 
     def test_help_names_units_and_exit_statuses(self):
-        for script in (wire, beside):
+        for script in (wire, beside, speed):
             with contextlib.redirect_stdout(io.StringIO()) as out, self.assertRaises(SystemExit):
                 script.parse(["--help"])
             self.assertIn("exit status: 0 every judged row holds", out.getvalue())
@@ -372,6 +375,28 @@ class Links(unittest.TestCase):
             self.assertEqual(beside.share_rows(peer, tcp, 1e6, 0)[0]["holds"], holds)
         # A sender that names nobody does not hold.
         self.assertFalse(beside.choice_rows(peer, (0, 0), (0, 0), 1e6)[0]["holds"])
+
+
+class Speed(unittest.TestCase):
+    def test_the_case_is_read_and_judged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "faircast")
+            program.write_text(
+                """#!/bin/sh\n[ "$*" = "bench speed --speed-case a" ] && echo '{"case":"a","cpu_s":2.5}'\n"""
+            )
+            program.chmod(0o755)
+            self.assertEqual(speed.own_cpu_s(program), 2.5)
+        self.assertEqual([speed.judge([theirs], [2.5])["holds"] for theirs in (7.0, 6.9)], [True, False])
+
+    def test_what_is_no_ns_2_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "ns")
+            program.write_text("#!/bin/sh\necho simulated, perhaps\n")
+            program.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, {"PATH": folder + ":" + os.environ["PATH"]}):
+                self.assertRaisesRegex(common.Failure, "it is no ns-2", speed.ns2_cpu_s)
+                program.write_text("#!/bin/sh\necho simulated\n")
+                self.assertGreater(speed.ns2_cpu_s(), 0)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,12 @@
 //! A packet-hop is one packet, data or feedback, transmitted over one link. Each case runs in a
 //! process of its own, so that its peak memory is its own. Machines differ, and the same machine at
 //! different hours: before and after each case a [fixed loop](calibration) runs with as many state
-//! machines as the case has, and what is judged is the ratio of the two speeds. Where ns-2 is
-//! installed, the case that it has too is judged by the processor time that it takes.
+//! machines as the case has, and what is judged is the ratio of the two speeds.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use faircast_proto::catalog;
@@ -19,7 +18,7 @@ use nix::sys::resource::UsageWho;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::files::{json, write};
+use crate::files::json;
 use crate::host::{cpu_s, usage};
 use crate::request::{Request, Results, chosen, listing};
 
@@ -31,7 +30,6 @@ struct Case {
     like: (u32, u32),
     /// Least packet-hops for each event of that loop.
     at_least: f64,
-    ns2: Option<&'static str>,
     /// Seeds to run one after the other, so that a short case lasts long enough to be timed.
     repeat: u64,
 }
@@ -44,10 +42,6 @@ const MEMORY_MAX_MB: [f64; 3] = [100.0, 1000.0, 2000.0];
 const LONG: [&str; 2] = [RELAYED, HUNDRED_THOUSAND];
 const RELAYED: &str = "crowd-credit";
 const HUNDRED_THOUSAND: &str = "tram-100000";
-
-/// Least processor time that ns-2 takes for each second of ours: three fifths of 4.7, which were 26.8 s beside
-/// 5.4 to 5.9 s on the machine of the other bounds.
-const NS2_AT_LEAST: f64 = 2.8;
 
 /// Events that the loop handles at a time, and for how many seconds it goes on, before and after a case.
 const LOOP_EVENTS: u64 = 2_000_000;
@@ -72,7 +66,6 @@ fn cases() -> Vec<Case> {
         scenario: Box::new(scenario),
         like: (1000, 8192),
         at_least,
-        ns2: None,
         repeat: 1,
     };
     let two = "two TCP SACK flows, 500 kbit/s, 3000 s, ten seeds";
@@ -80,7 +73,6 @@ fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case {
             like: (200, 8192),
-            ns2: Some(include_str!("speed/heavy_tcp.tcl")),
             ..case("a", "100 TCP SACK flows over 1 Gbit/s, 20 s", 0.2, heavy_tcp)
         },
         case("b", "10 Mbit/s to 1000 receivers over a tree, 60 s", 1.2, || tree("cbr", "0.0", 60)),
@@ -132,11 +124,6 @@ struct Judged {
     /// Packet-hops for each event of the loop.
     ratio: f64,
     at_least: f64,
-    /// Processor time of ns-2 for each second of ours.
-    ns2_ratio: Option<f64>,
-    ns2_at_least: Option<f64>,
-    /// Why what is called `ns` is no ns-2 to judge by.
-    ns2_failed: Option<String>,
     memory_max_mb: f64,
     holds: bool,
 }
@@ -171,18 +158,9 @@ fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
     let figures = in_own_process(case, own)?;
     let loop_events_per_cpu_s = (before + loop_events_per_cpu_s(case.like)?) / 2.0;
     let ratio = figures.packet_hops_per_cpu_s / loop_events_per_cpu_s;
-    let ns2 = case.ns2.filter(|_| is_installed("ns")).map(ns2_cpu_s);
-    let (ns2_ratio, ns2_failed) = match ns2 {
-        Some(Ok(theirs)) => (Some(theirs / figures.cpu_s), None),
-        Some(Err(error)) => (None, Some(error.to_string())),
-        None => (None, None),
-    };
     let size = usize::from(case.like.0 > 1000) + usize::from(case.like.0 > 10_000);
     let memory_max_mb = MEMORY_MAX_MB[size];
-    let fast = match ns2_ratio {
-        Some(ratio) => ratio >= NS2_AT_LEAST,
-        None => ratio >= case.at_least,
-    };
+    let fast = ratio >= case.at_least;
     let setup_max = SETUP_EVENTS_MAX * [1.0, 1.0, 10.0][size];
     let soon = figures.setup_s * loop_events_per_cpu_s <= setup_max;
     let holds = fast && soon && figures.peak_memory_mb <= memory_max_mb;
@@ -191,9 +169,6 @@ fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
         loop_events_per_cpu_s,
         ratio,
         at_least: case.at_least,
-        ns2_at_least: ns2_ratio.map(|_| NS2_AT_LEAST),
-        ns2_ratio,
-        ns2_failed,
         memory_max_mb,
         holds,
     })
@@ -208,31 +183,6 @@ fn loop_events_per_cpu_s((machines, state_bytes): (u32, u32)) -> Result<f64, Err
         took_s = cpu_s(&usage(UsageWho::RUSAGE_SELF)?) - begun;
     }
     Ok(events as f64 / took_s)
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// What ns-2 takes for a script. Other programs have that name too: one that does not say what the
-/// script says at its end, or not within two minutes, is not it.
-fn ns2_cpu_s(script: &str) -> Result<f64, Error> {
-    let failed = |error: std::io::Error| Error::doing("ns", error);
-    let folder = tempfile::tempdir().map_err(failed)?;
-    let path = folder.path().join("script.tcl");
-    write(&path, script)?;
-    let before = cpu_s(&usage(UsageWho::RUSAGE_CHILDREN)?);
-    let output = Command::new("timeout")
-        .args(["--foreground", "--signal=KILL", "120", "ns"])
-        .arg(path)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(failed)?;
-    match output.status.success() && output.stdout.ends_with(b"simulated\n") {
-        true => Ok(cpu_s(&usage(UsageWho::RUSAGE_CHILDREN)?) - before),
-        false => Err(Error::Work("ns does not run the script of the case".into())),
-    }
 }
 
 fn in_own_process(case: &Case, own: &Path) -> Result<Figures, Error> {
@@ -291,7 +241,7 @@ pub fn run_case(id: &str) -> Result<String, Error> {
 
 fn table(all: &[Judged]) -> String {
     let mut text = format!(
-        "{:<13} {:>9} {:>8} {:>8} {:>8} {:>13} {:>8} {:>8} {:>9} {:>8}  {}\n",
+        "{:<13} {:>9} {:>8} {:>8} {:>8} {:>13} {:>8} {:>9} {:>8}  {}\n",
         "case",
         "M hops",
         "set-up s",
@@ -299,36 +249,30 @@ fn table(all: &[Judged]) -> String {
         "CPU s",
         "M hops/CPU s",
         "of loop",
-        "of ns-2",
         "at least",
         "MB",
         "holds"
     );
-    for Judged { figures, ratio, at_least, ns2_ratio, ns2_at_least, holds, .. } in all {
+    for Judged { figures, ratio, at_least, holds, .. } in all {
         let _ = writeln!(
             text,
-            "{:<13} {:>9.2} {:>8.3} {:>8.2} {:>8.2} {:>13.2} {ratio:>8.2} {:>8} {:>9.2} {:>8.1}  {}",
+            "{:<13} {:>9.2} {:>8.3} {:>8.2} {:>8.2} {:>13.2} {ratio:>8.2} {at_least:>9.2} {:>8.1}  {}",
             figures.case,
             figures.packet_hops as f64 / 1e6,
             figures.setup_s,
             figures.wall_s,
             figures.cpu_s,
             figures.packet_hops_per_cpu_s / 1e6,
-            ns2_ratio.map_or("-".into(), |ratio| format!("{ratio:.1}")),
-            ns2_at_least.unwrap_or(*at_least),
             figures.peak_memory_mb,
             if *holds { "yes" } else { "NO" },
         );
     }
-    for Judged { figures, ns2_failed, .. } in all {
+    for Judged { figures, .. } in all {
         let _ = writeln!(text, "{:<13} {}", figures.case, figures.title);
-        if let Some(why) = ns2_failed {
-            let _ = writeln!(text, "{:<13} judged without ns-2: {why}", figures.case);
-        }
     }
     text.push_str(
         "of loop: packet-hops for each event of a fixed loop of state machines, run before and after the \
-         case;\nof ns-2: its processor time for the same scenario over ours, where it is installed.\n",
+         case.\n",
     );
     text
 }
