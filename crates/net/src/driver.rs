@@ -295,8 +295,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         live.late = woke.since(until.max(real)) + live.clock.take_skipped();
         let slept = woke.since(real);
         match live.blocked {
-            Flushed::All => live.counters.asleep += slept,
-            Flushed::WhenWritable(_) | Flushed::At(_) => live.counters.sent.waited += slept,
+            Flushed::All if has_room => live.counters.asleep += slept,
+            // For the network, or for the relay above.
+            _ => live.counters.sent.waited += slept,
         }
         // Errors too are fetched by reading.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;

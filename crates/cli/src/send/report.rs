@@ -90,7 +90,13 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
         .take(LIMITS_SHOWN)
         .map(|limit| {
             let member = status.members.iter().find(|member| Some(member.id) == limit.member);
-            let words = limit_words(limit.cause, member, labels, status.object.rtt);
+            let words = match (limit.cause, &status.relay) {
+                (Cause::SenderLink, Some(relay)) => match &relay.slow {
+                    Some(slow) => slow.name.clone(),
+                    None => "the relay above, or the link to it".to_string(),
+                },
+                (cause, _) => limit_words(cause, member, labels, status.object.rtt),
+            };
             format!("{words} ({:.0} % of the time)", share(limit) * 100.0)
         })
         .collect();
@@ -98,7 +104,7 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
 }
 
 /// What kept it from going faster, for people.
-pub(super) fn limit_words(
+fn limit_words(
     cause: Cause,
     member: Option<&Member>,
     labels: &Labels,
