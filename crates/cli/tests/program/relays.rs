@@ -187,8 +187,10 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     assert!(status["parent"]["queued_bytes"].is_u64(), "{status}");
     let text = succeed(&format!("relay status {metrics}"));
     assert!(text.contains(" wait") && text.contains("bit/s"), "{text}");
-    let seconds = sender.end_within(LIMIT_S).with(0).summary()["seconds"].as_f64();
+    let summary = sender.end_within(LIMIT_S).with(0).summary();
+    let seconds = summary["seconds"].as_f64();
     assert!(seconds > Some(3_000_000.0 * 8.0 / 2_100_000.0), "{seconds:?} s");
+    assert_eq!(summary["limits"][0]["cause"], "sender_link", "{summary}");
     for (name, receiver) in [("near", near), ("far", far)] {
         receiver.end_within(LIMIT_S).with(0);
         relays.site.assert_same(&format!("{name}/file"), "file");

@@ -35,20 +35,23 @@ impl Rto {
 
     /// The timeout now. With `searching`, where there is no acker, a fixed one backs off too.
     pub(super) fn value(&self, config: &PgmccConfig, searching: bool) -> Duration {
-        let (base, backs_off) = match (config.timeout_mode, self.estimate) {
-            (TimeoutMode::Fixed, _) => (config.timeout, searching),
-            (_, None) => (config.timeout, true),
-            (_, Some((smoothed, variation))) => {
-                let adaptive = Duration::from_secs_f64(smoothed + 4.0 * variation);
-                (adaptive.max(config.timeout_min), true)
-            }
-        };
-        let doublings = if backs_off { self.doublings } else { 0 };
+        let base = self.value_without_back_off(config);
+        let is_fixed = config.timeout_mode == TimeoutMode::Fixed;
         // A fixed timeout above the greatest one is still obeyed when it does not back off.
-        if doublings == 0 {
+        if self.doublings == 0 || is_fixed && !searching {
             base
         } else {
-            (base * (1 << doublings)).min(config.timeout_max.max(base))
+            (base * (1 << self.doublings)).min(config.timeout_max.max(base))
+        }
+    }
+
+    /// The timeout as it is while packets are acknowledged.
+    pub(super) fn value_without_back_off(&self, config: &PgmccConfig) -> Duration {
+        match (config.timeout_mode, self.estimate) {
+            (TimeoutMode::Fixed, _) | (_, None) => config.timeout,
+            (_, Some((smoothed, variation))) => {
+                Duration::from_secs_f64(smoothed + 4.0 * variation).max(config.timeout_min)
+            }
         }
     }
 

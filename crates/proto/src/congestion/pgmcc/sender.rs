@@ -57,6 +57,8 @@ pub struct PgmccSender {
     stall: Option<(Time, Duration)>,
     /// Stall timeouts in a row.
     expiries: u32,
+    /// When the last stall timeout was.
+    stalled_at: Time,
     /// The first packet that the acker lacked when the timer last started anew, where that counts.
     cumulative: Option<Seq>,
     /// W stands still until feedback for this packet comes.
@@ -107,6 +109,7 @@ impl PgmccSender {
             rto: Rto::default(),
             stall: None,
             expiries: 0,
+            stalled_at: Time::ZERO,
             cumulative: None,
             suspended: None,
             answered: None,
@@ -201,6 +204,7 @@ impl PgmccSender {
         self.answered = Some(self.ledger.next());
         self.trace_cut(cx, CutReason::Timeout);
         self.expiries += 1;
+        self.stalled_at = cx.now;
         self.rto.back_off();
         let is_claim = self.is_claim();
         let on_trial = self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some());
@@ -218,20 +222,33 @@ impl PgmccSender {
         }
     }
 
+    /// True for a round trip that says how long to wait for the next packet: one within the timeout,
+    /// as it is without back-off, or with back-off for packets that left after the last timeout.
+    /// A longer one contains an interruption, which later packets do not meet. The first one counts
+    /// in any case.
+    ///
+    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its timeout,
+    /// and keeps the back-off until there is one.
+    fn is_timely(&self, now: Time, rtt: Duration) -> bool {
+        let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
+        let is_first = self.rto.smoothed().is_none();
+        is_first || rtt <= base || rtt <= value && now - rtt >= self.stalled_at
+    }
+
     /// The acker has sent a round trip: a wait that is backed off becomes as long as one that is
     /// not, from where it began.
     ///
     /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
     /// unambiguous). Where an interruption took all packets of the window, NAKs alone tell that the
     /// interruption is over.
-    fn end_back_off(&mut self) {
+    fn end_back_off(&mut self, now: Time) {
         self.rto.answered();
         let value = self.timeout_value();
         if let Some((at, given)) = self.stall
             && value < given
             && self.expiries > 0
         {
-            self.stall = Some((at - given + value, value));
+            self.stall = Some(((at - given + value).max(now), value));
         }
     }
 
@@ -443,11 +460,13 @@ impl SenderControl for PgmccSender {
         }
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
-                self.rto.sample(sample.time);
-                self.watch_delay(carrier, sample.time);
-                if nak.is_some() || self.config.timeout_mode == TimeoutMode::Tcp {
-                    self.end_back_off();
+                if self.is_timely(cx.now, sample.time) {
+                    self.rto.sample(sample.time);
+                    if nak.is_some() || self.config.timeout_mode == TimeoutMode::Tcp {
+                        self.end_back_off(cx.now);
+                    }
                 }
+                self.watch_delay(carrier, sample.time);
                 if acker != Some(from) && self.stall.is_some() {
                     // The wait that began with the appointment did not know this yet.
                     self.arm_stall(cx.now);

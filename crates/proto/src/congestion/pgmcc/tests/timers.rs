@@ -62,6 +62,24 @@ fn a_nak_of_the_acker_ends_a_back_off_that_began_in_an_interruption() {
 }
 
 #[test]
+fn an_interruption_does_not_lengthen_the_timeout() {
+    for stalls in [0, 1] {
+        let mut bench = running(plain());
+        let before = bench.due();
+        // What was on its way is acknowledged 20 s later than usual, all at once.
+        if stalls == 1 {
+            bench.advance(before);
+        }
+        bench.now += Duration::from_secs(20);
+        (bench.acked..bench.next()).for_each(|seq| bench.ack(1, seq, u32::MAX, 0.0));
+        bench.pump(10);
+        assert_eq!(bench.stalls(), stalls);
+        let after = bench.due();
+        assert!(after <= before * 2, "{before}, then {after}");
+    }
+}
+
+#[test]
 fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
     let base = plain();
     for (mode, restarts) in [(TimeoutMode::Tcp, true), (TimeoutMode::Reno, false)] {
