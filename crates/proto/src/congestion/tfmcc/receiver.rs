@@ -6,7 +6,10 @@ use super::arrivals::{Arrivals, FirstInterval};
 use super::feedback_timer::FeedbackTimer;
 use super::receive_rate::ReceiveRate;
 use super::round_trip::RoundTrip;
-use super::{FEEDBACK_ROUND, RTT_MAX_INITIAL, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccReport, USUAL_BYTES};
+use super::{
+    FEEDBACK_ROUND, RTT_MAX_INITIAL, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccReport,
+    USUAL_BYTES,
+};
 use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};

@@ -116,9 +116,8 @@ impl Rounds {
             self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
             self.guessed = false;
         }
-        let forgotten = |raised: &Raised| {
-            now.since(raised.at) >= raised.rtt * FEEDBACK_ROUND + RAISE_AFTER
-        };
+        let forgotten =
+            |raised: &Raised| now.since(raised.at) >= raised.rtt * FEEDBACK_ROUND + RAISE_AFTER;
         self.raised = self.raised.filter(|raised| !forgotten(raised));
         self.number = self.number.wrapping_add(1);
         self.start = now;
@@ -136,13 +135,7 @@ impl Rounds {
     /// been told again later; the same receiver's next report takes it back. Data that waits on the way to
     /// several receivers, as at a relay that has no credits, makes several tell of it once: then too the next
     /// report of one of them takes it back.
-    pub(super) fn measured(
-        &mut self,
-        now: Time,
-        by: NodeId,
-        rtt: Duration,
-        packet_gap: Duration,
-    ) {
+    pub(super) fn measured(&mut self, now: Time, by: NodeId, rtt: Duration, packet_gap: Duration) {
         let mut believed = rtt;
         if let Some(rise) = self.rise.take_if(|rise| rise.by.contains(&by))
             && rtt <= rise.before * RAISE_FACTOR

@@ -8,7 +8,8 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Ti
 use super::echoes::{Echoes, Waiting};
 use super::rounds::Rounds;
 use super::{
-    CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, SIZE_GAIN, TfmccAnnounce, TfmccReport, USUAL_BYTES,
+    CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, SIZE_GAIN,
+    TfmccAnnounce, TfmccReport, USUAL_BYTES,
 };
 use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
@@ -215,7 +216,8 @@ impl TfmccSender {
 
     fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
         let Some(clr) = &mut self.clr else { return };
-        clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(RTT_WEIGHT_CLR) + rtt.mul_f64(1.0 - RTT_WEIGHT_CLR);
+        clr.rtt_smoothed =
+            clr.rtt_smoothed.mul_f64(RTT_WEIGHT_CLR) + rtt.mul_f64(1.0 - RTT_WEIGHT_CLR);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
         self.clr_asked.clear();
@@ -408,8 +410,7 @@ impl SenderControl for TfmccSender {
         let alone = self.clr.is_none() || self.vacant.is_some();
         let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
         // The distance of a receiver that comes after all others have gone is unknown.
-        let first_rate =
-            self.first_rate().min(self.full_bits() / RTT_MAX_INITIAL.as_secs_f64());
+        let first_rate = self.first_rate().min(self.full_bits() / RTT_MAX_INITIAL.as_secs_f64());
         if alone && rested && self.rate < first_rate {
             self.woken_at = Some(cx.now);
             self.asked.clear();
