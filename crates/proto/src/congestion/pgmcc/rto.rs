@@ -4,6 +4,9 @@ use faircast_base::Duration;
 
 use super::config::{PgmccConfig, TimeoutMode};
 
+/// The greatest timeout after backing off (src: RFC 6298 s2.4).
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
 /// Doublings after which the timeout grows no further; the greatest timeout binds earlier.
 const DOUBLINGS_MAX: u32 = 16;
 
@@ -44,12 +47,7 @@ impl Rto {
             }
         };
         let doublings = if backs_off { self.doublings } else { 0 };
-        // A fixed timeout above the greatest one is still obeyed when it does not back off.
-        if doublings == 0 {
-            base
-        } else {
-            (base * (1 << doublings)).min(config.timeout_max.max(base))
-        }
+        (base * (1 << doublings)).min(TIMEOUT_MAX.max(base))
     }
 
     /// The timer ran out.
@@ -89,7 +87,7 @@ mod tests {
         for _ in 0..100 {
             rto.back_off();
         }
-        assert_eq!(rto.value(&config, false), config.timeout_max);
+        assert_eq!(rto.value(&config, false), TIMEOUT_MAX);
         rto.answered();
         assert_eq!(rto.value(&config, false), config.timeout_min);
     }

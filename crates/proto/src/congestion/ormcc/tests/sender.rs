@@ -10,7 +10,10 @@ use crate::congestion::{Carrier, Permit, SenderControl};
 fn the_first_indication_chooses_and_cuts() {
     let mut bench = settled(&[]);
     let before = bench.rate();
-    assert!((85_000.0..95_000.0).contains(&before), "a half and less than 10 packets per round trip: {before}");
+    assert!(
+        (85_000.0..95_000.0).contains(&before),
+        "a half and less than 10 packets per round trip: {before}"
+    );
     bench.indicate(3, 60_000.0);
     assert_eq!(bench.rate(), 45_000.0);
     assert_eq!(bench.switches(), [(Some(3), SwitchReason::First)]);
