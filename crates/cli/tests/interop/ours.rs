@@ -10,9 +10,7 @@ use faircast_net::{
     SocketSettings, Sockets, Target, Upstream,
 };
 use faircast_proto::catalog::scheme;
-use faircast_proto::congestion::pgmcc::{
-    PgmccConfig, PgmccReceiver, PgmccSender, Profile,
-};
+use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
 use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};

@@ -89,14 +89,6 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
     }
 }
 
-/// What fixed timers cost, so that nobody takes the above for granted.
-#[test]
-fn fixed_timers_repair_a_long_path_twice_and_more() {
-    let run = run(&bottleneck(&PATHS[1], 3, false, "repair_timers = \"fixed\""), 1);
-    assert!(run.tally.repairs_per_loss() > 1.8, "{}", run.tally.repairs_per_loss());
-    assert!(run.tally.naks_per_loss() > 6.0, "{}", run.tally.naks_per_loss());
-}
-
 #[test]
 fn a_thousand_receivers_behind_one_lossy_link_do_not_bury_the_source() {
     let path =

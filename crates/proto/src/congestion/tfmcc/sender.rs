@@ -97,9 +97,9 @@ struct Clr {
     halved: bool,
 }
 
-impl TfmccSender {
+impl Default for TfmccSender {
     /// A sender that begins with one packet in the guessed round trip.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let rate = USUAL_BYTES * 8.0 / RTT_MAX_INITIAL.as_secs_f64();
         Self {
             pace: Pace::new(rate, Pace::BURST),
@@ -128,7 +128,9 @@ impl TfmccSender {
             moment: (Time::ZERO, 0),
         }
     }
+}
 
+impl TfmccSender {
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }
