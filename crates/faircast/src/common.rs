@@ -32,7 +32,7 @@ use crate::{Error, GroupKey, RelaySecret};
 pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 
 /// How long packets may wait that come to a receiver over TRAM. Acknowledgements are late by as much, which large windows
-/// bear (`lossless_multiple`); where many receivers share a host they spent a quarter of their time on waking up.
+/// bear; where many receivers share a host they spent a quarter of their time on waking up.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug)]
