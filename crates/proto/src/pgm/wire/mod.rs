@@ -25,4 +25,4 @@ pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
 pub use nla::Nla;
 pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};
 pub(crate) use packet::Received;
-pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Poll, Polr, Spm};
+pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Spm};

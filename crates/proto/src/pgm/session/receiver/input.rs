@@ -85,7 +85,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 self.request_later(cx);
             }
             // Polls are for elements and repairers; answers and ACKs are for the source.
-            Body::Spmr | Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => {}
+            Body::Spmr | Body::Ack(_) => {}
         }
         Ok(())
     }
