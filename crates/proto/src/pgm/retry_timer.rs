@@ -16,6 +16,13 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 /// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
+/// Smoothed round trip and its variation in seconds after a further sample (src: RFC 6298 s2.2, s2.3).
+pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f64, f64) {
+    let Some((smoothed, variation)) = known else { return (sample, sample / 2.0) };
+    let deviation = if smoothed > sample { smoothed - sample } else { sample - smoothed };
+    (smoothed + (sample - smoothed) * gain, variation + (deviation - variation) / 4.0)
+}
+
 /// One timer's estimate of how long its answer takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryTimer {
@@ -56,22 +63,14 @@ impl RetryTimer {
             return;
         }
         let r = took.as_secs_f64();
-        // src: RFC 6298 s2.2, s2.3
-        self.estimate = Some(match self.estimate {
-            None => (r, r / 2.0),
-            Some((smoothed, variation)) => {
-                let long = r > smoothed;
-                let (r, gain) = match (self.held, long) {
-                    (true, true) => {
-                        (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
-                    }
-                    (true, false) => (r, 0.5),
-                    (false, _) => (r, 1.0 / 8.0),
-                };
-                let deviation = if long { r - smoothed } else { smoothed - r };
-                (smoothed + (r - smoothed) * gain, variation + (deviation - variation) / 4.0)
+        let (r, gain) = match self.estimate {
+            Some((smoothed, _)) if self.held && r > smoothed => {
+                (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
             }
-        });
+            Some(_) if self.held => (r, 0.5),
+            _ => (r, 1.0 / 8.0),
+        };
+        self.estimate = Some(smoothed(self.estimate, r, gain));
         self.doublings = 0;
     }
 

@@ -3,6 +3,7 @@
 use faircast_base::Duration;
 
 use super::config::{PgmccConfig, TimeoutMode};
+use crate::pgm::retry_timer::smoothed;
 
 /// The greatest timeout after backing off (src: RFC 6298 s2.4).
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(60);
@@ -21,14 +22,7 @@ pub(super) struct Rto {
 impl Rto {
     /// Takes a round trip to the acker.
     pub(super) fn sample(&mut self, rtt: Duration) {
-        let r = rtt.as_secs_f64();
-        self.estimate = Some(match self.estimate {
-            None => (r, r / 2.0),
-            Some((smoothed, variation)) => {
-                let deviation = if smoothed > r { smoothed - r } else { r - smoothed };
-                (smoothed + (r - smoothed) / 8.0, variation + (deviation - variation) / 4.0)
-            }
-        });
+        self.estimate = Some(smoothed(self.estimate, rtt.as_secs_f64(), 1.0 / 8.0));
     }
 
     /// The smoothed round trip, once there are samples.

@@ -398,5 +398,4 @@ fn repair_deadline(
 const TIMERS_SPARE: usize = 16;
 
 #[cfg(test)]
-#[path = "naks_tests.rs"]
 mod tests;
