@@ -261,7 +261,6 @@ impl Common {
     }
 }
 
-/// The key of connections to relays.
 pub(crate) fn relay_key(secret: Option<RelaySecret>) -> RelayKey {
     secret.map_or(RelayKey::none(), |secret| RelayKey::shared(secret.bytes()))
 }
@@ -381,7 +380,6 @@ pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duratio
     }
 }
 
-/// An address of the family that packets to `target` have.
 pub(crate) fn family(target: &Target) -> SocketAddr {
     match target {
         Target::Multicast(multicast) | Target::Both(multicast, _) => multicast.group,
