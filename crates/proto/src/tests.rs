@@ -5,3 +5,4 @@ mod black_holes;
 pub(crate) mod formats;
 mod schemes;
 mod walks;
+pub(crate) mod world;

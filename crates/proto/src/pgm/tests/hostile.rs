@@ -11,7 +11,7 @@ use super::world::{GROUP, SOURCE, World, at, losing, seq, source_config};
 use crate::congestion::AckVector;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::strategies::bodies;
+use crate::pgm::wire::tests::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::world::forge;
 use crate::{Datagram, Destination, FlowEvent, Machine};

@@ -16,9 +16,7 @@ mod nla;
 mod options;
 mod packet;
 #[cfg(test)]
-pub(crate) mod strategies;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use checksum::checksum;
 pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};

@@ -3,9 +3,9 @@
 use faircast_base::Seq;
 use proptest::prelude::*;
 
-use super::*;
 use crate::congestion::common::bench::encoded;
 use crate::congestion::{AckVector, Wire};
+use crate::pgm::wire::*;
 
 impl Encoder<'_> {
     pub(crate) fn scheme_option<W: Wire>(&mut self, scheme: &W) {
