@@ -27,9 +27,9 @@ mod host;
 mod matrix;
 mod monitor;
 mod request;
-#[cfg(test)]
-mod stacks;
 mod suite;
+#[cfg(test)]
+mod tests;
 
 pub use bench::{Bench, choose};
 pub use error::Error;

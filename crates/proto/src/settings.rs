@@ -85,8 +85,9 @@ macro_rules! choices {
 /// }
 /// ```
 ///
-/// The line of the profile may be missing. With it, the type has a function `profile`. Fields after `by profile:` are
-/// set by that function only. Rates are in bits per second, with units as in `1 Mbit`.
+/// The line of the profile may be missing. With it, the type has a function `profile`. Fields after
+/// `by profile:` are set by that function only. Rates are in bits per second, with units as in `1
+/// Mbit`.
 macro_rules! settings {
     (
         $(#[doc = $about:literal])+

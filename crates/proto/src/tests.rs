@@ -1,6 +1,7 @@
 //! Tests of whatever is registered.
 
 mod announcements;
+pub(crate) mod bench;
 mod black_holes;
 pub(crate) mod formats;
 mod schemes;

@@ -46,8 +46,8 @@ const NAK_REPEAT: Duration = Duration::from_secs(1);
 /// How long a confirmed repair is awaited: NAK_RDATA_IVL.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
 
-/// How long after a confirmation no further NAK for the packet passes at most: NAK_ELIM_IVL. One lost repair would else
-/// cost all receivers below as much.
+/// How long after a confirmation no further NAK for the packet passes at most: NAK_ELIM_IVL. One
+/// lost repair would else cost all receivers below as much.
 const ELIMINATION: Duration = Duration::from_secs(5);
 
 /// How many sessions an element serves. A further one is forwarded as by any router, unless one of

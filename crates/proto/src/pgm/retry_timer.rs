@@ -16,7 +16,8 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 /// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
-/// Smoothed round trip and its variation in seconds after a further sample (src: RFC 6298 s2.2, s2.3).
+/// Smoothed round trip and its variation in seconds after a further sample (src: RFC 6298 s2.2,
+/// s2.3).
 pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f64, f64) {
     let Some((smoothed, variation)) = known else { return (sample, sample / 2.0) };
     let deviation = if smoothed > sample { smoothed - sample } else { sample - smoothed };

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 /// A slot without a packet, in the place of how many zeros the packet ends with.
 const NOTHING: u32 = u32::MAX;
 
-/// Share of the packets that a head keeps at which those that all members have begin to go, and at which that ends.
+/// Share of the packets that a head keeps at which those that all members have begin to go, and at
+/// which that ends.
 const HIGH: f64 = 0.667;
 const LOW: f64 = 0.333;
 

@@ -10,8 +10,8 @@ use super::controller::{CLOSED_INTERVAL, Controller, Leaving, Progress, Window};
 use super::settings::{Clock, RateRule, TramSettings};
 use crate::congestion::{Pace, Permit};
 
-/// Least increment of the rate, and growth of the increment with each packet of slow start, r, in bytes per second
-/// (src: tram s3.4).
+/// Least increment of the rate, and growth of the increment with each packet of slow start, r, in
+/// bytes per second (src: tram s3.4).
 const RATE_INCREMENT: f64 = 2500.0;
 const RATE_INCREMENT_GROWTH: f64 = 1000.0;
 

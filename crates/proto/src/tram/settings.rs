@@ -196,10 +196,12 @@ settings! {
     /// How long the source waits for the last receivers when all has been sent
     give_up: Duration [1 s, 3600 s] = 30 s;
     by profile:
-    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, once nothing at
-    /// all was lost in the last 32; no further than half of `cache_packets`, and back to M when something is lost.
+    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time,
+    /// once nothing at all was lost in the last 32; no further than half of `cache_packets`, and
+    /// back to M when something is lost.
     lossless_multiple: u32 = 16;
-    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip, within 50 to 250 ms.
+    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip,
+    /// within 50 to 250 ms.
     reorder_learn: bool = true;
     /// How long a receiver that has joined tells of no congestion.
     join_grace: Duration = 0 s;
@@ -207,14 +209,14 @@ settings! {
     rate_initial: Bitrate = 400 kbit;
     /// Slow start goes to no more than twice the rate at which all members acknowledge.
     slow_start_acknowledged: bool = true;
-    /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate, or 0.7 of it
-    /// after a window that was closed for T. Repairs keep half of the greatest rate that was acknowledged, which each
-    /// congestion report halves.
+    /// After a closed window has brought the rate down, slow start begins anew up to half of the
+    /// former rate, or 0.7 of it after a window that was closed for T. Repairs keep half of the
+    /// greatest rate that was acknowledged, which each congestion report halves.
     restart: bool = true;
     /// Over how long the average rate is taken, T.
     averaging_time: Duration = 2 s;
-    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not wait
-    /// until they ask again.
+    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not
+    /// wait until they ask again.
     pass_on: bool = true;
     /// Time between advertisements of heads.
     advertise_interval: Duration = 500 ms;

@@ -3,12 +3,12 @@
 
 use super::ALPHA;
 
-/// Least deviation of rates, as a share of their average; open in the paper. Without a floor, equal rates have no
-/// deviation, and each is far lower.
+/// Least deviation of rates, as a share of their average; open in the paper. Without a floor, equal
+/// rates have no deviation, and each is far lower.
 const SIGMA_FLOOR: f64 = 0.01;
 
-/// Deviations above the average at which the representative has recovered, and below the average at which a rate changes
-/// the representative (src: ormcc s2.1).
+/// Deviations above the average at which the representative has recovered, and below the average at
+/// which a rate changes the representative (src: ormcc s2.1).
 const RECOVERED_SIGMAS: f64 = 2.0;
 const SLOWER_SIGMAS: f64 = 4.0;
 

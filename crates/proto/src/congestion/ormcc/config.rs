@@ -48,8 +48,8 @@ settings! {
     output_rtts: u32 = 1;
     /// Least time over which a receiver measures its output rate.
     output_time: Duration = 5 ms;
-    /// Only round trips of the representative's reports count, of any kind; by the paper those of all congestion
-    /// indications do (src: ormcc s2.1).
+    /// Only round trips of the representative's reports count, of any kind; by the paper those of
+    /// all congestion indications do (src: ormcc s2.1).
     own_round_trips: bool = true;
     /// Least time between two congestion indications of a receiver.
     ci_spacing: Duration = 1 ms;

@@ -19,8 +19,8 @@ const GAMMA: f64 = 0.5;
 /// Deviations by which the throughput is taken higher for the interval I (src: ormcc s2.1).
 const INTERVAL_SIGMAS: f64 = 3.0;
 
-/// Least interval I in packets, after which a representative without congestion is replaced; open in the paper. After a
-/// first cut at a low rate the formula gives a packet or two.
+/// Least interval I in packets, after which a representative without congestion is replaced; open
+/// in the paper. After a first cut at a low rate the formula gives a packet or two.
 const INTERVAL_MIN: f64 = 100.0;
 
 /// The floor: one packet in this time.

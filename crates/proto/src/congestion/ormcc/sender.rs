@@ -27,15 +27,15 @@ const RTT_LEAST: f64 = 1e-4;
 /// Weight of a new round trip (src: ormcc s2.1).
 const RTT_GAIN: f64 = 0.125;
 
-/// Chance that a far lower rate changes the representative though it is not below its average; open in the paper. Low
-/// enough that the representative stays so.
+/// Chance that a far lower rate changes the representative though it is not below its average; open
+/// in the paper. Low enough that the representative stays so.
 const Q: f64 = 0.1;
 
 /// Packets per round trip up to which the rate doubles.
 const DOUBLING_MAX: f64 = 100_000.0;
 
-/// Packets per round trip by which the rate leads the output that the representative reported, and the share of that
-/// output by which the rate leads beyond them, with the guard.
+/// Packets per round trip by which the rate leads the output that the representative reported, and
+/// the share of that output by which the rate leads beyond them, with the guard.
 const LEAD_PACKETS: f64 = 1.0;
 const LEAD_SHARE: f64 = 0.05;
 

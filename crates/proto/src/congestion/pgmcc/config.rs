@@ -93,8 +93,8 @@ settings! {
     timeout: Duration = 3 s;
     /// The least adaptive timeout.
     timeout_min: Duration = 200 ms;
-    /// One stall timeout drops an acker that replaced another and has acknowledged nothing, and timeouts are no longer
-    /// than `timeout` until an acker has acknowledged something.
+    /// One stall timeout drops an acker that replaced another and has acknowledged nothing, and
+    /// timeouts are no longer than `timeout` until an acker has acknowledged something.
     // Any host can report in the name of a receiver that is not there.
     trial: bool = true;
     /// A dropped acker may not come back for two timeouts.
@@ -112,8 +112,9 @@ settings! {
     // exponentially to half its window, so the higher published value is nearer to TCP, and it is
     // below the ten packets that TCP may now start with (RFC 6928).
     slow_start_threshold: f64 = 6.0;
-    /// The window opens exponentially beyond `slow_start_threshold`: at first until a loss, or until the round trip has
-    /// grown (src: RFC 9406 s4.2); after a stall up to half of the window before (src: RFC 5681 s3.1).
+    /// The window opens exponentially beyond `slow_start_threshold`: at first until a loss, or
+    /// until the round trip has grown (src: RFC 9406 s4.2); after a stall up to half of the window
+    /// before (src: RFC 5681 s3.1).
     slow_start_open: bool = true;
     /// Data packets handled in one moment that an acker acknowledges together.
     // The kernel hands over dozens of packets at a time, and one acknowledgement for some of them
@@ -135,8 +136,8 @@ settings! {
     spread: bool = true;
     /// A former acker's acknowledgements count for the packets that named it.
     ack_history: bool = true;
-    /// The window is cut again for all losses found after the feedback that ends the last cut, not only for packets sent
-    /// after that cut.
+    /// The window is cut again for all losses found after the feedback that ends the last cut, not
+    /// only for packets sent after that cut.
     cut_after_feedback: bool = false;
     /// An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5).
     lie_check: bool = true;

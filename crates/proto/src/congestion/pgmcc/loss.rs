@@ -60,11 +60,13 @@ pub(super) enum Estimate {
     Intervals(Intervals),
 }
 
-/// Weight of one packet in the low-pass filter: 500/65536, the misprint of the draft read right (src: pgmcc-draft s2.6).
+/// Weight of one packet in the low-pass filter: 500/65536, the misprint of the draft read right
+/// (src: pgmcc-draft s2.6).
 const LOSS_GAIN: f64 = 500.0 / 65536.0;
 
-/// Losses within this span are one event. Receivers do not know their round trip, which would be the span; a long one
-/// hides how much they lose where packets are many, and this one joins bursts only.
+/// Losses within this span are one event. Receivers do not know their round trip, which would be
+/// the span; a long one hides how much they lose where packets are many, and this one joins bursts
+/// only.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]

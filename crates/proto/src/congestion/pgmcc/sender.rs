@@ -37,7 +37,7 @@ const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
 /// Stall timeouts in a row after which the acker is dropped (src: pgmcc-draft s2.7).
 const RETRY_MAX: u32 = 2;
 
-/// How many times slower than a new acker another receiver must be to replace it at once.
+/// Factor by which another receiver must be slower than a new acker to replace it at once.
 const HOLDING_FACTOR: f64 = 4.0;
 
 /// Repairs that can take room in the window at a time. Beyond it the oldest makes room.

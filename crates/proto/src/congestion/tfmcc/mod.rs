@@ -74,14 +74,16 @@ const USUAL_BYTES: f64 = 1488.0;
 /// Weight of one packet in the mean size.
 const SIZE_GAIN: f64 = 1.0 / 16.0;
 
-/// The guess of the largest round trip before any report, from which the first rate comes (src: RFC 4654 s3.2).
+/// The guess of the largest round trip before any report, from which the first rate comes
+/// (src: RFC 4654 s3.2).
 const RTT_MAX_INITIAL: Duration = Duration::from_millis(500);
 
-/// Shorter round trips count as this one. deviates: 1 ms, the resolution of the RFC's timestamps, would keep
-/// sessions on a LAN slow.
+/// Shorter round trips count as this one. deviates: 1 ms, the resolution of the RFC's timestamps,
+/// would keep sessions on a LAN slow.
 const RTT_MIN: Duration = Duration::from_micros(100);
 
-/// Longer round trips are mistakes or lies (src: RFC 4654 s2.2.1: the longest that its R_max can say).
+/// Longer round trips are mistakes or lies (src: RFC 4654 s2.2.1: the longest that its R_max can
+/// say).
 const RTT_ABSURD: Duration = Duration::from_secs(64);
 
 /// Largest round trips in a feedback round (src: RFC 4654 s3.4).

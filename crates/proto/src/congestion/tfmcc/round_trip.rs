@@ -24,7 +24,8 @@ pub(super) struct RoundTrip {
 const OUTLIER_FACTOR: f64 = 4.0;
 const OUTLIER_S: f64 = 0.2;
 
-/// Weight of the past at receivers other than the CLR, whose measurements are rare (src: RFC 4654 s4.3.2).
+/// Weight of the past at receivers other than the CLR, whose measurements are rare (src: RFC 4654
+/// s4.3.2).
 const RTT_WEIGHT: f64 = 0.5;
 
 /// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one

@@ -8,7 +8,8 @@ use super::{FEEDBACK_ROUND, RTT_MAX_INITIAL};
 /// RFC 4654 s2.2.1).
 const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
 
-/// Share of the largest round trip that a feedback round without a longer one leaves (src: RFC 4654 s3.2).
+/// Share of the largest round trip that a feedback round without a longer one leaves (src: RFC 4654
+/// s3.2).
 const RTT_MAX_DECAY: f64 = 0.9;
 
 /// A report silences receivers whose rate is not lower by this share (g; src: RFC 4654 s3.4).

@@ -200,8 +200,8 @@ impl Repairs {
     /// The repair has come: where it goes. `None` where nobody knows of it.
     ///
     /// Neighbours who lost the same packet may ask a moment later, because they draw other
-    /// back-offs. deviates: their NAKs are collected for a repetition interval before one goes up, and do
-    /// not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    /// back-offs. deviates: their NAKs are collected for a repetition interval before one goes up,
+    /// and do not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
     pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.get_mut(&seq.value())?;
         state.asked.answered(now, &mut self.repair);

@@ -29,8 +29,9 @@ choices! {
     }
 }
 
-/// Chance of each NAK with [`Suppression::Random`]. The paper proposes chance without a number: at one half the NAK of the
-/// one worst of a hundred receivers passes for every other loss, and the load is halved.
+/// Chance of each NAK with [`Suppression::Random`]. The paper proposes chance without a number: at
+/// one half the NAK of the one worst of a hundred receivers passes for every other loss, and the
+/// load is halved.
 pub(super) const PASS_PROBABILITY: f64 = 0.5;
 
 /// Reports of the NAKs that passed for one packet.

@@ -9,7 +9,8 @@ use crate::tram::members::Child;
 use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
 
-/// Acknowledgement windows by which a member is behind that decentralised pruning removes (src: tram s3.3).
+/// Acknowledgement windows by which a member is behind that decentralised pruning removes (src:
+/// tram s3.3).
 const PRUNE_WINDOW: f64 = 1.5;
 
 /// Most removed members that are told again why they are none; chosen.

@@ -72,7 +72,8 @@ fn the_interval_follows_from_the_throughput_between_cuts() {
     rate.raise(95_000.0);
     rate.cut(&config, at(0), 80_000.0, RTT, S);
     // Mean of 95000 and the initial 5000 is 50000; the average moves from 5000 to 27500 and the
-    // deviation from 0 to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5 packets, of which the square is below 100.
+    // deviation from 0 to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5 packets, of which the square is
+    // below 100.
     assert_eq!(rate.interval, 100.0);
     rate.raise(100_000.0);
     rate.cut(&config, at(1000), 80_000.0, RTT, S);

@@ -20,8 +20,8 @@ const IDLE_AFTER: u64 = 10;
 const NEW_IDLE: u64 = 2;
 const NEW_UNHEARD: u64 = 6;
 
-/// Round trips count as at least this where the sender judges by silence: hosts may be busy for longer than a LAN's
-/// round trip.
+/// Round trips count as at least this where the sender judges by silence: hosts may be busy for
+/// longer than a LAN's round trip.
 const SILENCE_MIN: Duration = Duration::from_millis(25);
 
 /// An even rise of the rate.

@@ -101,7 +101,8 @@ proptest! {
                 }
             }
         }
-        // Everything ends: no timer is left after four repetitions of a NAK that was taken for one of 64 s.
+        // Everything ends: no timer is left after four repetitions of a NAK that was taken for one
+        // of 64 s.
         let end = bench.now + Duration::from_secs(800);
         while let Some(at) = bench.element.next_timeout() {
             prop_assert!(at <= end);

@@ -14,7 +14,8 @@ use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
-/// Later packets that must have come before one counts as missing (src: RFC 3208 s6.3 leaves it open and names 2 as possible).
+/// Later packets that must have come before one counts as missing (src: RFC 3208 s6.3 leaves it
+/// open and names 2 as possible).
 const REORDER_PACKETS: usize = 2;
 
 /// Time after which a gap counts as missing though fewer later packets have come.

@@ -50,7 +50,8 @@ struct Recent {
     confirmations: u32,
 }
 
-/// Repetitions of a NAK for want of a confirmation, and for want of a repair, until the packet is given up.
+/// Repetitions of a NAK for want of a confirmation, and for want of a repair, until the packet is
+/// given up.
 const RETRIES: u32 = 50;
 
 /// Most of these; of a longer burst the last tell as much as all.

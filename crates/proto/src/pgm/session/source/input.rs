@@ -177,8 +177,8 @@ impl SourceSession {
     }
 }
 
-/// Least time between two confirmations that are alike: far below the time after which a receiver repeats a NAK, yet
-/// thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
+/// Least time between two confirmations that are alike: far below the time after which a receiver
+/// repeats a NAK, yet thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
 /// At least so many confirmations of one loss can fit into a round trip.
