@@ -24,12 +24,12 @@ choices! {
         /// It passes where its report means less throughput than any that passed, by loss and by the
         /// round trip below this element (src: seada-helmy s4.3).
         Throughput = "throughput",
-        /// It passes with the probability [`PASS_PROBABILITY`] (src: seada-helmy s4.3).
+        /// It passes with a probability (src: seada-helmy s4.3).
         Random = "random",
     }
 }
 
-/// Chance of each NAK with [`Suppression::Random`]. The paper proposes chance without a number: at
+/// Chance of each NAK with `Suppression::Random`. The paper proposes chance without a number: at
 /// one half the NAK of the one worst of a hundred receivers passes for every other loss, and the
 /// load is halved.
 pub(super) const PASS_PROBABILITY: f64 = 0.5;
