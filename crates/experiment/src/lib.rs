@@ -25,9 +25,9 @@ mod host;
 mod matrix;
 mod monitor;
 mod request;
-#[cfg(test)]
-mod stacks;
 mod suite;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use bench::{Bench, choose};

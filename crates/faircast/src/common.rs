@@ -32,7 +32,7 @@ use crate::{Error, GroupKey, RelaySecret};
 pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 
 /// How long packets may wait that come to a receiver over TRAM. Acknowledgements are late by as much, which large windows
-/// bear (`lossless_multiple`); where many receivers share a host they spent a quarter of their time on waking up.
+/// bear; where many receivers share a host they spent a quarter of their time on waking up.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug)]
@@ -261,7 +261,6 @@ impl Common {
     }
 }
 
-/// The key of connections to relays.
 pub(crate) fn relay_key(secret: Option<RelaySecret>) -> RelayKey {
     secret.map_or(RelayKey::none(), |secret| RelayKey::shared(secret.bytes()))
 }
@@ -381,7 +380,6 @@ pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duratio
     }
 }
 
-/// An address of the family that packets to `target` have.
 pub(crate) fn family(target: &Target) -> SocketAddr {
     match target {
         Target::Multicast(multicast) | Target::Both(multicast, _) => multicast.group,
@@ -611,12 +609,11 @@ mod tests {
 
     #[test]
     fn settings_that_receivers_cannot_be_told_are_refused() {
-        let table = scheme(DEFAULT_SCHEME).unwrap().own_options;
-        let spans = table.iter().filter(|spec| matches!(spec.kind, OptionKind::Duration { .. }));
         let long = || OptionValue::Text(format!("{} s", "0".repeat(150) + "1"));
-        let options: Vec<_> = spans.map(|spec| (spec.name.to_string(), long())).collect();
-        assert!(options.len() > 1);
-        let error = Common { options, ..Common::default() }.scheme(&[]).unwrap_err().to_string();
+        let spans = ["hello_interval", "beacon_interval"];
+        let options = spans.map(|name| (name.to_string(), long())).to_vec();
+        let common = Common { scheme: Some("tram".to_string()), options, ..Common::default() };
+        let error = common.carrier(&[], &[]).err().unwrap().to_string();
         assert!(error.contains("251 bytes"), "{error}");
     }
 }

@@ -38,7 +38,6 @@ pub(crate) fn of_moved(node: NodeId) -> Ipv4Addr {
     Ipv4Addr::from_bits(of_node(node).to_bits() ^ MOVED)
 }
 
-/// A group of a flow.
 pub(crate) fn group(flow: FlowId, group: GroupId) -> Ipv4Addr {
     let others = group.0.checked_sub(GroupId::SESSION.0 + 1);
     Ipv4Addr::from_bits(match others {

@@ -126,7 +126,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.book.address(node).filter(|_| self.via.is_none())
     }
 
-    /// The node that stands for an address.
     pub(crate) fn node_at(&mut self, address: SocketAddr) -> Option<NodeId> {
         self.book.node(address)
     }

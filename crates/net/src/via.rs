@@ -81,7 +81,6 @@ impl Via {
         }
     }
 
-    /// Address of the relay above.
     fn relay(&self) -> Option<SocketAddr> {
         self.book.address(self.host.relay()?)
     }

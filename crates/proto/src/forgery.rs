@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::congestion::AckVector;
-use crate::pgm::wire::{
-    Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Poll, Polr, Spm, checksum,
-};
+use crate::pgm::wire::{Ack, Body, Data, Encoder, Header, Nak, Nla, Packet, Spm, checksum};
 use crate::{credit, tram};
 
 /// Most bytes of a packet that are looked through for fields: payload follows.
@@ -240,16 +238,12 @@ fn pgm_specimens(data: &[u8], zeros: u32) -> Vec<Vec<u8>> {
     let Ok(packet) = Packet::decode(data, zeros) else { return Vec::new() };
     let Body::Odata(Data { sequence, .. }) = packet.body else { return Vec::new() };
     let (tsi, port) = (packet.tsi(), packet.header.data_port(packet.kind()));
-    let (first, trail, path, round) = (sequence, sequence - 8, Nla::V4([10, 9, 8, 7]), 1);
+    let (first, trail, path) = (sequence, sequence - 8, Nla::V4([10, 9, 8, 7]));
     let nak = Nak { first, source: path, group: path };
     let vector = AckVector { highest: sequence, bitmap: 1 };
-    let [backoff_us, random, mask] = [1, 0, 0];
-    let poll = Poll { sequence, round, sub_type: 1, path, backoff_us, random, mask };
     let data = Data { sequence, trail };
     let all = [
         Body::Spm(Spm { sequence, trail, lead: sequence, path }),
-        Body::Poll(poll),
-        Body::Polr(Polr { sequence, round }),
         Body::Odata(data),
         Body::Rdata(data),
         Body::Nak(nak),
@@ -311,7 +305,7 @@ mod tests {
             assert_eq!(Packet::decode(bytes, 0).unwrap().tsi().port, 3);
         }
         let options = usize::from(OPTIONS) - 1;
-        assert_eq!(all.len(), 8 + 2 * options, "SPM and data come with each option");
+        assert_eq!(all.len(), 6 + 2 * options, "SPM and data come with each option");
         let kinds: BTreeSet<u8> = all.iter().map(|bytes| PGM.kind(bytes) & 0x0f).collect();
         let known = (0..16).filter(|kind| PacketType::from_nibble(*kind).is_some());
         // 0x0b is another number of ACK.

@@ -32,8 +32,9 @@ mod tests;
 mod timers;
 pub mod tram;
 pub mod transport;
+
 #[cfg(test)]
-mod world;
+use tests::world;
 
 pub use black_hole::BlackHole;
 pub use loss_record::LossRecord;

@@ -85,8 +85,9 @@ macro_rules! choices {
 /// }
 /// ```
 ///
-/// The line of the profile may be missing. With it, the type has a function `profile`. Rates are in
-/// bits per second, with units as in `1 Mbit`.
+/// The line of the profile may be missing. With it, the type has a function `profile`. Fields after
+/// `by profile:` are set by that function only. Rates are in bits per second, with units as in `1
+/// Mbit`.
 macro_rules! settings {
     (
         $(#[doc = $about:literal])+
@@ -97,14 +98,24 @@ macro_rules! settings {
             $key:ident: $kind:ident $([$min:tt $($min_unit:ident)?, $max:tt $($max_unit:ident)?])?
                 = $default:tt $($unit:ident)?;
         )+
+        $(by profile: $(
+            $(#[doc = $set_doc:literal])+
+            $set:ident: $set_kind:ident = $set_default:tt $($set_unit:ident)?;
+        )+)?
     ) => {
         $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq)]
-        $vis struct $config { $($(#[doc = $doc])+ $vis $key: $kind,)+ }
+        $vis struct $config {
+            $($(#[doc = $doc])+ $vis $key: $kind,)+
+            $($($(#[doc = $set_doc])+ $vis $set: $set_kind,)+)?
+        }
 
         impl Default for $config {
             fn default() -> Self {
-                Self { $($key: $crate::settings::settings!(@value $kind $default $($unit)?),)+ }
+                Self {
+                    $($key: $crate::settings::settings!(@value $kind $default $($unit)?),)+
+                    $($($set: $crate::settings::settings!(@value $set_kind $set_default $($set_unit)?),)+)?
+                }
             }
         }
 

@@ -1,7 +1,9 @@
 //! Tests of whatever is registered.
 
 mod announcements;
+pub(crate) mod bench;
 mod black_holes;
 pub(crate) mod formats;
 mod schemes;
 mod walks;
+pub(crate) mod world;

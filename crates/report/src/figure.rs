@@ -139,7 +139,6 @@ pub(crate) enum Lean {
 enum Good {
     /// The greater.
     More,
-    /// The lesser.
     Less,
     /// Those near 1: a half is as far from it as 2.
     One,

@@ -14,7 +14,6 @@ const RECEIVERS_LISTED_MAX: usize = 8;
 /// Flows of one protocol that are listed even among many others.
 const FEW_MAX: usize = 3;
 const WORST_LISTED: usize = 5;
-/// Most lines of receivers in all.
 const RECEIVER_LINES_MAX: usize = 40;
 /// Least time in which all flows were on that their shares are compared over, in seconds.
 const SHARED_S_MIN: f64 = 1.0;

@@ -66,7 +66,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A span where there is one, else a dash.
 pub(crate) fn seconds_or_dash(span: Option<f64>) -> String {
     span.map_or_else(|| "–".into(), seconds)
 }

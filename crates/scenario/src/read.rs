@@ -168,5 +168,4 @@ impl Value {
     }
 }
 
-/// Bytes of the longest text that is read as a quantity.
 const QUANTITY_BYTES_MAX: usize = 64;

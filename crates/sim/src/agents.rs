@@ -27,7 +27,6 @@ pub(crate) struct Agent {
     pub(crate) rng: Rng,
 }
 
-/// The role of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentRole {
     Sender,

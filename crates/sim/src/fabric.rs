@@ -141,7 +141,6 @@ impl<'a> Fabric<'a> {
         ends.chain(self.relay_at(node)).collect()
     }
 
-    /// The number of the relay at a node.
     fn relay_at(&self, node: NodeId) -> Option<u32> {
         let place = self.scenario.relays.iter().position(|relay| relay.node == node)?;
         let ends: usize = self.ends_by_node.iter().map(Vec::len).sum();

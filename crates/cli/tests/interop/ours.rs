@@ -10,9 +10,7 @@ use faircast_net::{
     SocketSettings, Sockets, Target, Upstream,
 };
 use faircast_proto::catalog::scheme;
-use faircast_proto::congestion::pgmcc::{
-    PgmccConfig, PgmccReceiver, PgmccSender, Profile, SlowStart,
-};
+use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
 use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
@@ -121,7 +119,7 @@ fn pgmcc() -> PgmccConfig {
     PgmccConfig {
         // The draft's growth, which libpgm has too, in bursts whose edges can be told apart.
         slow_start_threshold: 4.0,
-        slow_start: SlowStart::Limited,
+        slow_start_open: false,
         spread: false,
         // OpenPGM grows by a packet for each acknowledgement.
         ack_every: 1,

@@ -5,13 +5,13 @@ mod bundled;
 mod file;
 mod judge;
 pub(crate) mod measure;
-#[cfg(test)]
-mod named;
 mod oracle;
 pub(crate) mod probe;
 pub(crate) mod runner;
 pub(crate) mod score;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod worked;
 mod worth;
 

@@ -14,7 +14,6 @@ use super::wire::{Body, Packet, TRAINS};
 
 /// Most other hosts that are told apart; further ones are not answered.
 const PEERS_MAX: usize = 64;
-/// Most answers in a second.
 const ANSWERS_MAX: u32 = 200;
 /// The trains.
 pub(super) const SIZES: u8 = 1;

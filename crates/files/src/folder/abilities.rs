@@ -54,7 +54,6 @@ pub(super) struct Abilities {
     /// True if a hole of a file takes no room.
     pub(super) sparse: bool,
     pub(super) ignores_case: bool,
-    /// Bytes of the longest name.
     name_max: u64,
     /// Components of the object's paths that cannot be names here.
     bad_names: BTreeSet<Box<[u8]>>,

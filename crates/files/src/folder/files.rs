@@ -137,7 +137,6 @@ impl Files {
             .map_err(|error| FilesError::io(&self.target_path(file), "cannot be read back", error))
     }
 
-    /// Whether a file has nothing but zeros where its holes are.
     pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool> {
         let mut piece = vec![0; 1 << 16];
         for Range { start: mut at, end } in self.layout.entry(file).hole_ranges() {

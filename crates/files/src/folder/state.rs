@@ -229,7 +229,6 @@ fn remove(
     Ok(())
 }
 
-/// Removes a directory, and the files in there, if there is one.
 fn remove_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let fd = match dir::open_directory(parent, name) {
         Ok(fd) => fd,

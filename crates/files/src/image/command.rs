@@ -460,7 +460,6 @@ fn write_zeros(input: &mut impl Write, mut zeros: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a group ends in its file, holes included.
 fn end_in_file(group: &Group) -> u64 {
     group.file_offset + u64::from(group.len)
 }

@@ -60,7 +60,6 @@ impl Flight {
         Ok(())
     }
 
-    /// Copies what this has of `start..` over `out`.
     pub(crate) fn overlay(&self, start: u32, out: &mut [u8]) {
         let (start, end) = (start as usize, start as usize + out.len());
         for range in self.ranges.iter() {
@@ -79,7 +78,6 @@ pub(crate) struct Assembly {
     touches: u64,
     /// What was written of groups that were put aside.
     partial: BTreeMap<u32, RangeSet>,
-    /// How many ranges that is.
     partial_ranges: usize,
     /// The slot used last.
     last: usize,

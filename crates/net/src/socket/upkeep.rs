@@ -148,7 +148,6 @@ impl Sockets {
         Ok(())
     }
 
-    /// True if an error of a way is temporary.
     pub(crate) fn passes(&self, way: usize, error: Errno) -> bool {
         // Without its address the kernel calls what is sent from there invalid.
         let gone = || {

@@ -227,7 +227,6 @@ fn object_receiver_setup<'a>(setup: &EndSetup<'a>) -> ObjectReceiverSetup<'a> {
 
 const ONE_SOURCE: &str = "a session has one source, which receives nothing";
 
-/// Bytes of a symbol where packets have `payload` bytes.
 fn symbol_bytes(payload: u32) -> u16 {
     // Even, and within what fits: a payload has at most 65535 bytes.
     let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;

@@ -119,16 +119,16 @@ impl Rate {
     }
 }
 
-/// Bounds of what is kept.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct KeepLimits {
-    pub(super) bytes: usize,
-    pub(super) age: Duration,
-}
+/// Bytes of programs that are kept at most; those used longest ago go first.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Time without use after which a program is forgotten.
+const KEPT_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct Programs {
     host: Option<Arc<dyn ProgramHost>>,
+    bytes_max: usize,
     kept: BTreeMap<PolicyId, Kept>,
     fetches: BTreeMap<PolicyId, Fetch>,
     loading: BTreeMap<PolicyId, Load>,
@@ -138,7 +138,7 @@ pub(super) struct Programs {
 
 impl Programs {
     pub(super) fn new(host: Option<Arc<dyn ProgramHost>>) -> Self {
-        Self { host, ..Self::default() }
+        Self { host, bytes_max: KEPT_BYTES, ..Self::default() }
     }
 
     /// Programs that can be started at once.
@@ -166,12 +166,11 @@ impl Programs {
         now: Time,
         capsule: &Capsule,
         (flow, port): (FlowId, PortId),
-        limits: KeepLimits,
     ) -> Found {
         if !self.has_host() {
             return Found::Never;
         }
-        let is_over = |kept: &Kept| kept.program.is_none() && now.since(kept.used_at) >= limits.age;
+        let is_over = |kept: &Kept| kept.program.is_none() && now.since(kept.used_at) >= KEPT_FOR;
         if self.kept.get(&capsule.policy).is_some_and(is_over) {
             self.kept.remove(&capsule.policy);
         }
@@ -207,7 +206,6 @@ impl Programs {
         now: Time,
         from: NodeId,
         part: &Part<'_>,
-        limits: KeepLimits,
     ) -> Result<Vec<PolicyId>, BadInput> {
         let fetch = self.fetches.get_mut(&part.policy).filter(|fetch| fetch.node == from);
         let fetch = fetch.ok_or(BadInput::Foreign)?;
@@ -234,12 +232,12 @@ impl Programs {
         }
         let load = Load { code, arrived_at: now, pending: None, ask_at: now, questions: 0 };
         self.loading.insert(policy, load);
-        Ok(self.load(now, limits))
+        Ok(self.load(now))
     }
 
     /// Asks the load that runs, and begins the next one, which arrived first, once it may. Returns the names of the programs
     /// that are loaded or refused.
-    fn load(&mut self, now: Time, limits: KeepLimits) -> Vec<PolicyId> {
+    fn load(&mut self, now: Time) -> Vec<PolicyId> {
         let mut over = Vec::new();
         let Some(host) = self.host.clone() else { return over };
         while let Some((policy, load)) =
@@ -258,7 +256,7 @@ impl Programs {
             };
             let policy = *policy;
             let Some(Load { code, .. }) = self.loading.remove(&policy) else { break };
-            self.keep(now, policy, code, program, limits);
+            self.keep(now, policy, code, program);
             over.push(policy);
         }
         over
@@ -271,15 +269,14 @@ impl Programs {
         policy: PolicyId,
         code: Vec<u8>,
         program: Option<Arc<dyn SessionProgram>>,
-        limits: KeepLimits,
     ) {
         let code = if program.is_some() { code } else { Vec::new() };
         let new = Kept { code, program, used_at: now };
         let kept = &mut self.kept;
-        kept.retain(|_, it| it.is_used() || now.since(it.used_at) < limits.age);
+        kept.retain(|_, it| it.is_used() || now.since(it.used_at) < KEPT_FOR);
         loop {
             let bytes: usize = kept.values().map(Kept::bytes).sum();
-            if bytes + new.bytes() <= limits.bytes {
+            if bytes + new.bytes() <= self.bytes_max {
                 break;
             }
             let unused = kept.iter().filter(|(_, it)| !it.is_used());
@@ -314,14 +311,14 @@ impl Programs {
 
     /// Gives up fetches that are silent, and asks for the results of loads. Returns the names of the programs that are no
     /// longer waited for.
-    pub(super) fn on_timeout(&mut self, now: Time, limits: KeepLimits) -> Vec<PolicyId> {
+    pub(super) fn on_timeout(&mut self, now: Time) -> Vec<PolicyId> {
         let is_over = |fetch: &Fetch| {
             now.since(fetch.heard_at) >= SILENCE || now.since(fetch.began_at) >= FETCH_TIME_MAX
         };
         let mut over: Vec<PolicyId> =
             self.fetches.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect();
         over.iter().for_each(|id| _ = self.fetches.remove(id));
-        over.extend(self.load(now, limits));
+        over.extend(self.load(now));
         over
     }
 

@@ -9,7 +9,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Time
 
 use super::node::FlowNode;
 use super::port::{Port, Turn};
-use super::programs::{Found, KeepLimits, ProgramHost, Programs};
+use super::programs::{Found, ProgramHost, Programs};
 use super::settings::{AnyPolicy, PolicyId, RelaySettings};
 use super::tag_of;
 use super::upstream::Upstream;
@@ -23,6 +23,12 @@ use crate::relay::{
 
 /// Bytes of the headers of IPv4 and UDP, with which packets count.
 const IP_UDP_BYTES: u32 = 28;
+
+/// Silence after which a session is forgotten.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Packets of each other flow that wait for a link; chosen, as the paper does not say.
+const OTHERS_MAX: usize = 50;
 
 /// The relay. See the module's documentation.
 pub(crate) struct CreditRelay {
@@ -155,12 +161,7 @@ impl CreditRelay {
             let policy = match AnyPolicy::of(&capsule) {
                 Some(policy) => Found::Here(policy),
                 None if self.runs_all() => Found::Never,
-                None => self.programs.find(
-                    now,
-                    &capsule,
-                    (packet.flow, packet.port),
-                    self.keep_limits(),
-                ),
+                None => self.programs.find(now, &capsule, (packet.flow, packet.port)),
             };
             match policy {
                 Found::Here(policy) => {
@@ -316,7 +317,7 @@ impl CreditRelay {
 
     fn passes_plainly(&mut self, now: Time, id: u64) {
         self.plain.insert(id, now);
-        self.sweep_at.get_or_insert(now + self.settings.session_timeout);
+        self.sweep_at.get_or_insert(now + SESSION_TIMEOUT);
     }
 
     fn ask(&mut self, now: Time) {
@@ -337,11 +338,6 @@ impl CreditRelay {
             part.encode(&mut bytes);
             self.out.push_back((Egress::Send(transmit), Written::Bytes(bytes)));
         }
-    }
-
-    fn keep_limits(&self) -> KeepLimits {
-        let RelaySettings { programs_bytes, program_timeout, .. } = self.settings;
-        KeepLimits { bytes: programs_bytes as usize, age: program_timeout }
     }
 
     /// A credit has come through a port: nobody speaks for the branch of another port.
@@ -465,11 +461,11 @@ impl CreditRelay {
 
     /// A packet that is under no credits waits for its turn at each port, as in the queue of any router.
     fn queue_other(&mut self, cx: &mut Cx<'_>, packet: &RelayPacket<'_>) -> Handling {
-        let (mut waits, others_max) = (0, self.settings.others_max as usize);
+        let mut waits = 0;
         for &port in packet.ports_out {
             let state = self.port(port);
             let waiting = state.others.get(&packet.flow).map_or(0, VecDeque::len);
-            if waiting < others_max {
+            if waiting < OTHERS_MAX {
                 state.queue(packet.flow, packet.key, bytes_of(packet));
                 waits += 1;
             }
@@ -521,8 +517,7 @@ impl Relay for CreditRelay {
                 Ok(Handling::Drop)
             }
             Ok(Packet::Part(part)) if packet.datagram.to == Destination::Node(self.node) => {
-                let limits = self.keep_limits();
-                let done = self.programs.on_part(cx.now, packet.datagram.from, &part, limits);
+                let done = self.programs.on_part(cx.now, packet.datagram.from, &part);
                 done.map(|done| {
                     done.into_iter().for_each(|policy| self.unpark(cx, policy));
                     self.ask(cx.now);
@@ -567,7 +562,7 @@ impl Relay for CreditRelay {
             self.sessions.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
         for id in all {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            if now.since(session.node.heard_at()) >= self.settings.session_timeout {
+            if now.since(session.node.heard_at()) >= SESSION_TIMEOUT {
                 let gone = session.node.set_ports(now, &[], |_| false);
                 self.sessions.remove(&id);
                 gone.into_iter().for_each(|key| self.let_go(key));
@@ -592,12 +587,12 @@ impl Relay for CreditRelay {
         let stuck: Vec<PortId> = stuck.map(mark).collect();
         stuck.into_iter().for_each(|port| self.set_stuck(cx, port, true));
         if self.sweep_at.take_if(|at| *at <= now).is_some() {
-            let timeout = self.settings.session_timeout;
+            let timeout = SESSION_TIMEOUT;
             self.plain.retain(|_, heard_at| now.since(*heard_at) < timeout);
             let oldest = self.plain.values().min();
             self.sweep_at = oldest.map(|heard_at| *heard_at + timeout);
         }
-        let over = self.programs.on_timeout(now, self.keep_limits());
+        let over = self.programs.on_timeout(now);
         over.into_iter().for_each(|policy| self.unpark(cx, policy));
         self.ask(now);
         let done = |port: &Port| port.works_until.is_some_and(|until| until <= now);

@@ -51,8 +51,6 @@ settings! {
     layers: u32 [1, 8] = 1;
     /// What the program of the session is given, where it brings one (option program)
     parameter: u32 [0, 4294967295] = 0;
-    /// Relays that a packet may pass
-    hops_max: u32 [1, 255] = 64;
 }
 
 settings! {
@@ -60,21 +58,16 @@ settings! {
     pub(crate) struct RelaySettings;
     /// Sessions that are served at the same time; more are forwarded as by any router
     sessions_max: u32 [1, 65536] = 1024;
-    /// After how long without a packet a session is forgotten
-    session_timeout: Duration [1 s, 3600 s] = 30 s;
     /// Highest rate of packets through each port, with 28 bytes of headers each
     rate_max: Bitrate [16 kbit, 1000 Gbit] = 1000 Gbit;
-    /// Packets of each other flow that wait for a link (chosen: the paper does not say)
-    others_max: u32 [1, 65536] = 50;
     /// What each packet of credits that it takes or sends costs a slow host, which cannot send and work at the same time
     capsule_time: Duration [0 s, 1 s] = 0 s;
-    /// Bytes of programs of sessions that are kept at most; those used longest ago go first
-    programs_bytes: u32 [65536, 1073741824] = 4194304;
     /// Sessions whose programs run at the same time, each of which may take 2 MiB; more are forwarded as by any router
     program_sessions_max: u32 [0, 65536] = 128;
-    /// After how long without use a program is forgotten
-    program_timeout: Duration [1 s, 86400 s] = 600 s;
 }
+
+/// Relays that a packet may pass.
+const HOPS_MAX: u8 = 64;
 
 /// The program that a session brings.
 pub(crate) const PROGRAM: OptionSpec = OptionSpec {
@@ -117,7 +110,7 @@ impl CreditSettings {
             (self.credit_buffer as u16, self.credit_unit.min(self.credit_buffer) as u16);
         Capsule {
             probe: false,
-            hops: self.hops_max as u8,
+            hops: HOPS_MAX,
             layer: 0,
             session,
             policy: program.map_or_else(|| self.policy.id(), PolicyId::of),

@@ -292,8 +292,7 @@ fn each_policy_has_its_branch_set_the_pace_and_gives_others_what_they_can_take()
 #[test]
 fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     let few = [("sessions_max".into(), OptionValue::Integer(10))];
-    let options = options(&[("session_timeout", "5 s")], super::RELAY_OPTIONS);
-    let options = options.under(&few, super::RELAY_OPTIONS);
+    let options = crate::options::Options::default().under(&few, super::RELAY_OPTIONS);
     let mut relay = super::relay(NodeId(1), &options, None);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut handle = |relay: &mut Box<dyn crate::relay::Relay + Send>, now, capsule: Capsule| {
@@ -326,7 +325,7 @@ fn a_flood_of_sessions_without_a_program_is_forgotten_and_others_are_served() {
     let known = |session, count| Capsule { session, count, ..header(&[]) };
     handle(&mut relay, at(200), known(1000, 1));
     assert_eq!(relay.served().sessions, 0, "there is no room");
-    handle(&mut relay, at(9000), known(1000, 2));
+    handle(&mut relay, at(34_000), known(1000, 2));
     let served = relay.served();
     assert_eq!((served.plain, served.sessions), (0, 1), "they were forgotten");
 }

@@ -25,7 +25,6 @@ pub(crate) const CREDIT_BYTES: usize = 40;
 /// Bytes of a request for a program, and of the header of a part of one.
 pub(crate) const PULL_BYTES: usize = 36;
 pub(crate) const PART_HEADER_BYTES: usize = 40;
-/// Bytes of a program in one part at most.
 pub(crate) const PART_BYTES_MAX: usize = 1024;
 
 /// Packets that may wait for a branch at most: more is no buffer.

@@ -4,7 +4,6 @@ use core::ops::Range;
 
 use super::{Announcement, Part};
 
-/// Source symbols of a block.
 pub(super) const BLOCK_SYMBOLS: u32 = 64;
 
 /// Parity symbols of a block, numbered from [`BLOCK_SYMBOLS`] on.

@@ -127,7 +127,6 @@ impl Notice {
     }
 }
 
-/// Times go as milliseconds.
 fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
@@ -156,7 +155,6 @@ const ENTRY_LEN: usize = 13;
 
 pub(super) const ENTRIES_PER_OPTION: usize = 19;
 
-/// Most entries in one packet, in several options.
 pub(super) const ENTRIES_MAX: usize = 3 * ENTRIES_PER_OPTION;
 
 impl Entry {
@@ -444,5 +442,4 @@ impl Answer {
 }
 
 #[cfg(test)]
-#[path = "wire_tests.rs"]
 mod tests;

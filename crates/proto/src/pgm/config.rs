@@ -108,7 +108,6 @@ impl ReceiverConfig {
     pub(super) fn bounded(mut self) -> Self {
         let settings = &mut self.settings;
         settings.receive_window = settings.receive_window.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
-        settings.reorder_packets = settings.reorder_packets.clamp(1, REORDER_PACKETS_MAX);
         for interval in [
             &mut settings.nak_backoff,
             &mut settings.nak_repeat,
@@ -135,9 +134,6 @@ impl Load {
 
 /// Most packets of a receive window.
 const RECEIVE_WINDOW_PACKETS_MAX: u32 = 1 << 20;
-
-/// Most later packets that a receiver waits for before it calls one missing.
-const REORDER_PACKETS_MAX: u32 = 16;
 
 /// Shortest interval of a timer that repeats.
 const INTERVAL_MIN: Duration = Duration::from_micros(1);

@@ -18,7 +18,6 @@ use faircast_base::{
 
 use crate::Destination;
 use crate::congestion::{SchemeEntry, Stamps};
-use crate::pgm::RepairTimers;
 use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
 use crate::settings::settings;
@@ -27,9 +26,6 @@ use suppression::report_on;
 use repairs::{Ask, Repairs};
 pub use suppression::Suppression;
 
-// RFC 3208 gives no numbers; the defaults are ns-2's (src: ns-2.35 pgm/pgm-agent.cc,
-// tcl/pgm/ns-pgm.tcl). The paper proposes chance without a number: at one half the NAK of the one
-// worst of a hundred receivers passes for every other loss, and the load is halved.
 settings! {
     /// The settings of a [`PgmElement`], and of the relay program `pgm-element`.
     pub struct ElementConfig;
@@ -37,24 +33,22 @@ settings! {
     /// interval is over, those that report more loss, those that report less throughput, or some
     /// by chance (Seada and Helmy s4.3)
     suppression: Suppression = Rfc3208;
-    /// The chance of each with suppression = "random"
-    pass_probability: f64 [0.0, 1.0] = 0.5;
-    /// A NAK passes too where its loss differs by more than this share from the last that passed;
-    /// 0 for never; 0.05 as RFC 3208 appendix B has it for congestion reports
-    loss_change: f64 [0.0, 10.0] = 0.0;
-    /// Repetition and elimination follow measured round trips, with nak_interval as the least and
-    /// elimination as the greatest value; or they are fixed, as in ns-2
-    repair_timers: RepairTimers = Adaptive;
-    /// Time between repetitions of an unconfirmed NAK (ns-2)
-    nak_interval: Duration [1 ms, 600 s] = 50 ms;
-    /// How long it is repeated, with adaptive timers four times at least: NAK_RPT_IVL (ns-2)
-    nak_repeat: Duration [1 ms, 600 s] = 1 s;
-    /// How long a confirmed repair is awaited: NAK_RDATA_IVL (ns-2)
-    repair_wait: Duration [1 ms, 600 s] = 10 s;
-    /// How long after a confirmation no further NAK for the packet passes: NAK_ELIM_IVL (ns-2); with
-    /// adaptive timers at most, since one lost repair would else cost all receivers below so much
-    elimination: Duration [1 ms, 600 s] = 5 s;
 }
+
+// RFC 3208 gives no numbers; these are ns-2's (src: ns-2.35 pgm/pgm-agent.cc, tcl/pgm/ns-pgm.tcl).
+
+/// Least time between repetitions of an unconfirmed NAK.
+const NAK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long an unconfirmed NAK is repeated at least: NAK_RPT_IVL.
+const NAK_REPEAT: Duration = Duration::from_secs(1);
+
+/// How long a confirmed repair is awaited: NAK_RDATA_IVL.
+const REPAIR_WAIT: Duration = Duration::from_secs(10);
+
+/// How long after a confirmation no further NAK for the packet passes at most: NAK_ELIM_IVL. One
+/// lost repair would else cost all receivers below as much.
+const ELIMINATION: Duration = Duration::from_secs(5);
 
 /// How many sessions an element serves. A further one is forwarded as by any router, unless one of
 /// these has been silent for [`SESSION_EXPIRY`] and makes room.
@@ -98,11 +92,8 @@ struct SessionState {
 }
 
 impl PgmElement {
-    /// The element in the router `node`, which reads the reports of the schemes in `schemes`. Intervals
-    /// are at least a millisecond.
-    pub fn new(node: NodeId, mut config: ElementConfig, schemes: &'static [SchemeEntry]) -> Self {
-        // A timer of no length would run out again and again in one moment.
-        config.nak_interval = config.nak_interval.max(Duration::from_millis(1));
+    /// The element in the router `node`, which reads the reports of the schemes in `schemes`.
+    pub fn new(node: NodeId, config: ElementConfig, schemes: &'static [SchemeEntry]) -> Self {
         Self { node, config, schemes, sessions: Vec::new(), out: VecDeque::new() }
     }
 
@@ -129,7 +120,7 @@ impl PgmElement {
             (session.upstream, session.upstream_port) = (upstream, packet.relayed.port);
             (session.spm_sequence, session.heard) = (spm.sequence, now);
         } else if self.make_room(now) {
-            let repairs = Repairs::new(&self.config);
+            let repairs = Repairs::new();
             self.sessions.push(SessionState {
                 tsi,
                 flow: packet.relayed.flow,
@@ -215,13 +206,12 @@ impl PgmElement {
         packet: &Passing<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        let config = self.config;
         let session = self.session(packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.relayed.port != session.upstream_port {
             return Err(BadInput::Foreign);
         }
         for seq in packet.pgm.nak_sequence() {
-            if !session.repairs.confirm(cx.now, &config, seq, nak) {
+            if !session.repairs.confirm(cx.now, seq, nak) {
                 cx.emit(Event::BadInput { reason: BadInput::TableFull });
             }
         }
@@ -230,7 +220,6 @@ impl PgmElement {
 
     /// A repair goes where it was asked for, and with it its state.
     fn take_repair(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, seq: Seq) -> Handling {
-        let config = self.config;
         let Some(session) = self.session(packet.pgm.tsi()) else {
             // An element that has just started must not be a black hole.
             return Handling::Forward;
@@ -239,7 +228,7 @@ impl PgmElement {
             cx.emit(Event::BadInput { reason: BadInput::Foreign });
             return Handling::Drop;
         }
-        let Some(ports) = session.repairs.repaired(cx.now, &config, seq) else {
+        let Some(ports) = session.repairs.repaired(cx.now, seq) else {
             cx.emit(Event::BadInput { reason: BadInput::OutOfWindow });
             return Handling::Drop;
         };
@@ -329,10 +318,10 @@ impl Relay for PgmElement {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         for session in &mut self.sessions {
-            let expired = session.repairs.expire(cx.now, &self.config);
+            let expired = session.repairs.expire(cx.now);
             for (kind, given_up, after) in [
-                (TimeoutKind::NakConfirmation, expired.unconfirmed, self.config.nak_repeat),
-                (TimeoutKind::NakRepair, expired.unrepaired, self.config.repair_wait),
+                (TimeoutKind::NakConfirmation, expired.unconfirmed, NAK_REPEAT),
+                (TimeoutKind::NakRepair, expired.unrepaired, REPAIR_WAIT),
             ] {
                 if given_up {
                     cx.emit(Event::Timeout { kind, after_ns: after.as_nanos() });

@@ -23,7 +23,6 @@ pub use config::{ReceiverConfig, SourceConfig};
 pub use element::PgmElement;
 pub use options::{DeliveryMode, OPTIONS, Parity, PgmFlowSettings};
 pub use repair::{PgmReceiver, PgmSource};
-pub use retry_timer::RepairTimers;
 pub use session::SpmOrder;
 
 /// Facts of a packet. A packet of another protocol is control traffic that no element sees. src: RFC 3208 s8 for the

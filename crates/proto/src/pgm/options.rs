@@ -5,22 +5,9 @@ use faircast_base::{Bitrate, Duration};
 use crate::congestion::Bounds;
 use crate::object::Fec;
 use crate::options::{OptionSpec, Options, selected};
-use crate::pgm::RepairTimers;
 use crate::settings::{choices, settings};
 
 choices! {
-    /// Which settings to start from.
-    pub(super) enum Profile {
-        /// What serves best.
-        Recommended = "recommended",
-        /// Those of ns-2.35, for the environment of studies made with it: no heartbeats to speak of,
-        /// an SPM each 0.5 s, repairs after 70 ms, an endless window, every NAK confirmed; one NAK a
-        /// packet, as soon as a gap shows, with back-off 30 ms, repetition after 50 ms, repair within
-        /// 1 s, five tries of each (src: ns-2.35 pgm/pgm-sender.cc, pgm/pgm-receiver.cc,
-        /// tcl/pgm/ns-pgm.tcl).
-        Ns2 = "ns2",
-    }
-
     /// How a flow's data goes.
     pub enum DeliveryMode {
         /// In order, by PGM's own repairs.
@@ -47,68 +34,43 @@ choices! {
 }
 
 settings! {
-    /// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
-    /// sentence says so.
+    /// The settings of PGM.
     pub struct PgmFlowSettings;
-    from pgm: Profile = Recommended,
-        "Which settings of PGM to start from: recommended ones, or those of ns-2.35";
     /// What is lost is sent again
     reliable: bool = true;
     // It costs no memory, since repairs are read from the content again. A window of 1000 packets
     // passes in about a second at 10 Mbit/s: too soon for a packet whose repair is lost as well.
-    /// Packets that the source will repair (ns2: 1073741824)
+    /// Packets that the source will repair
     transmit_window: u32 [1, 1073741824] = 8192;
-    /// Most packets from the first that is missing to the last that a receiver keeps (ns2: 1048576)
+    /// Most packets from the first that is missing to the last that a receiver keeps
     receive_window: u32 [1, 1048576] = 8192;
-    /// Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings as the
-    /// least values; or they are fixed (ns2: fixed)
-    repair_timers: RepairTimers = Adaptive;
     // src: openpgm, ZeroMQ
-    /// Time between ambient SPMs (ns2: 500 ms)
+    /// Time between ambient SPMs
     spm_interval: Duration [1 ms, 3600 s] = 30 s;
-    /// Least time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)
+    /// Least time from data to the first heartbeat SPM; it doubles with each
     heartbeat_min: Duration [1 ms, 3600 s] = 100 ms;
     /// Longest time between heartbeat SPMs
     heartbeat_max: Duration [1 ms, 3600 s] = 30 s;
-    /// Time from the first NAK for a packet to its repair, to collect more (ns2: 70 ms)
+    /// Time from the first NAK for a packet to its repair, to collect more
     repair_delay: Duration [0 s, 3600 s] = 0 ms;
     /// Least time between two repairs of one packet; with adaptive timers only where no round trip
-    /// is known (ns2: 0 ms)
+    /// is known
     repair_interval: Duration [0 s, 3600 s] = 100 ms;
-    // Far below the time after which a receiver repeats a NAK, yet thousands of NAKs for one loss
-    // cost few confirmations (src: RFC 3208 s5.2).
-    /// Least time between two confirmations that are alike (ns2: 0 ms)
-    confirm_interval: Duration [0 s, 3600 s] = 10 ms;
     /// How many earlier packets a receiver that joins late may ask for
     late_join: u32 [0, 1073741824] = 0;
-    /// Whoever hears one of so many first packets may ask for all before it (ns2: 0)
-    open_start: u32 [0, 65536] = 64;
     /// Time without NAKs after the end of data until the source rests
     linger: Duration [0 s, 3600 s] = 5 s;
-    // src: RFC 3208 s6.3 leaves it open and names 2 as possible
-    /// Later packets that must have come before one counts as missing (ns2: 1)
-    reorder_packets: u32 [1, 16] = 2;
-    /// After how long a gap counts as missing though fewer later packets have come
-    reorder_delay: Duration [0 s, 3600 s] = 20 ms;
-    /// Wait for the packets of a gap as long as late packets have shown: up to a round trip, at least 50 ms and at
-    /// most 250 ms (ns2: false)
-    reorder_learn: bool = true;
     // OpenPGM's sources announce packets before they may send them: 4 s is right for those.
-    /// After how long what only an SPM or a NAK told of counts as missing (ns2: 0 ms)
+    /// After how long what only an SPM or a NAK told of counts as missing
     tail_delay: Duration [0 s, 3600 s] = 20 ms;
     /// Where nothing is repaired: least time between two NAKs of a receiver
     report_interval: Duration [0 s, 3600 s] = 200 ms;
-    /// Longest back-off before a NAK (ns2: 30 ms)
+    /// Longest back-off before a NAK
     nak_backoff: Duration [1 ms, 3600 s] = 50 ms;
-    /// Time to wait for a confirmation (ns2: 50 ms)
+    /// Time to wait for a confirmation
     nak_repeat: Duration [1 ms, 3600 s] = 200 ms;
-    /// Time to wait for a confirmed repair (ns2: 1 s)
+    /// Time to wait for a confirmed repair
     nak_repair: Duration [1 ms, 3600 s] = 200 ms;
-    /// How often a NAK is repeated for want of a confirmation, and for want of a repair, until the
-    /// packet is given up (ns2: 5)
-    nak_retries: u32 [0, 100_000] = 50;
-    /// One NAK may ask for several packets (ns2: false)
-    nak_lists: bool = true;
     /// Each NAK also goes to the neighbours, to silence theirs
     nak_copies: bool = false;
     // A tenfold of what any network interface can do.
@@ -135,32 +97,6 @@ pub const OPTIONS: &[OptionSpec] = PgmFlowSettings::OPTIONS;
 pub(crate) const BOUNDS: &[OptionSpec] = &selected::<2>(OPTIONS, &["rate_max", "rate_min"], true);
 
 impl PgmFlowSettings {
-    pub(super) fn profile(profile: Profile) -> Self {
-        match profile {
-            Profile::Recommended => Self::default(),
-            Profile::Ns2 => Self {
-                transmit_window: 1 << 30,
-                receive_window: 1 << 20,
-                repair_timers: RepairTimers::Fixed,
-                spm_interval: Duration::from_millis(500),
-                heartbeat_min: Duration::from_secs(30),
-                repair_delay: Duration::from_millis(70),
-                repair_interval: Duration::ZERO,
-                confirm_interval: Duration::ZERO,
-                open_start: 0,
-                reorder_packets: 1,
-                reorder_learn: false,
-                tail_delay: Duration::ZERO,
-                nak_backoff: Duration::from_millis(30),
-                nak_repeat: Duration::from_millis(50),
-                nak_repair: Duration::from_secs(1),
-                nak_retries: 5,
-                nak_lists: false,
-                ..Self::default()
-            },
-        }
-    }
-
     /// How an object is repaired.
     pub(crate) fn fec(&self) -> Fec {
         match self.fec {
@@ -220,14 +156,5 @@ mod tests {
         let max = Some(Bitrate::from_bits_per_s(5_000_000));
         let set = checked(&[("rate_max", "5 Mbit/s")]);
         assert_eq!(Bounds::from_options(&set), Bounds { max, min: None });
-    }
-
-    #[test]
-    fn single_settings_change_the_set_that_they_start_from() {
-        let set = checked(&[("pgm", "ns2"), ("tail_delay", "9 ms")]);
-        let tail_delay = Duration::from_millis(9);
-        let want = PgmFlowSettings { tail_delay, ..PgmFlowSettings::profile(Profile::Ns2) };
-        assert_eq!(PgmFlowSettings::from_options(&set), want);
-        assert_eq!((want.nak_retries, want.nak_repair), (5, Duration::from_secs(1)));
     }
 }

@@ -6,19 +6,6 @@
 
 use faircast_base::{Duration, Time};
 
-use crate::settings::choices;
-
-choices! {
-    /// Whether the timers of loss recovery follow the round trip.
-    pub enum RepairTimers {
-        /// The configured values are the least; round trips that were measured make them longer, and
-        /// repetitions back off.
-        Adaptive = "adaptive",
-        /// The configured values as they are.
-        Fixed = "fixed",
-    }
-}
-
 /// Doublings after which a wait grows no further. Eight round trips are much below what a path
 /// that is down for seconds needs, yet cost few packets, and it is found up again soon.
 const DOUBLINGS_MAX: u32 = 3;
@@ -29,10 +16,17 @@ const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 /// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
+/// Smoothed round trip and its variation in seconds after a further sample (src: RFC 6298 s2.2,
+/// s2.3).
+pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f64, f64) {
+    let Some((smoothed, variation)) = known else { return (sample, sample / 2.0) };
+    let deviation = if smoothed > sample { smoothed - sample } else { sample - smoothed };
+    (smoothed + (sample - smoothed) * gain, variation + (deviation - variation) / 4.0)
+}
+
 /// One timer's estimate of how long its answer takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryTimer {
-    timers: RepairTimers,
     /// The shortest wait.
     pub(crate) least: Duration,
     /// Whether an answer may be held back at the other end, as congestion control holds repairs.
@@ -49,9 +43,9 @@ pub(crate) struct RetryTimer {
 }
 
 impl RetryTimer {
-    pub(crate) fn new(timers: RepairTimers, least: Duration, slack: Duration) -> Self {
+    pub(crate) fn new(least: Duration, slack: Duration) -> Self {
         let backed_off_at = Time::ZERO;
-        Self { timers, least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
+        Self { least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
     }
 
     /// The same for answers that may be held back at the other end.
@@ -66,26 +60,18 @@ impl RetryTimer {
 
     /// An answer came after this time to a question asked once.
     pub(crate) fn sample(&mut self, took: Duration) {
-        if self.timers == RepairTimers::Fixed || took > SAMPLE_MAX {
+        if took > SAMPLE_MAX {
             return;
         }
         let r = took.as_secs_f64();
-        // src: RFC 6298 s2.2, s2.3
-        self.estimate = Some(match self.estimate {
-            None => (r, r / 2.0),
-            Some((smoothed, variation)) => {
-                let long = r > smoothed;
-                let (r, gain) = match (self.held, long) {
-                    (true, true) => {
-                        (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
-                    }
-                    (true, false) => (r, 0.5),
-                    (false, _) => (r, 1.0 / 8.0),
-                };
-                let deviation = if long { r - smoothed } else { smoothed - r };
-                (smoothed + (r - smoothed) * gain, variation + (deviation - variation) / 4.0)
+        let (r, gain) = match self.estimate {
+            Some((smoothed, _)) if self.held && r > smoothed => {
+                (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
             }
-        });
+            Some(_) if self.held => (r, 0.5),
+            _ => (r, 1.0 / 8.0),
+        };
+        self.estimate = Some(smoothed(self.estimate, r, gain));
         self.doublings = 0;
     }
 
@@ -106,9 +92,6 @@ impl RetryTimer {
     /// How long to wait now for an answer to a question that was asked in vain `repeats` times
     /// before.
     pub(crate) fn wait(&self, repeats: u32) -> Duration {
-        if self.timers == RepairTimers::Fixed {
-            return self.least;
-        }
         let base = self.expected().map_or(self.least, |expected| expected.max(self.least));
         let doublings = repeats.max(self.doublings).min(DOUBLINGS_MAX);
         (base * (1 << doublings)).min(base.max(BACKED_OFF_MAX))
@@ -116,9 +99,7 @@ impl RetryTimer {
 
     /// An answer did not come in time. Many that run out together count once.
     pub(crate) fn run_out(&mut self, now: Time) {
-        if self.timers == RepairTimers::Adaptive
-            && now.since(self.backed_off_at) >= self.wait(0).min(now.since(Time::ZERO))
-        {
+        if now.since(self.backed_off_at) >= self.wait(0).min(now.since(Time::ZERO)) {
             self.backed_off_at = now;
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
         }
@@ -165,13 +146,13 @@ mod tests {
     use super::*;
     use crate::world::{at, ms};
 
-    fn timer(timers: RepairTimers) -> RetryTimer {
-        RetryTimer::new(timers, ms(200), ms(50))
+    fn timer() -> RetryTimer {
+        RetryTimer::new(ms(200), ms(50))
     }
 
     #[test]
     fn a_wait_follows_long_round_trips_and_is_never_below_the_least() {
-        let mut short = timer(RepairTimers::Adaptive);
+        let mut short = timer();
         let mut long = short;
         assert_eq!(short.wait(0), ms(200));
         long.sample(ms(750));
@@ -188,7 +169,7 @@ mod tests {
 
     #[test]
     fn repetitions_back_off_and_a_clean_answer_ends_it() {
-        let mut retry = timer(RepairTimers::Adaptive);
+        let mut retry = timer();
         let waits: [_; 5] = core::array::from_fn(|repeats| retry.wait(repeats as u32));
         assert_eq!(waits, [ms(200), ms(400), ms(800), ms(1600), ms(1600)]);
         retry.run_out(at(1000));
@@ -203,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_a_question_asked_once_gives_a_sample_unless_it_is_the_first() {
-        let mut retry = timer(RepairTimers::Adaptive);
+        let mut retry = timer();
         let mut asked = Asked::default();
         asked.answered(at(5), &mut retry);
         assert!(!retry.has_estimate(), "it was never asked");
@@ -221,7 +202,7 @@ mod tests {
 
     #[test]
     fn answers_that_were_held_back_make_nobody_wait_long() {
-        let mut retry = timer(RepairTimers::Adaptive).of_held_answers();
+        let mut retry = timer().of_held_answers();
         retry.sample(Duration::from_secs(3));
         for i in 0..90 {
             retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
@@ -230,13 +211,5 @@ mod tests {
         // A path that is long is found to be so all the same.
         (0..100).for_each(|_| retry.sample(ms(750)));
         assert!(retry.wait(0) > ms(750) && retry.wait(0) < ms(1200), "{retry:?}");
-    }
-
-    #[test]
-    fn fixed_timers_do_not_move() {
-        let mut retry = timer(RepairTimers::Fixed);
-        retry.sample(ms(5000));
-        retry.run_out(Time::ZERO + ms(5000));
-        assert_eq!((retry.wait(0), retry.wait(9)), (ms(200), ms(200)));
     }
 }

@@ -70,7 +70,7 @@ pub const GUARANTEES: Guarantees =
 /// up to the ticks of the clock, and a packet may wait for the random overhead.
 fn floor(options: &Options) -> Option<Floor> {
     let settings = settings::Settings::from_options(options);
-    let rto = settings.max_rto.max(settings.initial_rto);
+    let rto = rtt::MAX_RTO.max(settings.initial_rto);
     let every = rto + settings.clock_granularity * 2 + settings.overhead;
     Some(Floor { after: every * 4, every, burst: 1 })
 }

@@ -55,8 +55,7 @@ impl TcpReceiver {
             payload: setup.payload.max(1),
             header: setup.header,
             window_max: u64::from(settings.window_max),
-            sack: (flavour == Flavour::Sack)
-                .then(|| SackHistory::new(settings.sack_blocks as usize)),
+            sack: (flavour == Flavour::Sack).then(SackHistory::default),
             delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
             next: 0,
             beyond: RangeSet::default(),
@@ -214,18 +213,16 @@ impl Machine for TcpReceiver {
     }
 }
 
+/// Most SACK blocks in one acknowledgement (src: RFC 2018 s3; ns-2: maxSackBlocks_).
+const SACK_BLOCKS: usize = 3;
+
 /// The blocks that were reported last, most recent first (src: RFC 2018 s4).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct SackHistory {
     blocks: Vec<(u64, u64)>,
-    blocks_max: usize,
 }
 
 impl SackHistory {
-    fn new(blocks_max: usize) -> Self {
-        Self { blocks: Vec::with_capacity(blocks_max + 1), blocks_max }
-    }
-
     /// The blocks to send with the acknowledgement for packet `seq`: the run that holds it, then
     /// those reported before that it does not cover.
     fn blocks_for(&mut self, seq: u64, next: u64, beyond: &RangeSet) -> SackBlocks {
@@ -240,7 +237,7 @@ impl SackHistory {
         if let Some(run) = run {
             self.blocks.insert(0, run);
         }
-        self.blocks.truncate(self.blocks_max);
+        self.blocks.truncate(SACK_BLOCKS);
         for &(start, end) in &self.blocks {
             sack.push(start as u32, end as u32);
         }
@@ -254,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_first_block_holds_the_packet_that_just_came_and_the_rest_is_history() {
-        let mut history = SackHistory::new(3);
+        let mut history = SackHistory::default();
         let mut beyond = RangeSet::default();
         let mut arrive = |seq: u64, next: u64| {
             if seq >= next {
@@ -276,7 +273,7 @@ mod tests {
 
     #[test]
     fn no_blocks_without_a_gap() {
-        let mut history = SackHistory::new(3);
+        let mut history = SackHistory::default();
         let mut beyond = RangeSet::default();
         beyond.insert(5..6);
         assert_eq!(history.blocks_for(5, 3, &beyond).as_slice(), [(5, 6)]);

@@ -4,6 +4,9 @@ use faircast_base::{Duration, Time};
 
 use super::settings::Settings;
 
+/// Greatest retransmission timeout (src: RFC 6298 s2.5; ns-2: maxrto_).
+pub(super) const MAX_RTO: Duration = Duration::from_secs(60);
+
 /// ns-2's estimator: RFC 6298 s2 in the fixed-point integers of BSD, with round trips counted in
 /// whole ticks of a clock whose phase is arbitrary.
 #[derive(Clone, Debug)]
@@ -11,7 +14,6 @@ pub(super) struct RttEstimator {
     tick_ns: u64,
     phase_ns: u64,
     min: Duration,
-    max: Duration,
     /// Eight times the smoothed round trip in ticks; 0 before the first sample and after a long
     /// back-off.
     srtt_8: i64,
@@ -30,7 +32,6 @@ impl RttEstimator {
             tick_ns: settings.clock_granularity.as_nanos(),
             phase_ns: 0,
             min: settings.min_rto,
-            max: settings.max_rto,
             srtt_8: 0,
             rttvar_4: 0,
             plain: settings.initial_rto,
@@ -69,7 +70,7 @@ impl RttEstimator {
 
     /// Doubles the timeout. After four doublings the estimate is forgotten.
     pub(super) fn back_off(&mut self) {
-        if self.backoff < 64 || self.timeout < self.max {
+        if self.backoff < 64 || self.timeout < MAX_RTO {
             self.backoff *= 2;
         }
         if self.backoff > 8 {
@@ -85,7 +86,7 @@ impl RttEstimator {
     }
 
     fn compute(&self) -> Duration {
-        let timeout = (self.plain.max(self.min) * self.backoff).min(self.max);
+        let timeout = (self.plain.max(self.min) * self.backoff).min(MAX_RTO);
         timeout.max(Duration::from_nanos(2 * self.tick_ns))
     }
 }
@@ -171,7 +172,8 @@ mod tests {
         assert_eq!(rtt.timeout, Duration::from_secs(1));
         rtt.back_off();
         assert_eq!(rtt.timeout, Duration::from_secs(2));
-        let rtt = estimator(&[("max_rto", "100 ms"), ("clock_granularity", "100 ms")]);
+        let least = [("initial_rto", "1 ms"), ("min_rto", "0 s"), ("clock_granularity", "100 ms")];
+        let rtt = estimator(&least);
         assert_eq!(rtt.timeout, Duration::from_millis(200));
     }
 

@@ -22,8 +22,6 @@ settings! {
     syn: bool = true;
     /// Least retransmission timeout before back-off (ns-2: minrto_; RFC 6298 s2.4 says 1 s).
     min_rto: Duration [0 s, 60 s] = 0.2 s;
-    /// Greatest retransmission timeout (ns-2: maxrto_; RFC 6298 s2.5).
-    max_rto: Duration [1 ms, 3600 s] = 60 s;
     /// Retransmission timeout before the first round trip is measured (ns-2: rtxcur_init_; RFC 2988
     /// s2.1).
     initial_rto: Duration [1 ms, 60 s] = 3 s;
@@ -59,8 +57,6 @@ settings! {
     /// Wait for a hole as long as late packets have shown, and undo cuts for packets that were only late
     /// (RFC 8985 s6.2; nothing of ns-2).
     reordering: bool = false;
-    /// Most SACK blocks in one acknowledgement of tcp-sack (ns-2: maxSackBlocks_; RFC 2018 s3).
-    sack_blocks: u32 [1, 4] = 3;
 }
 
 settings! {

@@ -217,7 +217,6 @@ fn some_options() -> impl Strategy<Value = Options> {
             ("initial_ssthresh", OptionValue::Integer(ssthresh)),
             ("initial_window", OptionValue::Integer(n)),
             ("duplicate_acks", OptionValue::Integer(n)),
-            ("sack_blocks", OptionValue::Integer(n)),
             ("overhead", overhead),
         ])
     })

@@ -7,6 +7,11 @@ use alloc::vec::Vec;
 /// A slot without a packet, in the place of how many zeros the packet ends with.
 const NOTHING: u32 = u32::MAX;
 
+/// Share of the packets that a head keeps at which those that all members have begin to go, and at
+/// which that ends.
+const HIGH: f64 = 0.667;
+const LOW: f64 = 0.333;
+
 /// Packets in the order of their sequence numbers, some of which may be missing. Of a crowd of receivers in a
 /// simulation each has one: packets of nothing but zeros take four bytes.
 #[derive(Debug)]
@@ -27,18 +32,13 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of at most `packets_max` packets, whose first can be `front`. The water marks are
-    /// shares of it, `low` at most `high`; neither is less than `floor`, for which there is room in any case.
-    pub(super) fn new(
-        front: u64,
-        packets_max: usize,
-        (low, high): (f64, f64),
-        floor: usize,
-    ) -> Self {
+    /// An empty cache of at most `packets_max` packets, whose first can be `front`. No water mark
+    /// is less than `floor`, for which there is room in any case.
+    pub(super) fn new(front: u64, packets_max: usize, floor: usize) -> Self {
         let packets_max = packets_max.max(2 * floor).max(1);
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
-        let high = mark(high).max(1);
-        let low = mark(low).min(high);
+        let high = mark(HIGH).max(1);
+        let low = mark(LOW).min(high);
         let (slots, bytes, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
         Self { front, slots, bytes, spare, packets_max, high, low }
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn cache() -> Cache {
-        Cache::new(1, 12, (1.0 / 3.0, 2.0 / 3.0), 1)
+        Cache::new(1, 12, 1)
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((cache.front, cache.held()), (1, 7));
         insert(&mut cache, 8);
         assert!(cache.purge(9));
-        assert_eq!((cache.front, cache.held()), (5, 4));
+        assert_eq!((cache.front, cache.held()), (6, 3));
     }
 
     #[test]

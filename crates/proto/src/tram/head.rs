@@ -106,10 +106,9 @@ impl Head {
     /// A head whose first packet to keep is `start`.
     pub(super) fn new(settings: &TramSettings, role: HeadRole, start: u64) -> Self {
         let floor = settings.cache_floor();
-        let marks = (settings.cache_low, settings.cache_high);
         Self {
             members: Members::new(settings),
-            cache: Cache::new(start, settings.cache_packets as usize, marks, floor),
+            cache: Cache::new(start, settings.cache_packets as usize, floor),
             role,
             late_join: settings.late_join,
             repairs: Repairs::new(settings),

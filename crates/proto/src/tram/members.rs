@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use super::departures::{self, Departures};
+use super::parent::BIND_TIMEOUT;
 use super::reception::JUMP_MAX;
 use super::settings::{HeadRole, LateJoin, RightEdge, TramSettings};
 use super::window::LEVELS_MAX;
@@ -182,7 +183,7 @@ impl Members {
             },
             orphans: Vec::new(),
             // They find out as late as this head did, and then bind.
-            orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
+            orphans_for: settings.hello_interval * 2 + BIND_TIMEOUT,
             refused: Vec::new(),
             parted: Parted::default(),
             namesakes: Namesakes::default(),

@@ -255,7 +255,7 @@ fn reports_max(options: &Options, load: &Load) -> u64 {
     let each = |interval: Duration| load.lasted.as_nanos() / interval.as_nanos().max(1) + 1;
     let scheduled = 2 * (load.data_packets / window + 2) * load.receivers;
     let timed = each(settings.ack_interval) + each(settings.hello_interval);
-    scheduled + load.losses + load.receivers * (timed + each(settings.solicit_interval))
+    scheduled + load.losses + load.receivers * (timed + each(parent::SOLICIT_INTERVAL))
 }
 
 /// Writes a packet of TRAM again, as it was read, with its checksum. `None` if it is refused. For tests of the wire format.

@@ -20,6 +20,13 @@ use candidates::{Candidate, Candidates};
 use given::Given;
 use round_trips::RoundTrips;
 
+/// Time between solicitations.
+pub(super) const SOLICIT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time to wait for the answer of a head, and requests to one head.
+pub(super) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+const BIND_TRIES: u32 = 3;
+
 /// How many intervals of advertisements are listened to before a head is chosen, and the longest that such
 /// an interval is taken to be (src: jrms).
 const ROUNDS: u32 = 3;
@@ -139,9 +146,6 @@ pub(super) struct Parent {
     nearest: u8,
     /// Between advertisements; `None` where heads advertise only when they are asked.
     advertise_interval: Option<Duration>,
-    solicit_interval: Duration,
-    bind_timeout: Duration,
-    bind_tries: u32,
     silence: Duration,
     hellos_missed_max: u32,
     timers: Timers<Timer, 2>,
@@ -162,7 +166,7 @@ impl Parent {
             may_stay: false,
             candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
-                .then(|| RoundTrips::new(settings.solicit_interval)),
+                .then(|| RoundTrips::new(SOLICIT_INTERVAL)),
             backoff: Backoff::new(settings),
             vain_since: Time::ZERO,
             root_asked: false,
@@ -173,9 +177,6 @@ impl Parent {
             listens: settings.formation != Formation::Solicit,
             nearest: ttl(settings.advertise_step),
             advertise_interval: None,
-            solicit_interval: settings.solicit_interval,
-            bind_timeout: settings.bind_timeout,
-            bind_tries: settings.bind_tries,
             silence: settings.hello_interval * 2,
             hellos_missed_max: settings.hellos_missed_max,
             timers: Timers::new(),
@@ -220,7 +221,7 @@ impl Parent {
         }
         if self.given.is_some() {
             // It may have no head itself yet, and then refuses.
-            self.timers.arm(Timer::Round, now + self.solicit_interval);
+            self.timers.arm(Timer::Round, now + SOLICIT_INTERVAL);
             return;
         }
         self.begin_round(now);
@@ -243,7 +244,7 @@ impl Parent {
             }
             self.ring = self.ring.saturating_add(self.ring_step).min(self.ring_max);
         }
-        self.timers.arm(Timer::Round, now + listens.unwrap_or(self.solicit_interval));
+        self.timers.arm(Timer::Round, now + listens.unwrap_or(SOLICIT_INTERVAL));
     }
 
     /// A head advertises itself, from this node, of this number, and with this time to live; `alone` says to this
@@ -410,7 +411,7 @@ impl Parent {
             // Where it is not by the time to live that heads are near, that is what reaches all.
             let distance = if self.round_trips.is_some() { self.ring_max } else { head.distance };
             self.due = Some(Step::Bind { to: head.node, distance });
-            self.timers.arm(Timer::Round, now + self.bind_timeout);
+            self.timers.arm(Timer::Round, now + BIND_TIMEOUT);
         }
     }
 
@@ -419,7 +420,7 @@ impl Parent {
         let asked = match self.search {
             Search::Binding { head, since, .. } if head.node == from => Some((head, since)),
             _ => {
-                let lately = |it: &(Candidate, Time)| now.since(it.1) < self.bind_timeout;
+                let lately = |it: &(Candidate, Time)| now.since(it.1) < BIND_TIMEOUT;
                 self.refused_by.filter(|it| it.0.node == from && lately(it))
             }
         };
@@ -543,7 +544,7 @@ impl Parent {
                 let listened =
                     enough || self.advertise_interval.is_none() || self.is_nearest(seeker);
                 if listened && self.probe_all(now) {
-                    self.timers.arm(Timer::Round, now + self.solicit_interval);
+                    self.timers.arm(Timer::Round, now + SOLICIT_INTERVAL);
                 } else if let Some(wait) = self.wait(listened, seeker) {
                     self.timers.arm(Timer::Round, now + wait);
                 } else if !listened || !self.choose(now, seeker) {
@@ -555,7 +556,7 @@ impl Parent {
                 }
             }
             Search::Binding { head, since, tries } => {
-                let (node, since, is_last) = (head.node, *since, *tries >= self.bind_tries);
+                let (node, since, is_last) = (head.node, *since, *tries >= BIND_TRIES);
                 if !is_last && !self.is_silent(node, since, seeker) {
                     return self.bind(now);
                 }

@@ -10,6 +10,14 @@ use super::controller::{CLOSED_INTERVAL, Controller, Leaving, Progress, Window};
 use super::settings::{Clock, RateRule, TramSettings};
 use crate::congestion::{Pace, Permit};
 
+/// Least increment of the rate, and growth of the increment with each packet of slow start, r, in
+/// bytes per second (src: tram s3.4).
+const RATE_INCREMENT: f64 = 2500.0;
+const RATE_INCREMENT_GROWTH: f64 = 1000.0;
+
+/// Increment of the rate in steady state, as a share of the average rate (src: tram s3.4).
+const RATE_INCREASE: f64 = 0.15;
+
 /// Parts into which the time is cut that the average rate is taken over.
 const PARTS: u32 = 50;
 
@@ -29,10 +37,7 @@ pub(super) struct RateControl {
     rate_max: f64,
     /// The greatest rate where no receiver asks for less.
     rate_bound: f64,
-    step_min: f64,
     step_max: f64,
-    step_growth: f64,
-    increase: f64,
     rule: RateRule,
     ack_window: f64,
     /// (M - 1) W_a: a window so wide counts as opening.
@@ -171,21 +176,17 @@ impl RateControl {
         let bytes = |bits: Bitrate| bits.bits_per_s() as f64 / 8.0;
         let (rate_min, rate_max) = (bytes(settings.rate_min), bytes(settings.rate_max));
         let rate_max = rate_max.max(rate_min);
-        let step_min = bytes(settings.rate_increment);
         let ack_window = f64::from(settings.ack_window);
         let rate = (rate_min + bytes(settings.rate_initial)).min(rate_max);
         let of_paper = u64::from(settings.window_multiple) * u64::from(settings.ack_window);
         Self {
             slow_start: true,
             rate,
-            step: step_min,
+            step: RATE_INCREMENT,
             rate_min,
             rate_max,
             rate_bound: rate_max,
-            step_min,
             step_max: (rate_max - rate_min) / 4.0,
-            step_growth: bytes(settings.rate_increment_growth),
-            increase: settings.rate_increase,
             rule: settings.rate_rule,
             ack_window,
             wide: f64::from(settings.window_multiple - 1) * ack_window,
@@ -292,7 +293,7 @@ impl RateControl {
     fn rise(&mut self, now: Time) {
         if self.slow_start && self.probe.as_ref().is_none_or(|probe| probe.may_rise(self.rate)) {
             self.rate += self.step;
-            self.step = (self.step + self.step_growth).min(self.step_max).max(self.step_min);
+            self.step = (self.step + RATE_INCREMENT_GROWTH).min(self.step_max).max(RATE_INCREMENT);
             if self.rate >= self.ceiling {
                 self.rate = self.ceiling;
                 self.slow_start = false;
@@ -383,7 +384,7 @@ impl RateControl {
         };
         self.rate = self.rate.max(self.risen.map_or(0.0, |it| it.1)).min(self.rate_max);
         self.was_closed &= !open || window < self.ack_window;
-        self.step = (self.increase * average).min(self.step_max).max(self.step_min);
+        self.step = (RATE_INCREASE * average).min(self.step_max).max(RATE_INCREMENT);
         if window >= self.ack_window {
             self.proven = self.proven.max(average);
         }
@@ -397,7 +398,7 @@ impl RateControl {
     /// open: one that a report of old losses has left short of W_a grows by two packets in each W_a, which take seconds.
     fn consider_restart(&mut self) {
         if self.restarts && self.rate < self.proven / 2.0 {
-            (self.slow_start, self.step) = (true, self.step_min);
+            (self.slow_start, self.step) = (true, RATE_INCREMENT);
             if self.latest >= self.recovery_point {
                 self.recovery_point = self.latest + self.ack_window as u64;
             }
@@ -416,7 +417,7 @@ impl RateControl {
             self.rate = self.average(now).max(heard).min(self.rate_max);
             // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
             self.proven = self.rate.max(self.proven / 2.0);
-            self.step = (self.increase * self.average(now)).min(self.step_max).max(self.step_min);
+            self.step = (RATE_INCREASE * self.average(now)).min(self.step_max).max(RATE_INCREMENT);
         }
     }
 

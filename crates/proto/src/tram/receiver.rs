@@ -69,6 +69,9 @@ reasons! {
     }
 }
 
+/// Longest silence of the source before a receiver takes the session to be over.
+const SILENCE_MAX: Duration = Duration::from_secs(250);
+
 /// After the end of a session so long a silence shows that nobody repairs what is still missing.
 const ENDED_SILENCE: Duration = Duration::from_secs(10);
 
@@ -287,18 +290,17 @@ impl TramReceiver {
 
     /// Until when it is to hear of the session again.
     fn silent_until(&self) -> Time {
-        let max = self.settings.silence_max;
         match self.last.is_some() || self.front.done {
             // The source of an application that says when all is over does not stay to see it.
             true if self.kept != Kept::Not => {
-                self.source_heard_at.max(self.came_at) + max.min(ENDED_SILENCE)
+                self.source_heard_at.max(self.came_at) + ENDED_SILENCE
             }
             // All has been sent, and no head is left that could repair it.
             _ if self.last.is_some() && self.phase == Phase::Member && self.level() == 0 => {
                 let heard_at = self.source_heard_at.max(self.came_at).max(self.parent.lost_at);
-                heard_at + max.min(HEADLESS_SILENCE)
+                heard_at + HEADLESS_SILENCE
             }
-            _ => self.source_heard_at + max,
+            _ => self.source_heard_at + SILENCE_MAX,
         }
     }
 

@@ -127,46 +127,19 @@ settings! {
     ack_window: u32 [4, 1024] = 32;
     /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
     window_multiple: u32 [2, 64] = 2;
-    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time, once nothing at
-    /// all was lost in the last 32; no further than half of `cache_packets`, and back to M when something is lost
-    /// (paper, jrms: 0)
-    lossless_multiple: u32 [0, 64] = 16;
     /// What a window without congestion adds to the congestion window, in packets
     window_growth: f64 [0.0, 1024.0] = 2.0;
-    /// By what a congested one multiplies it
-    window_decrease: f64 [0.1, 1.0] = 0.75;
     /// Share of an acknowledgement window that is lost in a congested one, L_th
     loss_threshold: f64 [0.0, 1.0] = 0.25;
-    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip, within 50 to 250 ms
-    /// (paper, jrms: false)
-    reorder_learn: bool = true;
     /// When a window was congested (jrms: missing)
     congestion_rule: CongestionRule = Window;
     /// Up to where a receiver lets the source send: a congestion window beyond what it has (paper: plain), beyond the
     /// acknowledgement window that it is receiving (jrms: rounded), or more by its level in the tree
     right_edge: RightEdge = Levels;
-    /// How long a receiver that has joined tells of no congestion (jrms: 10 s)
-    join_grace: Duration [0 s, 3600 s] = 0 s;
     /// Below this the slowest members are pruned, and with it slow start begins, R_min
     rate_min: Bitrate [800 bit, 100 Gbit] = 8 kbit;
     /// Most payload that is sent, R_max (paper: 12 Mbit/s, jrms: 512 kbit/s)
     rate_max: Bitrate [8 kbit, 1000 Gbit] = 1000 Gbit;
-    /// What slow start adds to the least rate at the beginning (paper: 0, jrms: 40 kbit/s)
-    rate_initial: Bitrate [0 bit, 1 Gbit] = 400 kbit;
-    /// Least increment of the rate
-    rate_increment: Bitrate [0 bit, 1 Gbit] = 20 kbit;
-    /// By what the increment grows with each packet of slow start, r
-    rate_increment_growth: Bitrate [0 bit, 1 Gbit] = 8 kbit;
-    /// Increment of the rate in steady state, as a share of the average rate
-    rate_increase: f64 [0.0, 10.0] = 0.15;
-    /// Slow start goes to no more than twice the rate at which all members acknowledge (paper, jrms: false)
-    slow_start_acknowledged: bool = true;
-    /// After a closed window has brought the rate down, slow start begins anew up to half of the former rate, or 0.7 of it
-    /// after a window that was closed for T. Repairs keep half of the greatest rate that was acknowledged, which each
-    /// congestion report halves (paper, jrms: false)
-    restart: bool = true;
-    /// Over how long the average rate is taken, T (paper, jrms: 5 s)
-    averaging_time: Duration [100 ms, 60 s] = 2 s;
     /// What the next rate is computed from while the window opens
     rate_rule: RateRule = Average;
     /// How fine the sleep between two packets is
@@ -186,10 +159,6 @@ settings! {
     member_only_share: f64 [0.0, 1.0] = 0.667;
     /// Packets that a head keeps
     cache_packets: u32 [16, 1048576] = 1200;
-    /// Share of these at which what all members have begins to go
-    cache_high: f64 [0.0, 1.0] = 0.667;
-    /// Share at which that ends; never less than what a window can lack
-    cache_low: f64 [0.0, 1.0] = 0.333;
     /// Hops within which one head is elected for all, others of them being quiet: 1 for a LAN, 2 for hosts behind
     /// one router; 0 for no elections
     lan: u32 [0, 255] = 0;
@@ -197,19 +166,10 @@ settings! {
     distance: Distance = Ttl;
     /// How repairs travel (jrms: scope)
     repair: RepairCast = Auto;
-    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not wait
-    /// until they ask again (paper, jrms: false)
-    pass_on: bool = true;
-    /// Least time between two repairs of a packet
-    repair_interval: Duration [1 ms, 10 s] = 100 ms;
     /// How receivers and heads find each other (paper, jrms: both)
     formation: Formation = Advertise;
-    /// Time between advertisements of heads (paper, jrms: 2 s)
-    advertise_interval: Duration [50 ms, 60 s] = 500 ms;
     /// By how many hops each advertisement goes further
     advertise_step: u32 [1, 255] = 2;
-    /// Time between solicitations
-    solicit_interval: Duration [50 ms, 60 s] = 500 ms;
     /// By how many hops each solicitation goes further
     solicit_step: u32 [1, 255] = 1;
     /// Hops that control packets go at most (jrms: 1)
@@ -218,26 +178,11 @@ settings! {
     beacon_interval: Duration [50 ms, 60 s] = 1 s;
     /// Time between hellos of a head (paper, jrms: 3 s)
     hello_interval: Duration [50 ms, 60 s] = 1 s;
-    /// Hellos without an answer after which the other side counts as lost (paper, jrms: 5)
-    hellos_missed_max: u32 [1, 100] = 3;
-    /// Time to wait for the answer of a head
-    bind_timeout: Duration [50 ms, 60 s] = 2 s;
-    /// How often a head is asked
-    bind_tries: u32 [1, 100] = 3;
     /// How long a receiver that finds something missing waits until it asks, without waiting for the end of
     /// an acknowledgement window; 0 for no such asking (paper, jrms: 0)
     ask_interval: Duration [0 s, 60 s] = 50 ms;
-    /// Least time from one acknowledgement to the next of a receiver that lacks something
-    /// (paper, jrms: 3 s)
-    ack_interval: Duration [10 ms, 60 s] = 500 ms;
-    /// Longest such time, which otherwise is that of two acknowledgement windows (paper, jrms: 60 s)
-    ack_interval_max: Duration [10 ms, 3600 s] = 1 s;
-    /// How long nothing comes from the source until a receiver takes the session to be over
-    silence_max: Duration [5 s, 86400 s] = 250 s;
     /// Who decides which members are too slow
     pruning: Pruning = Centralised;
-    /// How far behind a member is that decentralised pruning removes, in acknowledgement windows
-    prune_window: f64 [1.0, 5.0] = 1.5;
     /// Data goes as a stream, which comes in order, or as an object, of which receivers say what they lack whenever they
     /// came
     delivery: DeliveryMode = Stream;
@@ -250,26 +195,50 @@ settings! {
     gather: Duration [0 s, 3600 s] = 0 s;
     /// How long the source waits for the last receivers when all has been sent
     give_up: Duration [1 s, 3600 s] = 30 s;
+    by profile:
+    /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time,
+    /// once nothing at all was lost in the last 32; no further than half of `cache_packets`, and
+    /// back to M when something is lost.
+    lossless_multiple: u32 = 16;
+    /// Wait for the packets of a gap as long as late packets have shown: at most a round trip,
+    /// within 50 to 250 ms.
+    reorder_learn: bool = true;
+    /// How long a receiver that has joined tells of no congestion.
+    join_grace: Duration = 0 s;
+    /// What slow start adds to the least rate at the beginning.
+    rate_initial: Bitrate = 400 kbit;
+    /// Slow start goes to no more than twice the rate at which all members acknowledge.
+    slow_start_acknowledged: bool = true;
+    /// After a closed window has brought the rate down, slow start begins anew up to half of the
+    /// former rate, or 0.7 of it after a window that was closed for T. Repairs keep half of the
+    /// greatest rate that was acknowledged, which each congestion report halves.
+    restart: bool = true;
+    /// Over how long the average rate is taken, T.
+    averaging_time: Duration = 2 s;
+    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not
+    /// wait until they ask again.
+    pass_on: bool = true;
+    /// Time between advertisements of heads.
+    advertise_interval: Duration = 500 ms;
+    /// Hellos without an answer after which the other side counts as lost.
+    hellos_missed_max: u32 = 3;
+    /// Least time from one acknowledgement to the next of a receiver that lacks something.
+    ack_interval: Duration = 500 ms;
+    /// Longest such time, which otherwise is that of two acknowledgement windows.
+    ack_interval_max: Duration = 1 s;
 }
 
 /// Settings that are each end's own. All others hold at all ends of a session.
 pub(super) const OWN: &[&str] = &[
-    "averaging_time",
     "clock",
     "delivery",
     "gather",
     "give_up",
     "head",
     "linger",
-    "rate_increase",
-    "rate_increment",
-    "rate_increment_growth",
-    "rate_initial",
     "rate_max",
     "rate_min",
     "rate_rule",
-    "restart",
-    "slow_start_acknowledged",
     "wait_for",
 ];
 
@@ -282,26 +251,15 @@ pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 /// Those that are of TRAM's own control, and of no effect where a scheme steers the source.
 const CONTROL: &[&str] = &[
     "window_multiple",
-    "lossless_multiple",
     "window_growth",
-    "window_decrease",
     "loss_threshold",
     "congestion_rule",
     "right_edge",
-    "join_grace",
     "rate_min",
     "rate_max",
-    "rate_initial",
-    "rate_increment",
-    "rate_increment_growth",
-    "rate_increase",
-    "slow_start_acknowledged",
-    "restart",
-    "averaging_time",
     "rate_rule",
     "clock",
     "pruning",
-    "prune_window",
 ];
 
 /// The settings of the tree, which go together with those of any scheme.
@@ -329,7 +287,6 @@ impl TramSettings {
             window_multiple: windows.saturating_sub(2).max(2),
             lossless_multiple: 0,
             window_growth: f64::INFINITY,
-            window_decrease: 1.0,
             loss_threshold: f64::INFINITY,
             right_edge: RightEdge::Plain,
             congestion_rule: CongestionRule::Window,

@@ -7,6 +7,9 @@ use super::settings::{CongestionRule, RightEdge, TramSettings};
 /// Heads between a receiver and the source for which it may allow more.
 pub(super) const LEVELS_MAX: u64 = 16;
 
+/// Factor by which a congested window multiplies the congestion window (src: tram s3.2).
+const DECREASE: f64 = 0.75;
+
 /// The share of a new value in the average of losses (src: jrms).
 const LOSS_GAIN: f64 = 0.25;
 
@@ -25,7 +28,6 @@ pub(super) struct ReceiverWindow {
     /// W_a.
     pub(super) ack_window: u64,
     growth: f64,
-    decrease: f64,
     /// Lost packets of an acknowledgement window from which on it is congested.
     threshold: f64,
     /// W_c in packets.
@@ -57,7 +59,6 @@ impl ReceiverWindow {
             right_edge: settings.right_edge,
             ack_window,
             growth: settings.window_growth,
-            decrease: settings.window_decrease,
             threshold: settings.loss_threshold * ack_window as f64,
             size,
             size_max: f64::from(settings.window_multiple) * ack_window as f64,
@@ -105,7 +106,7 @@ impl ReceiverWindow {
         let growth = if beyond { LOSSLESS_GROWTH * self.ack_window as f64 } else { self.growth };
         let grown = beyond || lossless && self.size > self.size_max;
         let max = if grown { self.lossless_max } else { self.size_max };
-        self.size = if congested { self.size * self.decrease } else { self.size + growth };
+        self.size = if congested { self.size * DECREASE } else { self.size + growth };
         self.size = self.size.clamp(self.ack_window as f64, max);
         congested
     }

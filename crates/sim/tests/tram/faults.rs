@@ -197,6 +197,6 @@ fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
 fn heads_whose_caches_are_full_wait_and_lose_nothing() {
     // The least there can be, and members that lack something all the time.
     let small = World { data: "1 MB", seconds: 600, ..World::with_loss(0.1) };
-    let run = small.with("cache_packets = 16, cache_high = 0.1, cache_low = 0.0").run(1);
+    let run = small.with("cache_packets = 16").run(1);
     run.assert_whole("small caches", &[]);
 }

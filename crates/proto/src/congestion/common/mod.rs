@@ -2,7 +2,7 @@
 //! under reordering and the lateness of packets, unanswered packets, nodes and timestamps in values.
 
 #[cfg(test)]
-pub(crate) mod bench;
+pub(crate) use crate::tests::bench;
 pub mod equation;
 pub mod intervals;
 pub(crate) mod lateness;

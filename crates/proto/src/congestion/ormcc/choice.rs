@@ -1,7 +1,16 @@
 //! The choice of ORMCC's representative, the slowest receiver: averages of rates, and the three
 //! reasons to switch.
 
-use super::config::OrmccConfig;
+use super::ALPHA;
+
+/// Least deviation of rates, as a share of their average; open in the paper. Without a floor, equal
+/// rates have no deviation, and each is far lower.
+const SIGMA_FLOOR: f64 = 0.01;
+
+/// Deviations above the average at which the representative has recovered, and below the average at
+/// which a rate changes the representative (src: ormcc s2.1).
+const RECOVERED_SIGMAS: f64 = 2.0;
+const SLOWER_SIGMAS: f64 = 4.0;
 
 /// The averages (src: ormcc s2.2). Rates are bytes per second.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +62,6 @@ impl Averages {
     /// Takes a rate into the averages and judges. Each line of the paper's algorithm is named.
     pub(super) fn judge(
         &mut self,
-        config: &OrmccConfig,
         rate: f64,
         standing: Standing,
         draw: impl FnOnce() -> bool,
@@ -65,14 +73,14 @@ impl Averages {
             Some((mean, deviation)) => {
                 let error = rate - mean;
                 let off = if error < 0.0 { -error } else { error };
-                (mean + config.alpha * error, deviation + config.alpha * (off - deviation))
+                (mean + ALPHA * error, deviation + ALPHA * (off - deviation))
             }
         };
         let first = self.all.replace((mean, deviation)).is_none();
-        let deviation = deviation.max(config.sigma_floor * mean);
+        let deviation = deviation.max(SIGMA_FLOOR * mean);
         // Lines 4 to 7.
         if standing.is_own {
-            self.own = Some(self.own.map_or(rate, |own| own + config.alpha * (rate - own)));
+            self.own = Some(self.own.map_or(rate, |own| own + ALPHA * (rate - own)));
             return Choice::Own;
         }
         let choice = match self.own.filter(|_| standing.chosen && !first) {
@@ -80,9 +88,9 @@ impl Averages {
             None => Choice::First,
             Some(own) => {
                 // Lines 13 to 17.
-                let recovered = own > mean + config.recovered_sigmas * deviation;
-                let limit = mean - config.slower_sigmas * deviation;
-                let slower = rate < limit || (config.slower_at_limit && rate <= limit);
+                let recovered = own > mean + RECOVERED_SIGMAS * deviation;
+                // Line 28 has a rate at the very limit too, where the text says below.
+                let slower = rate < mean - SLOWER_SIGMAS * deviation;
                 if recovered && rate <= mean {
                     Choice::Recovered // Lines 22 to 27.
                 } else if slower && (rate < own || draw()) {

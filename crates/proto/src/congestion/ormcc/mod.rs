@@ -24,13 +24,19 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use config::{Feedback, OrmccConfig, Profile, RttSamples};
+pub use config::{Feedback, OrmccConfig, Profile};
 pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
 
 use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
+
+/// Weight of a new output rate in the averages that choose the representative (src: ormcc s2.2).
+const ALPHA: f64 = 0.125;
+
+/// The round trip before samples (src: ormcc s3).
+const RTT0: Duration = Duration::from_millis(200);
 
 /// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes
 /// have no headers; those that real packets have, some 90 bytes, would make a rate of small ones a
@@ -81,7 +87,7 @@ impl Scheme for Ormcc {
 /// at least. The paper's sender hears nothing where all is well, and does not mind.
 fn floor(options: &Options) -> Option<Floor> {
     let config = OrmccConfig::from_options(options);
-    let every = config.floor_interval;
+    let every = rate::FLOOR_INTERVAL;
     config.guard.then_some(Floor { after: Duration::from_secs(90), every, burst: 1 })
 }
 

@@ -1,7 +1,8 @@
 //! The sending rate: its growth, its cuts, and the interval I that follows from them.
 
-use faircast_base::Time;
+use faircast_base::{Duration, Time};
 
+use super::RTT0;
 use super::config::OrmccConfig;
 use super::values::RATE_MAX;
 
@@ -11,6 +12,19 @@ const LN_2: f64 = core::f64::consts::LN_2;
 /// Least share of the rate that one cut leaves, with the guard; chosen. Where that is too much the representative tells
 /// of congestion again within a round trip.
 const LEFT_MIN: f64 = 0.25;
+
+/// Weight of a new value in the throughput (src: ormcc s2.2).
+const GAMMA: f64 = 0.5;
+
+/// Deviations by which the throughput is taken higher for the interval I (src: ormcc s2.1).
+const INTERVAL_SIGMAS: f64 = 3.0;
+
+/// Least interval I in packets, after which a representative without congestion is replaced; open
+/// in the paper. After a first cut at a low rate the formula gives a packet or two.
+const INTERVAL_MIN: f64 = 100.0;
+
+/// The floor: one packet in this time.
+pub(super) const FLOOR_INTERVAL: Duration = Duration::from_secs(2);
 
 /// After so many halvings nothing is left of any rate.
 const HALVINGS_MAX: u64 = 64;
@@ -32,8 +46,8 @@ pub(super) struct Rate {
 
 impl Rate {
     pub(super) fn new(config: &OrmccConfig, bytes: f64) -> Self {
-        let now = config.initial_packets * bytes / config.rtt0.as_secs_f64();
-        let least = least(config, bytes);
+        let now = config.initial_packets * bytes / RTT0.as_secs_f64();
+        let least = least(bytes);
         Self {
             now: now.max(least),
             after_cut: now,
@@ -45,8 +59,8 @@ impl Rate {
         }
     }
 
-    pub(super) fn resize(&mut self, config: &OrmccConfig, bytes: f64) {
-        self.least = least(config, bytes);
+    pub(super) fn resize(&mut self, bytes: f64) {
+        self.least = least(bytes);
         self.now = self.now.max(self.least);
     }
 
@@ -114,11 +128,11 @@ impl Rate {
         let (mean, deviation) = self.throughput.unwrap_or((start, 0.0));
         let error = between - mean;
         let off = if error < 0.0 { -error } else { error };
-        let mean = mean + config.gamma * error;
-        let deviation = deviation + config.gamma * (off - deviation);
+        let mean = mean + GAMMA * error;
+        let deviation = deviation + GAMMA * (off - deviation);
         self.throughput = Some((mean, deviation));
-        let packets = (mean + config.interval_sigmas * deviation) * rtt / bytes;
-        self.interval = (packets * packets).max(config.interval_min);
+        let packets = (mean + INTERVAL_SIGMAS * deviation) * rtt / bytes;
+        self.interval = (packets * packets).max(INTERVAL_MIN);
         self.now = target;
         self.after_cut = target;
         self.cut_at = Some(now);
@@ -170,6 +184,6 @@ impl Rate {
     }
 }
 
-fn least(config: &OrmccConfig, bytes: f64) -> f64 {
-    bytes / config.floor_interval.as_secs_f64()
+fn least(bytes: f64) -> f64 {
+    bytes / FLOOR_INTERVAL.as_secs_f64()
 }

@@ -4,7 +4,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use super::config::{Feedback, OrmccConfig};
 use super::output::OutputMeter;
-use super::{OrmccAnnounce, OrmccReport, cost};
+use super::{ALPHA, OrmccAnnounce, OrmccReport, RTT0, cost};
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
@@ -19,7 +19,13 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time over which the output rate is measured, as config.rs says.
+/// Packets over which the output rate is measured at least (src: ormcc s2.1).
+const OUTPUT_PACKETS: u32 = 4;
+
+/// Longest wait for a missing packet, however few later ones have arrived.
+const CI_REORDER_DELAY: Duration = Duration::from_millis(10);
+
+/// The longest time over which the output rate is measured.
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
 /// A receiver: it measures its output rate, tells it when a loss is found, and where it is the
@@ -53,7 +59,7 @@ impl OrmccReceiver {
     /// The receiver at `node`.
     pub fn new(config: OrmccConfig, node: NodeId) -> Self {
         Self {
-            meter: OutputMeter::new(config.n),
+            meter: OutputMeter::new(OUTPUT_PACKETS),
             order: Reorder::new(),
             reordering: None,
             config,
@@ -81,13 +87,13 @@ impl OrmccReceiver {
             Some((_, _, announce)) if announce.rtt_us > 0 => {
                 Duration::from_micros(u64::from(announce.rtt_us))
             }
-            _ => self.config.rtt0,
+            _ => RTT0,
         }
     }
 
     /// The time over which the output rate is measured at least.
     fn span(&self) -> Duration {
-        let span = self.round_trip().mul_f64(self.config.output_rtts);
+        let span = self.round_trip() * u64::from(self.config.output_rtts);
         span.max(self.config.output_time).min(SPAN_MAX)
     }
 
@@ -114,8 +120,7 @@ impl OrmccReceiver {
 
         let rate = self.output_rate();
         if let Some(rate) = rate {
-            let gain = self.config.alpha;
-            self.trac = Some(self.trac.map_or(rate, |trac| trac + gain * (rate - trac)));
+            self.trac = Some(self.trac.map_or(rate, |trac| trac + ALPHA * (rate - trac)));
         }
         let Some((_, _, announce)) = &self.latest else { return };
         let spacing = match announce.feedback {
@@ -179,7 +184,7 @@ impl OrmccReceiver {
     /// The first gap has its time from when it became the first: what was late for an earlier one has
     /// come. Where packets are reordered it has its own.
     fn watch_gap(&mut self, now: Time) {
-        let until = now + self.config.ci_reorder_delay.max(TICK);
+        let until = now + CI_REORDER_DELAY;
         self.gap =
             self.order.first_gap().map(|(first, noticed)| match (self.reordering, self.gap) {
                 (Some(tolerance), _) => (first, (noticed + tolerance).max(now + TICK)),

@@ -3,11 +3,11 @@
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
 use super::choice::{Averages, Choice, Standing};
-use super::config::{OrmccConfig, RttSamples};
+use super::config::OrmccConfig;
 use super::rate::Rate;
 use super::recent::Recent;
 use super::repairs::Repairs;
-use super::{OrmccAnnounce, OrmccReport, cost};
+use super::{OrmccAnnounce, OrmccReport, RTT0, cost};
 use crate::congestion::Pace;
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::silence::Unanswered;
@@ -23,6 +23,21 @@ const CLOCK_TOLERANCE_US: i32 = 1000;
 /// The least round trip that is reckoned with, in seconds: clocks tell no shorter ones apart from their
 /// own errors.
 const RTT_LEAST: f64 = 1e-4;
+
+/// Weight of a new round trip (src: ormcc s2.1).
+const RTT_GAIN: f64 = 0.125;
+
+/// Chance that a far lower rate changes the representative though it is not below its average; open
+/// in the paper. Low enough that the representative stays so.
+const Q: f64 = 0.1;
+
+/// Packets per round trip up to which the rate doubles.
+const DOUBLING_MAX: f64 = 100_000.0;
+
+/// Packets per round trip by which the rate leads the output that the representative reported, and
+/// the share of that output by which the rate leads beyond them, with the guard.
+const LEAD_PACKETS: f64 = 1.0;
+const LEAD_SHARE: f64 = 0.05;
 
 /// While the rate doubles it keeps to this multiple of the output rate last told.
 const DOUBLING_LEAD: f64 = 2.0;
@@ -51,7 +66,7 @@ pub struct OrmccSender {
     /// Bytes of the largest packet so far.
     bytes: f64,
     /// Smoothed, in seconds.
-    rtt: Option<f64>,
+    pub(super) rtt: Option<f64>,
     /// With the guard, the representative's latest round trip.
     latest: Option<f64>,
     /// The least sample while the rate doubles, and how many in a row were far above it.
@@ -119,7 +134,7 @@ impl OrmccSender {
 
     /// The smoothed round trip in seconds, or what stands for it.
     fn round_trip_s(&self) -> f64 {
-        self.rtt.unwrap_or(self.config.rtt0.as_secs_f64())
+        self.rtt.unwrap_or(RTT0.as_secs_f64())
     }
 
     /// A packet of `len` is to leave. Rates are in packets of the largest size so far: what comes first
@@ -136,7 +151,7 @@ impl OrmccSender {
             self.pace = Pace::new(8.0 * self.rate.bytes_per_s(), Pace::BURST);
             return;
         }
-        self.rate.resize(&self.config, bytes);
+        self.rate.resize(bytes);
         if !self.told {
             self.rate.scale(bytes / before);
         }
@@ -241,7 +256,7 @@ impl OrmccSender {
     fn lead(&self, rtt: f64) -> f64 {
         let doubling = self.rate.doubling.is_some();
         let packet = self.bytes / self.latest.unwrap_or(rtt);
-        let most = if doubling { self.config.doubling_max * packet } else { f64::INFINITY };
+        let most = if doubling { DOUBLING_MAX * packet } else { f64::INFINITY };
         if !self.config.guard {
             return most;
         }
@@ -249,9 +264,7 @@ impl OrmccSender {
         match self.output {
             None => few,
             Some(output) if doubling => most.min((DOUBLING_LEAD * output).max(few)),
-            Some(output) => {
-                output * (1.0 + self.config.lead_share) + self.config.lead_packets * packet
-            }
+            Some(output) => output * (1.0 + LEAD_SHARE) + LEAD_PACKETS * packet,
         }
     }
 
@@ -264,15 +277,14 @@ impl OrmccSender {
     fn sample(&mut self, cx: &mut Cx<'_>, from: NodeId, sample: f64) {
         let rtt_ns = Duration::from_secs_f64(sample).as_nanos();
         cx.emit(Event::RttSample { node: from, rtt_ns });
-        let gain = self.config.rtt_gain;
-        match (self.rtt, self.config.rtt_samples) {
-            (Some(rtt), _) => self.rtt = Some(rtt + gain * (sample - rtt)),
+        match (self.rtt, self.config.own_round_trips) {
+            (Some(rtt), _) => self.rtt = Some(rtt + RTT_GAIN * (sample - rtt)),
             // The paper's average begins at its initial round trip.
-            (None, RttSamples::All) => {
-                let rtt0 = self.config.rtt0.as_secs_f64();
-                self.rtt = Some(rtt0 + gain * (sample - rtt0));
+            (None, false) => {
+                let rtt0 = RTT0.as_secs_f64();
+                self.rtt = Some(rtt0 + RTT_GAIN * (sample - rtt0));
             }
-            (None, RttSamples::Representative) => self.begin_path(cx.now, sample),
+            (None, true) => self.begin_path(cx.now, sample),
         }
     }
 
@@ -320,7 +332,7 @@ impl OrmccSender {
         reason: SwitchReason,
         sample: Option<f64>,
     ) {
-        if self.config.rtt_samples == RttSamples::Representative {
+        if self.config.own_round_trips {
             match sample {
                 Some(sample) => self.begin_path(cx.now, sample),
                 // The new path is unknown.
@@ -338,10 +350,9 @@ impl OrmccSender {
         let is_own = self.representative == Some(from);
         let chosen = self.representative.is_some();
         let overdue = self.is_overdue();
-        let q = self.config.q;
         let rng = &mut *cx.rng;
         let standing = Standing { chosen, is_own, overdue };
-        let choice = self.averages.judge(&self.config, output, standing, || rng.chance(q));
+        let choice = self.averages.judge(output, standing, || rng.chance(Q));
         let reason = match choice {
             Choice::Other => return,
             Choice::Own => None,
@@ -454,13 +465,11 @@ impl SenderControl for OrmccSender {
             self.output = output.or(self.output);
             self.latest = sample.filter(|_| self.config.guard).or(self.latest);
         }
-        let counts = match self.config.rtt_samples {
-            RttSamples::All => report.congestion,
+        let counts = match self.config.own_round_trips {
+            false => report.congestion,
             // A queue is full when it loses, and so is the round trip that belongs to growth
             // (src: ormcc s2.1); until a loss is told any will do.
-            RttSamples::Representative => {
-                is_own && (report.congestion || self.averages.own.is_none())
-            }
+            true => is_own && (report.congestion || self.averages.own.is_none()),
         };
         if let Some(sample) = sample.filter(|_| counts) {
             self.sample(cx, from, sample);

@@ -31,17 +31,6 @@ choices! {
         Cumulative = "cumulative",
     }
 
-    /// How the window turns into permission to send.
-    pub enum Accounting {
-        /// Tokens exactly as the draft moves them; each unrepaired loss leaks one.
-        Tokens = "tokens",
-        /// Tokens that are set right at each loss, when the window is also cut down to what is in
-        /// flight: how Seada and Helmy describe the original code.
-        Realign = "realign",
-        /// The packets in flight are counted; there are no tokens to lose.
-        Flight = "flight",
-    }
-
     /// Which packets an acker's bitmap may acknowledge.
     pub enum BitmapScope {
         /// All that it covers.
@@ -49,47 +38,18 @@ choices! {
         /// Only those that named it, as if each acknowledgement stood for packets of its own.
         Own = "own",
     }
+}
 
-    /// Which losses are answered by a cut.
-    pub enum LossEpoch {
-        /// All that are found once feedback for the next packet after the last cut has come.
-        Feedback = "feedback",
-        /// Those of packets sent after the last cut.
-        Sent = "sent",
-    }
-
-    /// How a receiver smooths its loss.
-    pub enum LossEstimator {
-        /// A low-pass filter over packets.
-        Ewma = "ewma",
-        /// The weighted mean of the last loss intervals, as TFMCC has it.
-        LossIntervals = "loss-intervals",
-    }
-
-    /// Where the round trips in the model come from.
-    pub enum RttMethod {
-        /// Echoed timestamps, made finer by the sender's own record where it can be.
-        Timestamp = "timestamp",
-        /// The number of packets sent during the round trip.
-        Sequence = "sequence",
-    }
-
-    /// How far the window opens exponentially.
-    pub enum SlowStart {
-        /// Up to a fixed threshold (src: pgmcc-draft s2.2).
-        Limited = "limited",
-        /// At first until a loss, or until the round trip has grown (src: RFC 9406 s4.2); after a stall
-        /// up to half of the window before (src: RFC 5681 s3.1).
-        Open = "open",
-    }
-
-    /// How receivers answer a call for an election.
-    pub enum ElectionReply {
-        /// With a positive acknowledgement, as OpenPGM does.
-        Ack = "ack",
-        /// With a NAK that asks for no repair, as the draft has it.
-        Nak = "nak",
-    }
+/// How the window turns into permission to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// Tokens exactly as the draft moves them; each unrepaired loss leaks one.
+    Tokens,
+    /// Tokens that are set right at each loss, when the window is also cut down to what is in
+    /// flight: how Seada and Helmy describe the original code.
+    Realign,
+    /// The packets in flight are counted; there are no tokens to lose.
+    Flight,
 }
 
 settings! {
@@ -102,119 +62,94 @@ settings! {
     /// How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by
     /// acknowledgements without a hole, or only when the first hole changes (paper: fixed)
     timeout_mode: TimeoutMode = Tcp;
-    /// The fixed timeout, and the adaptive one before it has samples (paper: 4 s)
-    // src: pgmcc-draft s2.7.
-    timeout: Duration [10 ms, 600 s] = 3 s;
-    /// The least adaptive timeout (paper: 1 s)
-    timeout_min: Duration [1 ms, 60 s] = 200 ms;
-    /// The greatest timeout after backing off (RFC 6298 s2.4)
-    timeout_max: Duration [100 ms, 600 s] = 60 s;
-    /// A new acker starts with a fresh timeout estimate (pgmcc draft s2.7)
-    timeout_restart: bool = true;
     /// The stall timer starts anew when the window is cut for a loss, as TCP Reno's does in ns-2.35
     /// when it retransmits fast
     // No source has it; see `TimeoutMode::Reno`.
     timeout_after_cut: bool = false;
-    /// Stall timeouts in a row after which the acker is dropped (pgmcc draft s2.7)
-    retry_max: u32 [1, 100] = 2;
-    /// Stall timeouts after which an acker is dropped that replaced another and has acknowledged nothing. If less than
-    /// `retry_max`, timeouts are no longer than `timeout` until an acker has acknowledged something
-    /// (paper, draft: 2)
-    // Any host can report in the name of a receiver that is not there.
-    retry_new: u32 [1, 100] = 1;
-    /// A dropped acker may not come back for two timeouts (paper, draft: false)
-    blacklist: bool = true;
-    /// The throughput model: 1 / (RTT sqrt p), or with timeouts (pgmcc draft s2.4) (paper: simple)
-    model: Model = Full;
     /// Another receiver becomes the acker where its throughput is below this share of the acker's
     /// (paper: 0.6666)
     // src: pgmcc-draft s2.3.
     acker_bias: f64 [0.05, 1.0] = 0.75;
-    /// Round trips for which a new acker stays unless another is far slower (paper, draft: 0)
-    holding_time: f64 [0.0, 1000.0] = 1.0;
-    /// How many times slower than the acker that other must be
-    holding_factor: f64 [1.0, 1e6] = 4.0;
     /// A receiver is compared with the acker only once the acker has reported on the same packets
     /// (paper, draft: false)
     compare_alike: bool = true;
-    /// Round trips in the model are times, or packets sent meanwhile (paper: sequence)
-    rtt_method: RttMethod = Timestamp;
-    /// Weight of a new round trip sample in the model (paper, draft: 1)
-    rtt_gain: f64 [0.001, 1.0] = 0.125;
-    /// Window in packets up to which each acknowledged packet adds one (draft: 4)
-    // Six of the first publication rather than four of the draft: after each timeout TCP returns
-    // exponentially to half its window, so the higher published value is nearer to TCP, and it is
-    // below the ten packets that TCP may now start with (RFC 6928).
-    slow_start_threshold: f64 [1.0, 1000.0] = 6.0;
-    /// The window opens exponentially up to slow_start_threshold only, or as TCP's until the first
-    /// loss or a growing round trip, and after a stall up to half of the window before
-    slow_start: SlowStart = Open;
     /// The greatest window in packets
     window_max: f64 [2.0, 30_000.0] = 10000.0;
-    /// Data packets handled in one moment that an acker acknowledges together (paper, draft: 1)
-    // The kernel hands over dozens of packets at a time, and one acknowledgement for some of them
-    // costs less; each is told four times by the bitmaps of 32 packets, so that one may be lost.
-    ack_every: u32 [1, 16] = 8;
-    /// Later packets that must have arrived before one is taken for lost (pgmcc draft s2.2)
-    loss_threshold: u32 [1, 30] = 3;
-    /// Wait for an acknowledgement as long as late ones have shown, and undo cuts for packets that were
-    /// only late (paper, draft: false)
-    ack_lateness: bool = true;
-    /// Permission to send comes from the draft's tokens, from tokens set right at each loss, or
-    /// from counting packets in flight (paper: realign, draft: tokens)
-    accounting: Accounting = Flight;
     /// Repairs take room in the window for one round trip (paper, draft: false)
     charge_repairs: bool = true;
-    /// Repairs name the acker too, so that it acknowledges them at once (paper: true)
-    ack_repairs: bool = false;
-    /// The window stands still while the application, or rate_max, does not fill it (paper, draft:
-    /// false)
-    window_validation: bool = true;
-    /// The window is spread over the round trip: a packet follows an acknowledgement that comes
-    /// after 3/4 of its share RTT/W, or a random wait of up to twice the share, and only what the
-    /// window grows by follows at once (paper, draft: false)
-    spread: bool = true;
-    /// A former acker's acknowledgements count for the packets that named it (draft: false)
-    ack_history: bool = true;
     /// The acker's bitmap acknowledges all that it covers, or only packets that named it (paper:
     /// own)
     bitmap_scope: BitmapScope = All;
     /// Only the bitmap of the receiver that a packet named, or of one that must have seen it,
     /// declares it lost (paper, draft: false)
     designated_loss: bool = true;
-    /// The window is cut again for losses found after the feedback that ends the last cut, or only
-    /// for packets sent after that cut (draft: feedback)
-    loss_epoch: LossEpoch = Sent;
     /// A switch of ackers closes the account of earlier losses (paper, draft: false)
     switch_recover: bool = true;
     /// Packets that named a former acker leave flight after two round trips (paper, draft: false)
     switch_ageing: bool = true;
-    /// An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5)
-    /// (paper, draft: false)
+    by profile:
+    /// The fixed timeout, and the adaptive one before it has samples.
+    // src: pgmcc-draft s2.7.
+    timeout: Duration = 3 s;
+    /// The least adaptive timeout.
+    timeout_min: Duration = 200 ms;
+    /// One stall timeout drops an acker that replaced another and has acknowledged nothing, and
+    /// timeouts are no longer than `timeout` until an acker has acknowledged something.
+    // Any host can report in the name of a receiver that is not there.
+    trial: bool = true;
+    /// A dropped acker may not come back for two timeouts.
+    blacklist: bool = true;
+    /// The throughput model: 1 / (RTT sqrt p), or with timeouts (pgmcc draft s2.4).
+    model: Model = Full;
+    /// Round trips for which a new acker stays unless another is far slower.
+    holding_time: u32 = 1;
+    /// Round trips in the model are counted in packets sent meanwhile, not in time.
+    rtt_in_packets: bool = false;
+    /// Weight of a new round trip sample in the model.
+    rtt_gain: f64 = 0.125;
+    /// Window in packets up to which each acknowledged packet adds one.
+    // Six of the first publication rather than four of the draft: after each timeout TCP returns
+    // exponentially to half its window, so the higher published value is nearer to TCP, and it is
+    // below the ten packets that TCP may now start with (RFC 6928).
+    slow_start_threshold: f64 = 6.0;
+    /// The window opens exponentially beyond `slow_start_threshold`: at first until a loss, or
+    /// until the round trip has grown (src: RFC 9406 s4.2); after a stall up to half of the window
+    /// before (src: RFC 5681 s3.1).
+    slow_start_open: bool = true;
+    /// Data packets handled in one moment that an acker acknowledges together.
+    // The kernel hands over dozens of packets at a time, and one acknowledgement for some of them
+    // costs less; each is told four times by the bitmaps of 32 packets, so that one may be lost.
+    ack_every: u32 = 8;
+    /// Wait for an acknowledgement as long as late ones have shown, and undo cuts for packets that were
+    /// only late.
+    ack_lateness: bool = true;
+    /// Permission to send comes from the draft's tokens, from tokens set right at each loss, or
+    /// from counting packets in flight.
+    accounting: Accounting = Flight;
+    /// Repairs name the acker too, so that it acknowledges them at once.
+    ack_repairs: bool = false;
+    /// The window stands still while the application, or rate_max, does not fill it.
+    window_validation: bool = true;
+    /// The window is spread over the round trip: a packet follows an acknowledgement that comes
+    /// after 3/4 of its share RTT/W, or a random wait of up to twice the share, and only what the
+    /// window grows by follows at once.
+    spread: bool = true;
+    /// A former acker's acknowledgements count for the packets that named it.
+    ack_history: bool = true;
+    /// The window is cut again for all losses found after the feedback that ends the last cut, not
+    /// only for packets sent after that cut.
+    cut_after_feedback: bool = false;
+    /// An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5).
     lie_check: bool = true;
-    /// How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals (paper, draft: ewma)
+    /// Receivers smooth loss by TFMCC's loss intervals, not by a low-pass filter.
     // The filter jumps by 0.8 % at each loss and forgets it within some hundred packets, so among
     // many receivers with independent losses the last one to lose always looks slowest: among 1000
     // with 0.1 % the acker changed 23 times a second. The draft allows TFMCC's estimator (src:
     // pgmcc-draft s2.6).
-    loss_estimator: LossEstimator = LossIntervals;
-    /// Weight of one packet in the low-pass filter: 500/65536 (pgmcc draft s2.6)
-    // The misprint of the draft read right.
-    loss_gain: f64 [0.00001, 1.0] = 0.00762939453125;
-    /// Losses within this span are one event for the loss intervals
-    // Receivers do not know their round trip, which would be the span of an event. A long span hides
-    // how much they lose where packets are many; this one joins bursts only.
-    loss_event_time: Duration [0 s, 10 s] = 10 ms;
-    /// Later packets that must have arrived before a receiver counts one as lost (paper, draft: 1)
-    reorder_tolerance: u32 [1, 32] = 3;
-    /// Receivers answer a call for an election with an ACK, as OpenPGM does, or with the draft's
-    /// NAK that asks for nothing
-    election_reply: ElectionReply = Ack;
-    /// The longest wait before that answer
-    // src: openpgm samples.
-    election_backoff: Duration [0 s, 10 s] = 50 ms;
-    /// A receiver that overhears only reports of less than half its own loss sends its own (paper,
-    /// draft: false)
+    loss_intervals: bool = true;
+    /// Later packets that must have arrived before a receiver counts one as lost.
+    reorder_tolerance: u32 = 3;
+    /// A receiver that overhears only reports of less than half its own loss sends its own.
     speak_up: bool = true;
 }
 
@@ -231,13 +166,13 @@ impl PgmccConfig {
     /// The draft by the letter.
     fn draft() -> Self {
         Self {
-            retry_new: 2,
+            trial: false,
             blacklist: false,
-            holding_time: 0.0,
+            holding_time: 0,
             compare_alike: false,
             rtt_gain: 1.0,
             slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
-            slow_start: SlowStart::Limited,
+            slow_start_open: false,
             ack_lateness: false,
             accounting: Accounting::Tokens,
             charge_repairs: false,
@@ -245,11 +180,11 @@ impl PgmccConfig {
             spread: false,
             ack_history: false,
             designated_loss: false,
-            loss_epoch: LossEpoch::Feedback,
+            cut_after_feedback: true,
             switch_recover: false,
             switch_ageing: false,
             lie_check: false,
-            loss_estimator: LossEstimator::Ewma,
+            loss_intervals: false,
             reorder_tolerance: 1,
             ack_every: 1,
             speak_up: false,
@@ -267,7 +202,7 @@ impl PgmccConfig {
             timeout_min: Duration::from_secs(1),
             model: Model::Simple, // src: seada-helmy s2.2
             acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
-            rtt_method: RttMethod::Sequence,
+            rtt_in_packets: true,
             slow_start_threshold: 6.0,
             accounting: Accounting::Realign, // src: seada-helmy s4.4
             // By inference: OpenPGM's repairs repeat the option, and only if they are acknowledged can
@@ -280,7 +215,7 @@ impl PgmccConfig {
             bitmap_scope: BitmapScope::Own,
             // src: seada-helmy s4.1, by inference: "similar to TCP SACK in handling ACKs and
             // losses", which cuts once for all losses of a window.
-            loss_epoch: LossEpoch::Sent,
+            cut_after_feedback: false,
             ..Self::draft()
         }
     }
@@ -299,7 +234,7 @@ mod tests {
         assert_eq!(paper, PgmccConfig::profile(Profile::Paper));
         assert_eq!(paper.timeout, Duration::from_secs(4));
         assert_eq!((paper.timeout_mode, paper.model), (TimeoutMode::Fixed, Model::Simple));
-        assert_eq!((paper.acker_bias, paper.rtt_method), (0.6666, RttMethod::Sequence));
+        assert_eq!((paper.acker_bias, paper.rtt_in_packets), (0.6666, true));
         assert_eq!((paper.accounting, paper.bitmap_scope), (Accounting::Realign, BitmapScope::Own));
         let mixed = config(&[("profile", "paper"), ("timeout_mode", "reno")]);
         assert_eq!(mixed, PgmccConfig { timeout_mode: TimeoutMode::Reno, ..paper });

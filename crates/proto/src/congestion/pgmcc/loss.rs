@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Seq, Time};
 
-use super::config::{LossEstimator, PgmccConfig};
+use super::config::PgmccConfig;
 use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
 use crate::congestion::common::lateness::BOUND_MAX;
 use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
@@ -56,10 +56,18 @@ pub(super) enum Estimate {
     /// rounding would hold p at 0.1 % for ever.
     Ewma {
         p: f64,
-        gain: f64,
     },
     Intervals(Intervals),
 }
+
+/// Weight of one packet in the low-pass filter: 500/65536, the misprint of the draft read right
+/// (src: pgmcc-draft s2.6).
+const LOSS_GAIN: f64 = 500.0 / 65536.0;
+
+/// Losses within this span are one event. Receivers do not know their round trip, which would be
+/// the span; a long one hides how much they lose where packets are many, and this one joins bursts
+/// only.
+const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub(super) struct Intervals {
@@ -69,7 +77,6 @@ pub(super) struct Intervals {
     closed: VecDeque<f64>,
     /// Stands for each interval that is not there yet.
     prior: f64,
-    event_time: Duration,
     event: Option<Time>,
 }
 
@@ -198,15 +205,14 @@ impl LossMeter {
 
 impl Estimate {
     pub(super) fn new(config: &PgmccConfig) -> Self {
-        match config.loss_estimator {
-            LossEstimator::Ewma => Self::Ewma { p: 0.0, gain: config.loss_gain },
-            LossEstimator::LossIntervals => Self::Intervals(Intervals {
+        match config.loss_intervals {
+            false => Self::Ewma { p: 0.0 },
+            true => Self::Intervals(Intervals {
                 open: 0.0,
                 closed: VecDeque::new(),
                 // The memory of the low-pass filter, so that a first loss weighs as much here as
                 // there: one lost packet of three says little about the next thousand.
-                prior: 1.0 / config.loss_gain,
-                event_time: config.loss_event_time,
+                prior: 1.0 / LOSS_GAIN,
                 event: None,
             }),
         }
@@ -229,7 +235,7 @@ impl Estimate {
     /// The next packet was lost or not.
     pub(super) fn sample(&mut self, now: Time, lost: bool) {
         match self {
-            Self::Ewma { p, gain } => *p += *gain * (if lost { 1.0 } else { 0.0 } - *p),
+            Self::Ewma { p } => *p += LOSS_GAIN * (if lost { 1.0 } else { 0.0 } - *p),
             Self::Intervals(intervals) => intervals.sample(now, lost),
         }
     }
@@ -237,7 +243,7 @@ impl Estimate {
     /// Loss in 0..=1.
     pub(super) fn loss(&self) -> f64 {
         match self {
-            Self::Ewma { p, .. } => *p,
+            Self::Ewma { p } => *p,
             Self::Intervals(intervals) => intervals.loss(),
         }
     }
@@ -248,7 +254,7 @@ impl Intervals {
         // deviates: RFC 4654 makes a new event one round trip after the last. pgmcc's receivers do
         // not know their round trip, so a fixed span stands for it.
         let starts_event =
-            lost && self.event.is_none_or(|event| now.since(event) > self.event_time);
+            lost && self.event.is_none_or(|event| now.since(event) > LOSS_EVENT_TIME);
         if starts_event {
             self.closed.push_front(self.open.max(1.0));
             self.closed.truncate(WEIGHTS.len());
@@ -280,9 +286,8 @@ mod tests {
     use faircast_base::Duration;
 
     fn meter(tolerance: u32) -> LossMeter {
-        let loss_estimator = LossEstimator::Ewma;
-        let reorder_tolerance = tolerance;
-        LossMeter::new(&PgmccConfig { loss_estimator, reorder_tolerance, ..PgmccConfig::default() })
+        let (loss_intervals, reorder_tolerance) = (false, tolerance);
+        LossMeter::new(&PgmccConfig { loss_intervals, reorder_tolerance, ..PgmccConfig::default() })
     }
 
     fn feed(meter: &mut LossMeter, seqs: impl IntoIterator<Item = u32>) {
@@ -297,7 +302,7 @@ mod tests {
         let samples = [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1];
         let vector =
             [500.0, 496.0, 492.0, 488.0, 484.0, 480.0, 976.0, 969.0, 962.0, 955.0, 1448.0, 1937.0];
-        let mut estimate = Estimate::Ewma { p: 0.0, gain: 500.0 / 65536.0 };
+        let mut estimate = Estimate::Ewma { p: 0.0 };
         for (sample, want) in samples.into_iter().zip(vector) {
             estimate.sample(Time::ZERO, sample == 1);
             let got = estimate.loss() * 65536.0;
@@ -360,9 +365,7 @@ mod tests {
             tolerance in 1u32..5,
             (reordering, intervals) in (proptest::option::of(0u64..200), proptest::bool::ANY),
         ) {
-            let loss_estimator =
-                if intervals { LossEstimator::LossIntervals } else { LossEstimator::Ewma };
-            let config = PgmccConfig { loss_estimator, reorder_tolerance: tolerance, ..PgmccConfig::default() };
+            let config = PgmccConfig { loss_intervals: intervals, reorder_tolerance: tolerance, ..PgmccConfig::default() };
             let mut meter = LossMeter::new(&config);
             let (mut now, mut from) = (Time::ZERO, 0);
             for (i, (ahead, wait, marked)) in packets.into_iter().enumerate() {
@@ -421,11 +424,7 @@ mod tests {
 
     #[test]
     fn loss_intervals_give_one_over_the_mean_interval() {
-        let config = PgmccConfig {
-            loss_estimator: LossEstimator::LossIntervals,
-            reorder_tolerance: 1,
-            ..PgmccConfig::default()
-        };
+        let config = PgmccConfig { reorder_tolerance: 1, ..PgmccConfig::default() };
         let mut meter = LossMeter::new(&config);
         for seq in (0..5000u32).filter(|seq| seq % 100 != 99) {
             let now = Time::ZERO + Duration::from_millis(u64::from(seq) * 10);

@@ -26,10 +26,7 @@ mod tests;
 
 use faircast_base::{Duration, NodeId};
 
-pub use config::{
-    Accounting, BitmapScope, ElectionReply, LossEpoch, LossEstimator, PgmccConfig, Profile,
-    RttMethod, SlowStart, TimeoutMode,
-};
+pub use config::{Accounting, BitmapScope, PgmccConfig, Profile, TimeoutMode};
 pub use model::Model;
 
 pub use receiver::PgmccReceiver;
@@ -79,9 +76,8 @@ impl Scheme for Pgmcc {
 
 /// One packet for each stall timeout, which doubles up to the greatest one, with an acker or in
 /// search of one. A fixed timeout stays where it is until the acker is given up.
-fn floor(options: &Options) -> Option<Floor> {
-    let config = PgmccConfig::from_options(options);
-    let every = config.timeout_max.max(config.timeout);
+fn floor(_: &Options) -> Option<Floor> {
+    let every = rto::TIMEOUT_MAX;
     // The doublings take twice the greatest timeout; giving up the acker begins some anew.
     Some(Floor { after: every * 4, every, burst: 1 })
 }

@@ -1,16 +1,14 @@
 //! The throughput model by which the sender compares receivers.
 
 use crate::congestion::common::equation::timeout_factor;
-use crate::settings::choices;
 
-choices! {
-    /// Which equation. Only the order of receivers matters, so constants are left out.
-    pub enum Model {
-        /// T ~ 1 / (RTT sqrt p) (src: seada-helmy s2.2).
-        Simple = "simple",
-        /// With TCP's timeouts: T ~ 1 / (RTT sqrt p (1 + 9 p (1 + 32 p^2))) (src: pgmcc-draft s2.4).
-        Full = "full",
-    }
+/// Which equation. Only the order of receivers matters, so constants are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// T ~ 1 / (RTT sqrt p) (src: seada-helmy s2.2).
+    Simple,
+    /// With TCP's timeouts: T ~ 1 / (RTT sqrt p (1 + 9 p (1 + 32 p^2))) (src: pgmcc-draft s2.4).
+    Full,
 }
 
 impl Model {

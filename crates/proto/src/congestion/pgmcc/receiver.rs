@@ -2,7 +2,7 @@
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
-use super::config::{ElectionReply, PgmccConfig};
+use super::config::PgmccConfig;
 use super::loss::LossMeter;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::congestion::{AckVector, Arrival, Audience, ReceiverFeedback};
@@ -10,6 +10,9 @@ use crate::congestion::{AckVector, Arrival, Audience, ReceiverFeedback};
 /// How long a hole that no later packet follows may still be filled by a late original. The
 /// receiver does not know its round trip; this is a usual one.
 const TAIL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Longest wait before the answer to a call for an election (src: openpgm samples).
+const ELECTION_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The least time between two reports that a receiver sends because others report far less loss.
 const SPEAK_UP_INTERVAL: Duration = Duration::from_secs(1);
@@ -110,7 +113,7 @@ impl PgmccReceiver {
                 }
             }
             None if self.election.is_none() && !arrival.repair => {
-                self.election = Some(cx.now + cx.rng.up_to(self.config.election_backoff));
+                self.election = Some(cx.now + cx.rng.up_to(ELECTION_BACKOFF));
             }
             None => {}
         }
@@ -136,7 +139,7 @@ impl PgmccReceiver {
         if self.own_report.is_none() {
             let last = self.own_report_at;
             let earliest = last.map_or(cx.now, |at| (at + interval).max(cx.now));
-            self.own_report = Some(earliest + cx.rng.up_to(self.config.election_backoff));
+            self.own_report = Some(earliest + cx.rng.up_to(ELECTION_BACKOFF));
         }
     }
 }
@@ -251,10 +254,8 @@ impl ReceiverFeedback for PgmccReceiver {
         }
         if self.election.is_some_and(|at| at <= cx.now) {
             self.election = None;
-            match self.config.election_reply {
-                ElectionReply::Ack => self.acks_due = (self.acks_due + 1).min(ACKS_MAX),
-                ElectionReply::Nak => self.nak_due = true,
-            }
+            // An ACK, as OpenPGM sends. deviates: the draft has a NAK that asks for no repair.
+            self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
         }
         if self.own_report.is_some_and(|at| at <= cx.now) {
             (self.own_report, self.own_report_at) = (None, Some(cx.now));

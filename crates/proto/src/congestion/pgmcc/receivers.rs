@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::config::{PgmccConfig, RttMethod};
+use super::config::PgmccConfig;
 
 /// How many receivers are remembered. Beyond it the one that has been silent longest is forgotten,
 /// though never the acker.
@@ -46,10 +46,7 @@ impl Receiver {
     /// The square of how slow it is; `None` before the first round trip.
     pub(super) fn slowness_squared(&self, config: &PgmccConfig) -> Option<f64> {
         let (seconds, packets) = self.rtt?;
-        let rtt = match config.rtt_method {
-            RttMethod::Timestamp => seconds.max(MODEL_RTT_MIN_S),
-            RttMethod::Sequence => packets,
-        };
+        let rtt = if config.rtt_in_packets { packets } else { seconds.max(MODEL_RTT_MIN_S) };
         Some(config.model.slowness_squared(rtt, self.loss))
     }
 

@@ -3,6 +3,10 @@
 use faircast_base::Duration;
 
 use super::config::{PgmccConfig, TimeoutMode};
+use crate::pgm::retry_timer::smoothed;
+
+/// The greatest timeout after backing off (src: RFC 6298 s2.4).
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
 /// Doublings after which the timeout grows no further; the greatest timeout binds earlier.
 const DOUBLINGS_MAX: u32 = 16;
@@ -18,14 +22,7 @@ pub(super) struct Rto {
 impl Rto {
     /// Takes a round trip to the acker.
     pub(super) fn sample(&mut self, rtt: Duration) {
-        let r = rtt.as_secs_f64();
-        self.estimate = Some(match self.estimate {
-            None => (r, r / 2.0),
-            Some((smoothed, variation)) => {
-                let deviation = if smoothed > r { smoothed - r } else { r - smoothed };
-                (smoothed + (r - smoothed) / 8.0, variation + (deviation - variation) / 4.0)
-            }
-        });
+        self.estimate = Some(smoothed(self.estimate, rtt.as_secs_f64(), 1.0 / 8.0));
     }
 
     /// The smoothed round trip, once there are samples.
@@ -37,12 +34,8 @@ impl Rto {
     pub(super) fn value(&self, config: &PgmccConfig, searching: bool) -> Duration {
         let base = self.value_without_back_off(config);
         let is_fixed = config.timeout_mode == TimeoutMode::Fixed;
-        // A fixed timeout above the greatest one is still obeyed when it does not back off.
-        if self.doublings == 0 || is_fixed && !searching {
-            base
-        } else {
-            (base * (1 << self.doublings)).min(config.timeout_max.max(base))
-        }
+        let doublings = if is_fixed && !searching { 0 } else { self.doublings };
+        (base * (1 << doublings)).min(TIMEOUT_MAX.max(base))
     }
 
     /// The timeout as it is while packets are acknowledged.
@@ -92,7 +85,7 @@ mod tests {
         for _ in 0..100 {
             rto.back_off();
         }
-        assert_eq!(rto.value(&config, false), config.timeout_max);
+        assert_eq!(rto.value(&config, false), TIMEOUT_MAX);
         rto.answered();
         assert_eq!(rto.value(&config, false), config.timeout_min);
     }

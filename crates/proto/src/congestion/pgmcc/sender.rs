@@ -34,6 +34,12 @@ use spread::Spread;
 /// How long an acker that reported false loss may not be acker again.
 const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
 
+/// Stall timeouts in a row after which the acker is dropped (src: pgmcc-draft s2.7).
+const RETRY_MAX: u32 = 2;
+
+/// Factor by which another receiver must be slower than a new acker to replace it at once.
+const HOLDING_FACTOR: f64 = 4.0;
+
 /// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
 const REPAIRS_MAX: usize = 4096;
 
@@ -157,8 +163,7 @@ impl PgmccSender {
 
     /// Whether all that is known of the acker is what somebody has said.
     fn is_claim(&self) -> bool {
-        self.config.retry_new < self.config.retry_max
-            && self.acker_id().is_some_and(|id| !self.receivers.is_shown(id))
+        self.config.trial && self.acker_id().is_some_and(|id| !self.receivers.is_shown(id))
     }
 
     fn arm_stall(&mut self, now: Time) {
@@ -208,7 +213,7 @@ impl PgmccSender {
         self.rto.back_off();
         let is_claim = self.is_claim();
         let on_trial = self.acker.as_ref().is_some_and(|acker| acker.on_trial.is_some());
-        let retry_max = if on_trial { self.config.retry_new } else { self.config.retry_max };
+        let retry_max = if on_trial { 1 } else { RETRY_MAX };
         if let Some(id) = self.acker_id()
             && self.expiries >= retry_max
         {
@@ -271,11 +276,10 @@ impl PgmccSender {
         let round_trip = |id: NodeId| self.receivers.get(id).and_then(|receiver| receiver.rtt());
         let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
         let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
-        let is_tried = self.config.retry_new < self.config.retry_max;
-        let is_new = is_tried && old.is_some() && !self.receivers.is_shown(id);
+        let is_new = self.config.trial && old.is_some() && !self.receivers.is_shown(id);
         self.acker = Some(Acker {
             id,
-            held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
+            held_until: cx.now + new_rtt * u64::from(self.config.holding_time),
             joined: None,
             reported: None,
             on_trial: is_new.then_some(cx.now + new_rtt),
@@ -300,9 +304,7 @@ impl PgmccSender {
             }
             self.ageing.push_back((cx.now + longest_rtt * 2, next));
         }
-        if self.config.timeout_restart {
-            self.rto.restart();
-        }
+        self.rto.restart();
         self.rto.answered();
         self.hystart.restart();
         if self.stall.is_some() || self.ledger.flight > 0 {
@@ -349,7 +351,7 @@ impl PgmccSender {
             return false;
         };
         let held = now < acker.held_until;
-        let handicap = if held { self.config.holding_factor } else { 1.0 };
+        let handicap = if held { HOLDING_FACTOR } else { 1.0 };
         is_slower(candidate / (handicap * handicap), present, self.config.acker_bias)
     }
 }

@@ -4,7 +4,7 @@
 //! computed from the number of packets in flight, F: T = W - F. Fractions of packets are binary
 //! floating point, and only `+ - * /` touch them, so they are the same on every platform.
 
-use super::config::{Accounting, PgmccConfig, SlowStart};
+use super::config::{Accounting, PgmccConfig};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
@@ -16,7 +16,7 @@ pub(super) struct Window {
     /// Up to this size each acknowledged packet adds one.
     threshold: f64,
     threshold_min: f64,
-    slow_start: SlowStart,
+    slow_start_open: bool,
     max: f64,
 }
 
@@ -27,12 +27,12 @@ impl Window {
             size: 1.0,
             tokens: 1.0,
             accounting: config.accounting,
-            threshold: match config.slow_start {
-                SlowStart::Limited => config.slow_start_threshold,
-                SlowStart::Open => config.window_max,
+            threshold: match config.slow_start_open {
+                false => config.slow_start_threshold,
+                true => config.window_max,
             },
             threshold_min: config.slow_start_threshold,
-            slow_start: config.slow_start,
+            slow_start_open: config.slow_start_open,
             max: config.window_max,
         }
     }
@@ -120,12 +120,12 @@ impl Window {
 
     /// Whether it opens as it does at the start of a session, without any bound.
     pub(super) fn has_met_no_limit(&self) -> bool {
-        self.slow_start == SlowStart::Open && self.threshold >= self.max && self.is_opening()
+        self.slow_start_open && self.threshold >= self.max && self.is_opening()
     }
 
     /// From now on the window opens exponentially up to `size` only.
     pub(super) fn leave_slow_start(&mut self, size: f64) {
-        if self.slow_start == SlowStart::Open {
+        if self.slow_start_open {
             self.threshold = size.max(self.threshold_min);
         }
     }

@@ -7,7 +7,6 @@
 //! Source: `RFC 4654`. Constants, formats, deviations and limits: docs/schemes/tfmcc.md.
 
 mod arrivals;
-mod config;
 mod echoes;
 mod feedback_timer;
 mod history;
@@ -24,7 +23,6 @@ mod tests;
 use faircast_base::{Duration, NodeId};
 
 pub use arrivals::{Arrivals, FirstInterval};
-pub use config::TfmccConfig;
 pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
@@ -39,19 +37,19 @@ pub struct Tfmcc;
 impl Scheme for Tfmcc {
     const NAME: &'static str = "tfmcc";
     const ABOUT: &'static str = "smooth rate control by the receiver that TCP would be slowest to";
-    const OPTIONS: &'static [OptionSpec] = TfmccConfig::OPTIONS;
+    const OPTIONS: &'static [OptionSpec] = &[];
     const GUARANTEES: Guarantees =
         Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
     const TICK: Duration = Duration::from_micros(1);
     type Control = TfmccSender;
     type Feedback = TfmccReceiver;
 
-    fn control(options: &Options) -> TfmccSender {
-        TfmccSender::new(TfmccConfig::from_options(options))
+    fn control(_: &Options) -> TfmccSender {
+        TfmccSender::default()
     }
 
-    fn feedback(options: &Options, node: NodeId) -> TfmccReceiver {
-        TfmccReceiver::new(TfmccConfig::from_options(options), node)
+    fn feedback(_: &Options, node: NodeId) -> TfmccReceiver {
+        TfmccReceiver::new(node)
     }
 
     fn stamp(announce: &TfmccAnnounce) -> Option<u32> {
@@ -75,6 +73,24 @@ const USUAL_BYTES: f64 = 1488.0;
 
 /// Weight of one packet in the mean size.
 const SIZE_GAIN: f64 = 1.0 / 16.0;
+
+/// The guess of the largest round trip before any report, from which the first rate comes
+/// (src: RFC 4654 s3.2).
+const RTT_MAX_INITIAL: Duration = Duration::from_millis(500);
+
+/// Shorter round trips count as this one. deviates: 1 ms, the resolution of the RFC's timestamps,
+/// would keep sessions on a LAN slow.
+const RTT_MIN: Duration = Duration::from_micros(100);
+
+/// Longer round trips are mistakes or lies (src: RFC 4654 s2.2.1: the longest that its R_max can
+/// say).
+const RTT_ABSURD: Duration = Duration::from_secs(64);
+
+/// Largest round trips in a feedback round (src: RFC 4654 s3.4).
+const FEEDBACK_ROUND: u64 = 6;
+
+/// Weight of the past in the CLR's smoothed round trip (src: RFC 4654 s4.3.2).
+const RTT_WEIGHT_CLR: f64 = 0.9;
 
 /// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come
 /// back before they left by what clocks differ in speed: microseconds.

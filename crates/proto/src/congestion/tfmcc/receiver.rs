@@ -6,7 +6,10 @@ use super::arrivals::{Arrivals, FirstInterval};
 use super::feedback_timer::FeedbackTimer;
 use super::receive_rate::ReceiveRate;
 use super::round_trip::RoundTrip;
-use super::{SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport, USUAL_BYTES};
+use super::{
+    FEEDBACK_ROUND, RTT_MAX_INITIAL, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccReport,
+    USUAL_BYTES,
+};
 use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
@@ -20,6 +23,15 @@ const ORDER_FOR: Duration = Duration::from_secs(600);
 /// The same after a repair, and for one: nobody repeats a packet so late.
 const REPAIR_ORDER_FOR: Duration = Duration::from_secs(2);
 
+/// Later packets that must have arrived before one counts as lost (src: RFC 4654 s5.1).
+const LOSS_THRESHOLD: u32 = 3;
+
+/// Receivers that feedback timers are made for (N; src: RFC 4654 s4.5).
+const GROUP_SIZE: u32 = 10_000;
+
+/// Least time between two reports of the CLR.
+const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 /// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
@@ -27,7 +39,6 @@ const RATE_MAX: f64 = 4e11;
 /// take, and reports it as CLR once a round trip, else when its timer says so.
 #[derive(Debug)]
 pub struct TfmccReceiver {
-    config: TfmccConfig,
     node: NodeId,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
     header_bytes: u32,
@@ -58,10 +69,9 @@ struct Latest {
 
 impl TfmccReceiver {
     /// The receiver at `node`.
-    pub fn new(config: TfmccConfig, node: NodeId) -> Self {
+    pub fn new(node: NodeId) -> Self {
         Self {
-            arrivals: Arrivals::new(config.loss_threshold, config.discounting),
-            config,
+            arrivals: Arrivals::new(LOSS_THRESHOLD, true),
             node,
             header_bytes: 0,
             receive_rate: ReceiveRate::default(),
@@ -94,8 +104,7 @@ impl TfmccReceiver {
     }
 
     fn rtt_max_s(&self) -> f64 {
-        let initial = self.config.rtt_max_initial.as_secs_f64();
-        self.latest.map_or(initial, |latest| latest.rtt_max_s)
+        self.latest.map_or(RTT_MAX_INITIAL.as_secs_f64(), |latest| latest.rtt_max_s)
     }
 
     /// Whether a packet left after all that have come, or with the last of them. One that a repair
@@ -127,7 +136,7 @@ impl TfmccReceiver {
             // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
             // unless packets of this silence are missing.
             if !arrival.repair {
-                self.arrivals.forget(arrival.seq, self.config.discounting);
+                self.arrivals.forget(arrival.seq, true);
             }
             self.receive_rate = ReceiveRate::default();
         }
@@ -153,14 +162,14 @@ impl TfmccReceiver {
             }
             if ours {
                 let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
-                match self.round_trip.measure(cx.now, echo, sent_us, is_clr, &self.config) {
+                match self.round_trip.measure(cx.now, echo, sent_us, is_clr) {
                     Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
                     Ok(false) => {}
                     Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
                 }
             }
         }
-        self.round_trip.follow(cx.now, announce.sent_us, &self.config);
+        self.round_trip.follow(cx.now, announce.sent_us);
         if let Some(previous) = previous {
             self.timer.on_data(cx.now, previous.at, rtt_max_s);
         }
@@ -172,7 +181,7 @@ impl TfmccReceiver {
         if self.is_clr {
             self.timer.cancel();
             // src: RFC 4654 s4.5: once a round trip, and nobody suppresses it.
-            let every = Duration::from_secs_f64(self.rtt_s()).max(self.config.report_interval_min);
+            let every = Duration::from_secs_f64(self.rtt_s()).max(REPORT_INTERVAL_MIN);
             self.due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
             return;
         }
@@ -180,9 +189,9 @@ impl TfmccReceiver {
         // Serial: numbers wrap at 256.
         let newer = |last: u8| (announce.round.wrapping_sub(last) as i8) > 0;
         if previous_round.is_none_or(newer) {
-            let round_s = self.config.feedback_round * rtt_max_s;
-            let (group_size, rate) = (self.config.group_size, self.bits_per_s());
-            self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, group_size, rate);
+            let round_s = FEEDBACK_ROUND as f64 * rtt_max_s;
+            let rate = self.bits_per_s();
+            self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, GROUP_SIZE, rate);
         }
         if let Some(at_start) = self.timer.rate_at_start() {
             let limit = f64::from(announce.suppress_above);
@@ -251,13 +260,12 @@ impl ReceiverFeedback for TfmccReceiver {
             || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
         // One of thousands of receivers is the CLR; the others need no look at their history.
         let marked = arrival.congestion_experienced;
-        let watches = self.config.report_losses && self.is_clr;
-        let before = if watches { self.arrivals.latest_event() } else { None };
+        let before = if self.is_clr { self.arrivals.latest_event() } else { None };
         let packet = (arrival.seq, marked);
         self.arrivals.received(cx.now, packet, arrival.reordering, rtt, &first);
         // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
         // event rate expedites feedback).
-        self.due |= watches && self.arrivals.latest_event() > before;
+        self.due |= self.is_clr && self.arrivals.latest_event() > before;
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
@@ -288,11 +296,7 @@ impl ReceiverFeedback for TfmccReceiver {
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
-        if self.config.nak_reports || self.leaving {
-            self.report(cx.now, !self.leaving)
-        } else {
-            None
-        }
+        self.report(cx.now, !self.leaving)
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -3,7 +3,7 @@
 use faircast_base::{Duration, Time};
 
 use super::values::Echo;
-use super::{CLOCK_TOLERANCE_US, TfmccConfig};
+use super::{CLOCK_TOLERANCE_US, RTT_ABSURD, RTT_MIN, RTT_WEIGHT_CLR};
 use crate::congestion::common::stamp::{echoed_us, microseconds};
 
 /// The round trip as one receiver measures it, from its own timestamps that come back on data.
@@ -23,6 +23,10 @@ pub(super) struct RoundTrip {
 /// says so too: one echo may be damaged, or nobody's word.
 const OUTLIER_FACTOR: f64 = 4.0;
 const OUTLIER_S: f64 = 0.2;
+
+/// Weight of the past at receivers other than the CLR, whose measurements are rare (src: RFC 4654
+/// s4.3.2).
+const RTT_WEIGHT: f64 = 0.5;
 
 /// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one
 /// apart then.
@@ -46,14 +50,13 @@ impl RoundTrip {
         echo: Echo,
         sent_us: u32,
         is_clr: bool,
-        config: &TfmccConfig,
     ) -> Result<bool, ()> {
         if echo.held_us > HELD_US_MAX {
             // Two clocks drift apart by more than what is measured.
             return Ok(false);
         }
         let returned = echo.stamp_us.wrapping_add(echo.held_us);
-        let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, config.rtt_absurd).ok_or(())?;
+        let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, RTT_ABSURD).ok_or(())?;
         // No timestamp is from before this receiver was there.
         if Duration::from_micros(u64::from(echo.held_us)) > now.since(Time::ZERO) {
             return Err(());
@@ -62,7 +65,7 @@ impl RoundTrip {
             // The sender repeats the CLR's latest one on every packet that has room.
             return Ok(false);
         }
-        let sample = sample.max(config.rtt_min).as_secs_f64();
+        let sample = sample.max(RTT_MIN).as_secs_f64();
         let absurd = |mean: f64| sample > OUTLIER_FACTOR * mean + OUTLIER_S;
         let sample = match self.outlier.take() {
             None if self.smoothed.is_some_and(absurd) => {
@@ -74,7 +77,7 @@ impl RoundTrip {
         };
         let first = self.smoothed.is_none();
         // src: RFC 4654 s4.3.2.
-        let weight = if is_clr { config.rtt_weight_clr } else { config.rtt_weight };
+        let weight = if is_clr { RTT_WEIGHT_CLR } else { RTT_WEIGHT };
         self.smoothed = Some(match self.smoothed {
             Some(smoothed) => weight * smoothed + (1.0 - weight) * sample,
             None => sample,
@@ -90,12 +93,12 @@ impl RoundTrip {
     /// deviates: only once the measurement is two round trips old. Who is measured each round trip, as
     /// the CLR, has nothing between measurements to bridge, and the delay of a single packet would
     /// undo the smoothing.
-    pub(super) fn follow(&mut self, now: Time, sent_us: u32, config: &TfmccConfig) {
+    pub(super) fn follow(&mut self, now: Time, sent_us: u32) {
         let (Some(smoothed), Some((at, _, offset))) = (self.smoothed, self.measured) else {
             return;
         };
         let age = now.since(at).as_secs_f64();
-        if !config.one_way_delay || age <= 2.0 * smoothed {
+        if age <= 2.0 * smoothed {
             return;
         }
         if age > FOLLOW_FOR * smoothed {
@@ -103,8 +106,8 @@ impl RoundTrip {
             return;
         }
         let us = offset.wrapping_add(microseconds(now)).wrapping_sub(sent_us) as i32;
-        let longest = config.rtt_absurd.as_secs_f64();
-        self.adjusted = Some((f64::from(us) / 1e6).clamp(config.rtt_min.as_secs_f64(), longest));
+        let longest = RTT_ABSURD.as_secs_f64();
+        self.adjusted = Some((f64::from(us) / 1e6).clamp(RTT_MIN.as_secs_f64(), longest));
     }
 }
 
@@ -120,52 +123,52 @@ mod tests {
 
     #[test]
     fn clocks_need_not_agree_and_the_time_held_does_not_count() {
-        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        let mut rtt = RoundTrip::default();
         // Reported at 1000 ms; the sender, whose clock is near its wrap, held it for 25 ms.
         let sent = u32::MAX - 10_000;
-        assert_eq!(rtt.measure(at(1065), echo(1_000_000, 25_000), sent, false, &config), Ok(true));
+        assert_eq!(rtt.measure(at(1065), echo(1_000_000, 25_000), sent, false), Ok(true));
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
         // The same timestamp says nothing new, another one half.
-        assert_eq!(rtt.measure(at(1075), echo(1_000_000, 25_000), sent, false, &config), Ok(false));
+        assert_eq!(rtt.measure(at(1075), echo(1_000_000, 25_000), sent, false), Ok(false));
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
-        assert_eq!(rtt.measure(at(2060), echo(2_000_000, 0), sent, false, &config), Ok(false));
+        assert_eq!(rtt.measure(at(2060), echo(2_000_000, 0), sent, false), Ok(false));
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
-        assert_eq!(rtt.measure(at(3100), echo(3_000_000, 0), sent, true, &config), Ok(false));
+        assert_eq!(rtt.measure(at(3100), echo(3_000_000, 0), sent, true), Ok(false));
         assert!((rtt.seconds().unwrap() - 0.055).abs() < 1e-9);
     }
 
     #[test]
     fn between_measurements_it_follows_the_delay_of_data() {
-        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        let mut rtt = RoundTrip::default();
         // Data sent at 7000 ms of the sender's clock comes at 1040 ms of ours; 40 ms of round trip.
-        rtt.measure(at(1040), echo(1_000_000, 0), 7_000_000, false, &config).unwrap();
-        rtt.follow(at(1080), 7_010_000, &config);
+        rtt.measure(at(1040), echo(1_000_000, 0), 7_000_000, false).unwrap();
+        rtt.follow(at(1080), 7_010_000);
         assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9, "the measurement is fresh");
         // 500 ms later the same way takes 30 ms longer.
-        rtt.follow(at(1570), 7_500_000, &config);
+        rtt.follow(at(1570), 7_500_000);
         assert!((rtt.seconds().unwrap() - 0.07).abs() < 1e-9);
         // The next measurement ends that: half of 40 and 60 ms.
-        rtt.measure(at(2060), echo(2_000_000, 0), 8_000_000, false, &config).unwrap();
+        rtt.measure(at(2060), echo(2_000_000, 0), 8_000_000, false).unwrap();
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
-        rtt.follow(at(9000), 20_000_000, &config);
-        assert_eq!(rtt.seconds(), Some(config.rtt_min.as_secs_f64()));
+        rtt.follow(at(9000), 20_000_000);
+        assert_eq!(rtt.seconds(), Some(RTT_MIN.as_secs_f64()));
         // After a thousand round trips it is clocks that are compared.
-        rtt.follow(at(60_000), 68_000_000, &config);
+        rtt.follow(at(60_000), 68_000_000);
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
     }
 
     #[test]
     fn echoes_from_the_future_and_from_long_ago_are_refused() {
-        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        let mut rtt = RoundTrip::default();
         for (stamp_us, held_us) in [(100_010_000, 0), (30_000_000, 0), (96_000_000, 4_500_000)] {
-            let got = rtt.measure(at(100_000), echo(stamp_us, held_us), 0, false, &config);
+            let got = rtt.measure(at(100_000), echo(stamp_us, held_us), 0, false);
             assert_eq!(got, Err(()), "{stamp_us} {held_us}");
         }
         // Nor do those that waited for long say anything.
-        let got = rtt.measure(at(100_000), echo(93_000_000, 6_999_000), 0, false, &config);
+        let got = rtt.measure(at(100_000), echo(93_000_000, 6_999_000), 0, false);
         assert_eq!((got, rtt.seconds()), (Ok(false), None));
         // Clocks that run at slightly different speeds.
-        let got = rtt.measure(at(100_000), echo(99_000_000, 1_000_500), 0, false, &config);
-        assert_eq!((got, rtt.seconds()), (Ok(true), Some(config.rtt_min.as_secs_f64())));
+        let got = rtt.measure(at(100_000), echo(99_000_000, 1_000_500), 0, false);
+        assert_eq!((got, rtt.seconds()), (Ok(true), Some(RTT_MIN.as_secs_f64())));
     }
 }

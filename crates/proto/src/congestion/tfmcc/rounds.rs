@@ -2,11 +2,18 @@
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::TfmccConfig;
+use super::{FEEDBACK_ROUND, RTT_MAX_INITIAL};
 
 /// R_max is at least this, whatever was measured: the least that the RFC's own format can say (src:
 /// RFC 4654 s2.2.1).
 const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
+
+/// Share of the largest round trip that a feedback round without a longer one leaves (src: RFC 4654
+/// s3.2).
+const RTT_MAX_DECAY: f64 = 0.9;
+
+/// A report silences receivers whose rate is not lower by this share (g; src: RFC 4654 s3.4).
+const SUPPRESSION_MARGIN: f64 = 0.1;
 
 /// How exact clocks of hosts are taken to be where R_max is at least the distance of packets (src:
 /// RFC 4654 s3.2: ts_gran).
@@ -57,14 +64,14 @@ struct Rise {
 }
 
 impl Rounds {
-    pub(super) fn new(config: &TfmccConfig) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             number: 0,
             start: Time::ZERO,
             span: Duration::ZERO,
             heard: true,
             suppress_above: f32::MAX,
-            rtt_max: config.rtt_max_initial,
+            rtt_max: RTT_MAX_INITIAL,
             raised: None,
             rise: None,
             peak: None,
@@ -94,29 +101,28 @@ impl Rounds {
     /// A packet leaves: the next round begins where this one is over. It is over after T if others than
     /// the CLR have reported, else with the first such report, at the latest after 2T (src: RFC 4654
     /// s3.4).
-    pub(super) fn advance(&mut self, now: Time, packet_gap: Duration, config: &TfmccConfig) {
+    pub(super) fn advance(&mut self, now: Time, packet_gap: Duration) {
         let age = now.since(self.start);
         if age >= self.span * 2 || age >= self.span && self.heard {
-            self.begin(now, packet_gap, config);
+            self.begin(now, packet_gap);
         }
     }
 
-    pub(super) fn begin(&mut self, now: Time, packet_gap: Duration, config: &TfmccConfig) {
+    pub(super) fn begin(&mut self, now: Time, packet_gap: Duration) {
         if let Some(peak) = self.peak.take() {
             // src: RFC 4654 s3.2. deviates: the guess of half a second is dropped and does not decay
             // by a tenth a round, because no receiver was measured at it; a session with round trips
             // of 40 ms would grow by a hundredth of what it may for half a minute.
-            let rest = if self.guessed && config.forget_guess { 0.0 } else { config.rtt_max_decay };
+            let rest = if self.guessed { 0.0 } else { RTT_MAX_DECAY };
             self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
             self.guessed = false;
         }
-        let forgotten = |raised: &Raised| {
-            now.since(raised.at) >= raised.rtt.mul_f64(config.feedback_round) + RAISE_AFTER
-        };
+        let forgotten =
+            |raised: &Raised| now.since(raised.at) >= raised.rtt * FEEDBACK_ROUND + RAISE_AFTER;
         self.raised = self.raised.filter(|raised| !forgotten(raised));
         self.number = self.number.wrapping_add(1);
         self.start = now;
-        self.span = self.announced_rtt_max(packet_gap).mul_f64(config.feedback_round);
+        self.span = self.announced_rtt_max(packet_gap) * FEEDBACK_ROUND;
         (self.heard, self.suppress_above) = (false, f32::MAX);
     }
 
@@ -130,21 +136,14 @@ impl Rounds {
     /// been told again later; the same receiver's next report takes it back. Data that waits on the way to
     /// several receivers, as at a relay that has no credits, makes several tell of it once: then too the next
     /// report of one of them takes it back.
-    pub(super) fn measured(
-        &mut self,
-        now: Time,
-        by: NodeId,
-        rtt: Duration,
-        packet_gap: Duration,
-        config: &TfmccConfig,
-    ) {
+    pub(super) fn measured(&mut self, now: Time, by: NodeId, rtt: Duration, packet_gap: Duration) {
         let mut believed = rtt;
         if let Some(rise) = self.rise.take_if(|rise| rise.by.contains(&by))
             && rtt <= rise.before * RAISE_FACTOR
         {
             self.rtt_max = self.rtt_max.min(rise.before);
             self.peak = None;
-            self.span = self.span.min(self.rtt_max(packet_gap).mul_f64(config.feedback_round));
+            self.span = self.span.min(self.rtt_max(packet_gap) * FEEDBACK_ROUND);
         }
         if rtt > self.measured_rtt_max() * RAISE_FACTOR {
             match self.raised {
@@ -163,7 +162,7 @@ impl Rounds {
         } else if self.raised.is_some_and(|raised| raised.by == by) {
             self.raised = None;
             // Nor is the round as long as that.
-            let span = self.rtt_max(packet_gap).mul_f64(config.feedback_round);
+            let span = self.rtt_max(packet_gap) * FEEDBACK_ROUND;
             self.span = self.span.min(span);
         }
         self.peak = Some(self.peak.unwrap_or(believed).max(believed));
@@ -171,12 +170,12 @@ impl Rounds {
     }
 
     /// A receiver that is not the CLR has reported this rate.
-    pub(super) fn heard_other(&mut self, bits_per_s: f32, margin: f64) {
+    pub(super) fn heard_other(&mut self, bits_per_s: f32) {
         self.heard = true;
         if bits_per_s < self.suppress_above {
             // src: RFC 4654 s3.4: others need a rate that is lower by the margin. A rate near the
             // least number would round to zero, which is no rate.
-            let lower = (f64::from(bits_per_s) * (1.0 - margin)) as f32;
+            let lower = (f64::from(bits_per_s) * (1.0 - SUPPRESSION_MARGIN)) as f32;
             self.suppress_above = lower.max(f32::MIN_POSITIVE);
         }
     }
@@ -191,67 +190,64 @@ mod tests {
 
     fn told(rounds: &mut Rounds, at_ms: u64, by: u32, rtt_ms: u64) {
         let rtt = Duration::from_millis(rtt_ms);
-        rounds.measured(at(at_ms), NodeId(by), rtt, GAP, &TfmccConfig::default());
+        rounds.measured(at(at_ms), NodeId(by), rtt, GAP);
     }
 
     /// Rounds that have left the guess behind, R_max 100 ms, in a round that began at 10 s.
-    fn rounds(config: &TfmccConfig) -> Rounds {
-        let mut rounds = Rounds::new(config);
+    fn rounds() -> Rounds {
+        let mut rounds = Rounds::new();
         told(&mut rounds, 9_000, 1, 100);
-        rounds.begin(at(10_000), GAP, config);
+        rounds.begin(at(10_000), GAP);
         rounds
     }
 
     #[test]
     fn a_round_ends_after_t_if_somebody_reported_and_after_2t_if_nobody_did() {
-        let config = TfmccConfig::default();
-        let mut rounds = rounds(&config);
+        let mut rounds = rounds();
         let number = rounds.number;
-        rounds.advance(at(11_199), GAP, &config);
+        rounds.advance(at(11_199), GAP);
         assert_eq!(rounds.number, number);
-        rounds.advance(at(11_200), GAP, &config);
+        rounds.advance(at(11_200), GAP);
         assert_eq!(rounds.number, number + 1, "2T of 600 ms");
-        rounds.heard_other(1e6, 0.1);
-        rounds.advance(at(11_799), GAP, &config);
+        rounds.heard_other(1e6);
+        rounds.advance(at(11_799), GAP);
         assert_eq!(rounds.number, number + 1);
-        rounds.advance(at(11_800), GAP, &config);
+        rounds.advance(at(11_800), GAP);
         assert_eq!(rounds.number, number + 2, "T");
-        rounds.advance(at(12_500), GAP, &config);
-        rounds.heard_other(1e6, 0.1);
-        rounds.advance(at(12_501), GAP, &config);
+        rounds.advance(at(12_500), GAP);
+        rounds.heard_other(1e6);
+        rounds.advance(at(12_501), GAP);
         assert_eq!(rounds.number, number + 3, "the first report after T ends it");
     }
 
     #[test]
     fn a_report_suppresses_all_but_clearly_lower_rates() {
-        let config = TfmccConfig::default();
-        let mut rounds = rounds(&config);
+        let mut rounds = rounds();
         assert_eq!(rounds.suppress_above, f32::MAX);
         for (reported, above) in [(1e6, 9e5), (9.5e5, 9e5), (8e5, 7.2e5)] {
-            rounds.heard_other(reported, config.suppression_margin);
+            rounds.heard_other(reported);
             assert!((rounds.suppress_above - above).abs() < 1.0, "{reported}");
         }
-        rounds.begin(at(20_000), GAP, &config);
+        rounds.begin(at(20_000), GAP);
         assert_eq!(rounds.suppress_above, f32::MAX);
-        rounds.heard_other(f32::MIN_POSITIVE / 8.0, config.suppression_margin);
+        rounds.heard_other(f32::MIN_POSITIVE / 8.0);
         assert!(rounds.suppress_above > 0.0);
     }
 
     #[test]
     fn the_largest_round_trip_rises_at_once_and_falls_by_a_tenth_a_round() {
-        let config = TfmccConfig::default();
-        let mut rounds = rounds(&config);
+        let mut rounds = rounds();
         let ms = |rounds: &Rounds| rounds.measured_rtt_max().as_millis();
         assert_eq!(ms(&rounds), 100, "the guess is gone");
         told(&mut rounds, 10_500, 1, 200);
         assert_eq!(ms(&rounds), 200);
-        rounds.begin(at(11_000), GAP, &config);
+        rounds.begin(at(11_000), GAP);
         assert_eq!(ms(&rounds), 200, "it was this round's");
-        rounds.begin(at(12_000), GAP, &config);
+        rounds.begin(at(12_000), GAP);
         assert_eq!(ms(&rounds), 200, "nobody told anything");
         for want in [180, 162, 160] {
             told(&mut rounds, 12_500, 1, 160);
-            rounds.begin(at(13_000), GAP, &config);
+            rounds.begin(at(13_000), GAP);
             assert_eq!(ms(&rounds), want);
         }
         let long = Duration::from_secs(8);
@@ -260,23 +256,22 @@ mod tests {
 
     #[test]
     fn a_much_larger_one_is_announced_at_once_and_believed_when_it_is_told_again() {
-        let config = TfmccConfig::default();
         let ms = |rounds: &Rounds| {
             let announced = rounds.announced_rtt_max(GAP).as_millis();
             (rounds.rtt_max(GAP).as_millis(), announced)
         };
         // A host that paused, whose data had waited: its next report takes that back.
-        let mut paused = rounds(&config);
+        let mut paused = rounds();
         told(&mut paused, 10_100, 1, 2_000);
         told(&mut paused, 10_140, 1, 1_960);
         told(&mut paused, 10_200, 2, 90);
         assert_eq!(ms(&paused), (100, 2_000));
-        paused.begin(at(10_700), GAP, &config);
+        paused.begin(at(10_700), GAP);
         assert_eq!((ms(&paused), paused.span.as_millis()), ((90, 2_000), 12_000));
         told(&mut paused, 10_800, 1, 95);
         assert_eq!((ms(&paused), paused.span.as_millis()), ((95, 95), 540));
         // One that is far.
-        let mut far = rounds(&config);
+        let mut far = rounds();
         told(&mut far, 10_100, 1, 800);
         told(&mut far, 10_599, 1, 810);
         assert_eq!(ms(&far), (100, 810));
@@ -291,18 +286,11 @@ mod tests {
             assert_eq!(ms(&far).0, if by == 4 { 100 } else { want.0 }, "{by} told of {rtt} ms");
         }
         // One of whom nothing more is heard.
-        let mut gone = rounds(&config);
+        let mut gone = rounds();
         told(&mut gone, 10_100, 1, 800);
-        gone.begin(at(15_399), GAP, &config);
+        gone.begin(at(15_399), GAP);
         assert_eq!(ms(&gone), (100, 800));
-        gone.begin(at(15_400), GAP, &config);
+        gone.begin(at(15_400), GAP);
         assert_eq!(ms(&gone), (100, 100));
-    }
-
-    #[test]
-    fn the_guess_may_decay_as_well() {
-        let config = TfmccConfig { forget_guess: false, ..TfmccConfig::default() };
-        let rounds = rounds(&config);
-        assert_eq!(rounds.measured_rtt_max(), Duration::from_millis(450));
     }
 }

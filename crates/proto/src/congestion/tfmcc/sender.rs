@@ -8,7 +8,8 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Ti
 use super::echoes::{Echoes, Waiting};
 use super::rounds::Rounds;
 use super::{
-    CLOCK_TOLERANCE_US, Echo, SIZE_GAIN, TfmccAnnounce, TfmccConfig, TfmccReport, USUAL_BYTES,
+    CLOCK_TOLERANCE_US, Echo, RTT_ABSURD, RTT_MAX_INITIAL, RTT_MIN, RTT_WEIGHT_CLR, SIZE_GAIN,
+    TfmccAnnounce, TfmccReport, USUAL_BYTES,
 };
 use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
@@ -32,7 +33,6 @@ const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 /// The sender: see the module's documentation.
 #[derive(Debug)]
 pub struct TfmccSender {
-    config: TfmccConfig,
     pace: Pace,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
     header_bytes: u32,
@@ -97,10 +97,10 @@ struct Clr {
     halved: bool,
 }
 
-impl TfmccSender {
+impl Default for TfmccSender {
     /// A sender that begins with one packet in the guessed round trip.
-    pub fn new(config: TfmccConfig) -> Self {
-        let rate = USUAL_BYTES * 8.0 / config.rtt_max_initial.as_secs_f64();
+    fn default() -> Self {
+        let rate = USUAL_BYTES * 8.0 / RTT_MAX_INITIAL.as_secs_f64();
         Self {
             pace: Pace::new(rate, Pace::BURST),
             header_bytes: 0,
@@ -114,8 +114,7 @@ impl TfmccSender {
             left_at: Time::ZERO,
             asked_at: Time::ZERO,
             climb: None,
-            rounds: Rounds::new(&config),
-            config,
+            rounds: Rounds::new(),
             echoes: Echoes::default(),
             clr: None,
             vacant: None,
@@ -129,7 +128,9 @@ impl TfmccSender {
             moment: (Time::ZERO, 0),
         }
     }
+}
 
+impl TfmccSender {
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }
@@ -199,15 +200,14 @@ impl TfmccSender {
             }
             cx.emit(Event::Representative { node: None, reason });
             // deviates: a new round, so that the others answer now and not at the end of this one.
-            self.rounds.begin(cx.now, self.gap(), &self.config);
+            self.rounds.begin(cx.now, self.gap());
         }
     }
 
     /// The round trip that a report tells of; `None` where it is absurd.
     fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
-        let longest = self.config.rtt_absurd;
-        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, longest)?;
-        Some(elapsed.max(self.config.rtt_min))
+        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_ABSURD)?;
+        Some(elapsed.max(RTT_MIN))
     }
 
     fn is_absurd(&self, report: &TfmccReport) -> bool {
@@ -218,8 +218,8 @@ impl TfmccSender {
 
     fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
         let Some(clr) = &mut self.clr else { return };
-        let weight = self.config.rtt_weight_clr;
-        clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(weight) + rtt.mul_f64(1.0 - weight);
+        clr.rtt_smoothed =
+            clr.rtt_smoothed.mul_f64(RTT_WEIGHT_CLR) + rtt.mul_f64(1.0 - RTT_WEIGHT_CLR);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
         self.clr_asked.clear();
@@ -236,7 +236,7 @@ impl TfmccSender {
         resumed: bool,
     ) {
         // The rate as it was reported suppresses others.
-        self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
+        self.rounds.heard_other(report.bits_per_s);
         if let Some(reason) = self.vacant {
             let back = self.clr.is_some_and(|clr| clr.id == from);
             self.appoint(cx, from, rtt, report, reason);
@@ -331,7 +331,7 @@ impl SenderControl for TfmccSender {
         self.asked_at = cx.now;
         self.asked.sent(cx.now);
         self.clr_asked.sent(cx.now);
-        self.rounds.advance(cx.now, self.gap(), &self.config);
+        self.rounds.advance(cx.now, self.gap());
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
             echo: self.next_echo(cx.now),
@@ -373,7 +373,7 @@ impl SenderControl for TfmccSender {
             }
             return;
         }
-        self.rounds.measured(cx.now, from, rtt, self.gap(), &self.config);
+        self.rounds.measured(cx.now, from, rtt, self.gap());
         if report.rides {
             return self.on_heard(cx);
         }
@@ -412,13 +412,12 @@ impl SenderControl for TfmccSender {
         let alone = self.clr.is_none() || self.vacant.is_some();
         let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
         // The distance of a receiver that comes after all others have gone is unknown.
-        let first_rate =
-            self.first_rate().min(self.full_bits() / self.config.rtt_max_initial.as_secs_f64());
+        let first_rate = self.first_rate().min(self.full_bits() / RTT_MAX_INITIAL.as_secs_f64());
         if alone && rested && self.rate < first_rate {
             self.woken_at = Some(cx.now);
             self.asked.clear();
             self.set_rate(cx.now, first_rate);
-            self.rounds.begin(cx.now, self.gap(), &self.config);
+            self.rounds.begin(cx.now, self.gap());
         }
     }
 

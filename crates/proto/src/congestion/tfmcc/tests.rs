@@ -19,15 +19,15 @@ const PAYLOAD: u32 = 1000 - HEADER_BYTES;
 type Bench = SenderBench<TfmccSender>;
 
 impl Bench {
-    fn new(config: TfmccConfig) -> Self {
-        let mut sender = TfmccSender::new(config);
+    fn new() -> Self {
+        let mut sender = TfmccSender::default();
         sender.set_header(HEADER_BYTES);
         Self::of(sender, PAYLOAD)
     }
 
     /// A sender that has left slow start at the CLR 1, at 1 Mbit/s and 40 ms.
     fn running() -> Self {
-        let mut bench = Self::new(TfmccConfig::default());
+        let mut bench = Self::new();
         bench.pass(ms(1000));
         // Long enough for the guessed round trip to be forgotten.
         for _ in 0..200 {

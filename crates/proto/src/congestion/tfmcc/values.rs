@@ -12,7 +12,6 @@ use crate::pgm::wire::OptionType;
 /// Bytes of the value on data, behind the option's header of 4 bytes.
 const ANNOUNCE_LEN: usize = 28;
 
-/// Bytes of the value on reports.
 const REPORT_LEN: usize = 20;
 
 const IS_CLR: u8 = 1;

@@ -91,7 +91,6 @@ impl RunningProgram for Idle {
     }
 }
 
-const LIMITS: KeepLimits = KeepLimits { bytes: 10_000, age: Duration::from_secs(600) };
 const ABOVE: NodeId = NodeId(1);
 
 fn capsule(code: &[u8]) -> Capsule {
@@ -99,11 +98,11 @@ fn capsule(code: &[u8]) -> Capsule {
 }
 
 fn programs() -> Programs {
-    Programs::new(Some(Arc::new(Host)))
+    Programs { bytes_max: 10_000, ..Programs::new(Some(Arc::new(Host))) }
 }
 
 fn find(programs: &mut Programs, now: Time, code: &[u8]) -> Found {
-    programs.find(now, &capsule(code), (FlowId(0), PortId(0)), LIMITS)
+    programs.find(now, &capsule(code), (FlowId(0), PortId(0)))
 }
 
 /// Asks until nothing is asked for, of a node that has this in the place of the program.
@@ -111,7 +110,7 @@ fn fetch(programs: &mut Programs, now: Time, code: &[u8]) -> Option<PolicyId> {
     let mut done = None;
     while let Some((pull, ..)) = programs.poll(now) {
         for part in parts(code, pull) {
-            done = programs.on_part(now, ABOVE, &part, LIMITS).unwrap().pop().or(done);
+            done = programs.on_part(now, ABOVE, &part).unwrap().pop().or(done);
         }
     }
     done
@@ -180,7 +179,7 @@ fn a_program_is_fetched_once_and_started_for_each_session() {
     let told: Vec<u8> = programs.answer(at(2), &pull).flat_map(|it| it.bytes.to_vec()).collect();
     assert_eq!(told, code[9_000..]);
     let part = Part { session: 7, policy: name, total: 3, offset: 0, bytes: &[1] };
-    assert_eq!(programs.on_part(at(2), ABOVE, &part, LIMITS), Err(BadInput::Foreign));
+    assert_eq!(programs.on_part(at(2), ABOVE, &part), Err(BadInput::Foreign));
 }
 
 #[test]
@@ -199,16 +198,16 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
     );
     // No node answers; then one does, a byte a second.
     find(&mut programs, at(0), &asked);
-    assert!(programs.on_timeout(at(2900), LIMITS).is_empty());
-    assert_eq!(programs.on_timeout(at(3000), LIMITS), [PolicyId::of(&asked)]);
+    assert!(programs.on_timeout(at(2900)).is_empty());
+    assert_eq!(programs.on_timeout(at(3000)), [PolicyId::of(&asked)]);
     find(&mut programs, at(0), &asked);
     for second in 1..20 {
         let (offset, bytes) = (second - 1, &asked[..1]);
         let part = Part { session: 7, policy: PolicyId::of(&asked), total: 3000, offset, bytes };
-        programs.on_part(at(u64::from(second) * 1000), ABOVE, &part, LIMITS).unwrap();
-        assert!(programs.on_timeout(at(u64::from(second) * 1000), LIMITS).is_empty());
+        programs.on_part(at(u64::from(second) * 1000), ABOVE, &part).unwrap();
+        assert!(programs.on_timeout(at(u64::from(second) * 1000)).is_empty());
     }
-    assert_eq!(programs.on_timeout(at(20_000), LIMITS), [PolicyId::of(&asked)]);
+    assert_eq!(programs.on_timeout(at(20_000)), [PolicyId::of(&asked)]);
     assert_eq!(programs.next_timeout(), None);
 }
 
@@ -216,7 +215,7 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
 fn wait(programs: &mut Programs, end: Time) -> Vec<(Time, PolicyId)> {
     let mut done = Vec::new();
     while let Some(now) = programs.next_timeout().filter(|at| *at <= end) {
-        done.extend(programs.on_timeout(now, LIMITS).into_iter().map(|it| (now, it)));
+        done.extend(programs.on_timeout(now).into_iter().map(|it| (now, it)));
     }
     done
 }
@@ -241,7 +240,7 @@ fn a_load_that_never_ends_is_given_up_and_the_program_not_loaded_again() {
     find(&mut programs, at(0), &code);
     fetch(&mut programs, at(0), &code);
     // Ten seconds in which the relay was stopped count as one question.
-    assert!(programs.on_timeout(at(10_000), LIMITS).is_empty());
+    assert!(programs.on_timeout(at(10_000)).is_empty());
     assert_eq!(wait(&mut programs, at(20_000)), [(at(10_000 + 198 * 10), name)]);
     assert_eq!(host.given_up.load(Ordering::Relaxed), 1);
     for second in 20..611 {
@@ -344,8 +343,7 @@ proptest! {
         len in 1..20_000usize,
         fates in prop::collection::vec(0..3u8, 1..60),
     ) {
-        let (mut programs, code) = (programs(), code(len, 3));
-        let limits = KeepLimits { bytes: 1 << 20, ..LIMITS };
+        let (mut programs, code) = (Programs::new(Some(Arc::new(Host))), code(len, 3));
         let mut fates = fates.into_iter();
         find(&mut programs, at(0), &code);
         let mut done = false;
@@ -353,7 +351,7 @@ proptest! {
             while let Some((pull, ..)) = programs.poll(at(ms)) {
                 for part in parts(&code, pull) {
                     for _ in 0..fates.next().unwrap_or(1) {
-                        done |= programs.on_part(at(ms), ABOVE, &part, limits).is_ok_and(|it| !it.is_empty());
+                        done |= programs.on_part(at(ms), ABOVE, &part).is_ok_and(|it| !it.is_empty());
                     }
                 }
             }

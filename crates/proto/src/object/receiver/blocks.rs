@@ -13,7 +13,6 @@ use crate::ranges::RangeSet;
 /// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
 pub(super) const PARTIAL_MAX: usize = 4096;
 
-/// Most bytes of parity that are held.
 const PARITY_BYTES_MAX: usize = 16 << 20;
 
 /// A block of which a part is here.
@@ -357,5 +356,4 @@ const PARITY_COST: usize = 64;
 const _: () = assert!(KEY_END == 3 << 32);
 
 #[cfg(test)]
-#[path = "blocks_tests.rs"]
 mod tests;

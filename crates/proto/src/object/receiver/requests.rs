@@ -13,6 +13,7 @@ use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
 use crate::object::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry};
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::session::REORDER_DELAY;
 use crate::pgm::session::crowd::Backoff;
 use crate::pgm::session::naks::{Naks, State};
 use crate::ranges::RangeSet;
@@ -35,7 +36,6 @@ struct Passage {
 #[derive(Debug)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.
-    reorder_delay: Duration,
     /// Single blocks that are overdue.
     naks: Naks,
     /// Whole blocks that the source does not know to be wanted.
@@ -75,18 +75,13 @@ impl Requests {
             timers: Timers::new(),
             run_asked: Asked::default(),
             run_due: false,
-            run_retry: RetryTimer::new(
-                settings.repair_timers,
-                settings.nak_repeat,
-                settings.nak_backoff,
-            ),
+            run_retry: RetryTimer::new(settings.nak_repeat, settings.nak_backoff),
             source_knows: false,
             passages: [None; 3],
             suspected: None,
             passed: VecDeque::new(),
             sent: 0,
             unanswered: 0,
-            reorder_delay: settings.reorder_delay,
         }
     }
 
@@ -136,7 +131,7 @@ impl Requests {
             for run in absent {
                 self.want(cx, run, fresh);
             }
-            let mut backoff = Backoff::new(cx.now, true);
+            let mut backoff = Backoff::new(cx.now);
             for key in blocks.partial(keys) {
                 if !self.naks.has(key) {
                     self.naks.hold_back(key, &mut backoff, cx.rng);
@@ -148,7 +143,7 @@ impl Requests {
     fn plan_runs(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::Runs) && !self.runs.is_empty() {
             self.run_asked = Asked::default();
-            let mut backoff = Backoff::new(cx.now, true);
+            let mut backoff = Backoff::new(cx.now);
             self.timers.arm(Timer::Runs, self.naks.draw(&mut backoff, cx.rng));
         }
     }
@@ -249,7 +244,7 @@ impl Requests {
     /// All before `to` counts as passed by soon.
     fn suspect(&mut self, now: Time, to: Key) {
         self.suspected = Some(to);
-        self.timers.arm(Timer::Gaps, now + self.reorder_delay);
+        self.timers.arm(Timer::Gaps, now + REORDER_DELAY);
     }
 
     /// The source says that nothing is left to send of what was asked for.
@@ -271,7 +266,7 @@ impl Requests {
         }
         // Of what it was asked for before and has confirmed, too: what has not come is lost, however
         // long answers took until now.
-        let delay = self.reorder_delay.max(reordering.unwrap_or_default());
+        let delay = REORDER_DELAY.max(reordering.unwrap_or_default());
         self.naks.repairs_sent(cx.now + delay);
     }
 
@@ -292,7 +287,7 @@ impl Requests {
                 self.runs.insert(run);
             }
         }
-        let mut backoff = Backoff::new(cx.now, true);
+        let mut backoff = Backoff::new(cx.now);
         for key in blocks.partial(range) {
             if !self.naks.has(key) && !self.runs.contains(key) {
                 self.naks.hold_back(key, &mut backoff, cx.rng);

@@ -433,5 +433,4 @@ const STATUS_MAX: Duration = Duration::from_secs(60);
 const STALLED_SAID: u32 = 2;
 
 #[cfg(test)]
-#[path = "members_tests.rs"]
 mod tests;

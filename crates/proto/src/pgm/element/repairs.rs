@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Seq, Time};
 
-use super::ElementConfig;
 use super::suppression::Passed;
+use super::{ELIMINATION, ElementConfig, NAK_INTERVAL, NAK_REPEAT, REPAIR_WAIT};
 use crate::congestion::{RelayedReport, Reported};
-use crate::pgm::RepairTimers;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::wire::Nak;
 use crate::relay::PortId;
@@ -92,34 +91,28 @@ impl NakState {
 }
 
 impl Repairs {
-    pub(super) fn new(config: &ElementConfig) -> Self {
-        let retry = |least| RetryTimer::new(config.repair_timers, least, config.nak_interval);
+    pub(super) fn new() -> Self {
+        let retry = RetryTimer::new(NAK_INTERVAL, NAK_INTERVAL);
         Self {
-            confirmation: retry(config.nak_interval),
-            repair: retry(config.nak_interval).of_held_answers(),
+            confirmation: retry,
+            repair: retry.of_held_answers(),
             states: BTreeMap::new(),
             timers: BTreeSet::new(),
         }
     }
 
-    fn pending(&self, now: Time, config: &ElementConfig) -> NakState {
+    fn pending(&self, now: Time) -> NakState {
         let interval = self.confirmation.wait(0);
-        let whole = match config.repair_timers {
-            RepairTimers::Adaptive => config.nak_repeat.max(interval * REPETITIONS_MIN),
-            RepairTimers::Fixed => config.nak_repeat,
-        };
+        let whole = NAK_REPEAT.max(interval * REPETITIONS_MIN);
         NakState::Pending { repeat_at: now + interval, until: now + whole }
     }
 
     /// Until when NAKs for a packet that was last asked for at `asked_at`, by this element or by
     /// others, are held back.
-    fn eliminates_until(&self, now: Time, asked_at: Time, config: &ElementConfig) -> Time {
-        if config.repair_timers == RepairTimers::Fixed {
-            return now + config.elimination;
-        }
+    fn eliminates_until(&self, asked_at: Time) -> Time {
         // The path above may be of any length as long as no repair has shown it.
         let overdue = if self.repair.has_estimate() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
-        asked_at + overdue.min(config.elimination)
+        asked_at + overdue.min(ELIMINATION)
     }
 
     /// Takes a NAK for `seq`. Whether it passes; `None` where there is no room for it.
@@ -132,7 +125,7 @@ impl Repairs {
     ) -> Option<bool> {
         let now = cx.now;
         let Some(state) = self.states.get_mut(&seq.value()) else {
-            return self.begin(now, config, seq, ask);
+            return self.begin(now, seq, ask);
         };
         if !state.ports.contains(&ask.port) && state.ports.len() < PORTS_MAX {
             state.ports.push(ask.port);
@@ -157,14 +150,14 @@ impl Repairs {
             state.asked.note(now);
         }
         if !eliminated {
-            self.set(seq, self.pending(now, config));
+            self.set(seq, self.pending(now));
         }
         Some(passes)
     }
 
     /// The first NAK for a packet makes its state and passes.
-    fn begin(&mut self, now: Time, config: &ElementConfig, seq: Seq, ask: Ask) -> Option<bool> {
-        let nak_state = self.pending(now, config);
+    fn begin(&mut self, now: Time, seq: Seq, ask: Ask) -> Option<bool> {
+        let nak_state = self.pending(now);
         let state = self.insert(seq, nak_state, ask.nak)?;
         state.passed.note(ask.reported);
         state.asked.note(now);
@@ -186,14 +179,8 @@ impl Repairs {
 
     /// A confirmation has come from above; without a NAK of ours it foretells a repair. `false`
     /// where there is no room for it.
-    pub(super) fn confirm(
-        &mut self,
-        now: Time,
-        config: &ElementConfig,
-        seq: Seq,
-        nak: Nak,
-    ) -> bool {
-        let until = now + config.repair_wait;
+    pub(super) fn confirm(&mut self, now: Time, seq: Seq, nak: Nak) -> bool {
+        let until = now + REPAIR_WAIT;
         if let Some(state) = self.states.get(&seq.value()) {
             if matches!(state.nak_state, NakState::Repaired { .. }) {
                 return true;
@@ -202,42 +189,34 @@ impl Repairs {
                 state.asked.answered(now, &mut self.confirmation);
             }
             let asked_at = state.asked.last().unwrap_or(now);
-            let eliminates_until = self.eliminates_until(now, asked_at, config);
+            let eliminates_until = self.eliminates_until(asked_at);
             self.set(seq, NakState::Outstanding { eliminates_until, until });
             return true;
         }
-        let eliminates_until = self.eliminates_until(now, now, config);
+        let eliminates_until = self.eliminates_until(now);
         self.insert(seq, NakState::Outstanding { eliminates_until, until }, nak).is_some()
     }
 
     /// The repair has come: where it goes. `None` where nobody knows of it.
     ///
     /// Neighbours who lost the same packet may ask a moment later, because they draw other
-    /// back-offs. deviates: their NAKs are collected for `nak_interval` before one goes up, and do
-    /// not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
-    pub(super) fn repaired(
-        &mut self,
-        now: Time,
-        config: &ElementConfig,
-        seq: Seq,
-    ) -> Option<Vec<PortId>> {
+    /// back-offs. deviates: their NAKs are collected for a repetition interval before one goes up,
+    /// and do not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.get_mut(&seq.value())?;
         state.asked.answered(now, &mut self.repair);
-        if config.repair_timers == RepairTimers::Fixed {
-            return self.finish(seq);
-        }
         let ports = core::mem::take(&mut state.ports);
         state.asked = Asked::default();
         if !matches!(state.nak_state, NakState::Repaired { .. }) {
-            self.set(seq, NakState::Repaired { until: now + config.nak_interval });
+            self.set(seq, NakState::Repaired { until: now + NAK_INTERVAL });
         }
         Some(ports)
     }
 
-    fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
-        let state = self.states.remove(&seq.value())?;
-        self.timers.remove(&(state.nak_state.due(), seq.value()));
-        Some(state.ports)
+    fn finish(&mut self, seq: Seq) {
+        if let Some(state) = self.states.remove(&seq.value()) {
+            self.timers.remove(&(state.nak_state.due(), seq.value()));
+        }
     }
 
     pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<RelayedReport>)> {
@@ -245,7 +224,7 @@ impl Repairs {
     }
 
     /// Handles all timers that have run out.
-    pub(super) fn expire(&mut self, now: Time, config: &ElementConfig) -> Expired {
+    pub(super) fn expire(&mut self, now: Time) -> Expired {
         let mut expired = Expired::default();
         while let Some(&(due, value)) = self.timers.first()
             && due <= now
@@ -262,13 +241,11 @@ impl Repairs {
                 }
                 NakState::Collecting { .. } => {
                     expired.repeat.push(seq);
-                    let pending = self.pending(now, config);
+                    let pending = self.pending(now);
                     self.states.get_mut(&value).expect("it was found above").asked.note(now);
                     self.set(seq, pending);
                 }
-                NakState::Repaired { .. } => {
-                    self.finish(seq);
-                }
+                NakState::Repaired { .. } => self.finish(seq),
                 NakState::Pending { .. } => {
                     expired.unconfirmed = true;
                     self.finish(seq);

@@ -9,6 +9,7 @@ mod source;
 
 pub use receiver::SpmOrder;
 pub(crate) use receiver::{
-    ReceiverPhase, ReceiverSession, RepairLayer, crowd, dissent, naks, reach, start_over,
+    REORDER_DELAY, ReceiverPhase, ReceiverSession, RepairLayer, crowd, dissent, naks, reach,
+    start_over,
 };
 pub(crate) use source::{DataPacket, SourceSession};

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
 use self::dissent::Dissent;
-pub(crate) use self::input::RepairLayer;
+pub(crate) use self::input::{REORDER_DELAY, RepairLayer};
 use self::losses::LoneNak;
 use self::naks::Naks;
 use self::reach::Reach;

@@ -18,37 +18,22 @@ struct Faults {
     jitter_ms: u64,
     receivers: usize,
     packets: usize,
-    lists: bool,
     copies: bool,
-    reorder: u32,
     seed: u64,
 }
 
 fn faults() -> impl Strategy<Value = Faults> {
     let network = (0.0..0.5, 0.0..0.3, 0.0..0.3, 0u64..100);
-    let session = (1usize..5, 0usize..300, any::<bool>(), any::<bool>(), 1u32..5, any::<u64>());
+    let session = (1usize..5, 0usize..300, any::<bool>(), any::<u64>());
     (network, session).prop_map(|((loss, duplication, damage, jitter_ms), session)| {
-        let (receivers, packets, lists, copies, reorder, seed) = session;
-        Faults {
-            loss,
-            duplication,
-            damage,
-            jitter_ms,
-            receivers,
-            packets,
-            lists,
-            copies,
-            reorder,
-            seed,
-        }
+        let (receivers, packets, copies, seed) = session;
+        Faults { loss, duplication, damage, jitter_ms, receivers, packets, copies, seed }
     })
 }
 
 fn world(faults: Faults) -> World {
     let mut receiver = ReceiverConfig::new(GROUP);
-    receiver.settings.nak_lists = faults.lists;
     receiver.settings.nak_copies = faults.copies;
-    receiver.settings.reorder_packets = faults.reorder;
     let mut source = source_config();
     // Nobody may miss the first SPM or data for want of which a session begins later.
     source.settings.linger = Duration::from_secs(20);
@@ -103,9 +88,7 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
             jitter_ms: 30,
             receivers: 3,
             packets: 200,
-            lists: true,
             copies: true,
-            reorder: 2,
             seed,
         };
         let mut world = world(faults);

@@ -11,7 +11,7 @@ use super::world::{GROUP, SOURCE, World, at, losing, seq, source_config};
 use crate::congestion::AckVector;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::strategies::bodies;
+use crate::pgm::wire::tests::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::world::forge;
 use crate::{Datagram, Destination, FlowEvent, Machine};
@@ -367,15 +367,14 @@ proptest! {
     fn no_sequence_of_forged_packets_breaks_an_endpoint(
         steps in prop::collection::vec(step(), 1..60),
         unrepaired: bool,
-        lists: bool,
+        copies: bool,
         finite: bool,
         seed: u64,
     ) {
         let mut source = source_config();
         source.settings.transmit_window = 64;
         let mut receiver = ReceiverConfig::new(GROUP);
-        (receiver.settings.receive_window, receiver.settings.nak_lists) = (128, lists);
-        receiver.settings.nak_copies = !lists;
+        (receiver.settings.receive_window, receiver.settings.nak_copies) = (128, copies);
         (source.settings.reliable, receiver.settings.reliable) = (!unrepaired, !unrepaired);
         let content: Box<dyn crate::content::Content> = if finite {
             super::world::in_memory(20_000)

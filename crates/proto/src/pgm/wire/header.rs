@@ -52,10 +52,6 @@ pub struct Tsi {
 pub enum PacketType {
     /// Source path message.
     Spm = 0x00,
-    /// Poll request.
-    Poll = 0x01,
-    /// Poll response.
-    Polr = 0x02,
     /// Original data.
     Odata = 0x04,
     /// Repair data.
@@ -78,8 +74,6 @@ impl PacketType {
     pub(crate) const fn from_nibble(nibble: u8) -> Option<Self> {
         Some(match nibble {
             0x00 => Self::Spm,
-            0x01 => Self::Poll,
-            0x02 => Self::Polr,
             0x04 => Self::Odata,
             0x05 => Self::Rdata,
             0x08 => Self::Nak,
@@ -94,7 +88,7 @@ impl PacketType {
     /// Whether such packets travel from receivers towards the source, which tells which port names
     /// the session.
     pub const fn is_upstream(self) -> bool {
-        matches!(self, Self::Polr | Self::Nak | Self::Nnak | Self::Spmr | Self::Ack)
+        matches!(self, Self::Nak | Self::Nnak | Self::Spmr | Self::Ack)
     }
 
     /// Whether such packets carry payload.

@@ -16,13 +16,11 @@ mod nla;
 mod options;
 mod packet;
 #[cfg(test)]
-pub(crate) mod strategies;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use checksum::checksum;
 pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
 pub use nla::Nla;
 pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};
 pub(crate) use packet::Received;
-pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Poll, Polr, Spm};
+pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Spm};

@@ -193,10 +193,6 @@ impl Payload<'_> {
 pub enum Body {
     /// Source path message.
     Spm(Spm),
-    /// Poll request.
-    Poll(Poll),
-    /// Poll response.
-    Polr(Polr),
     /// Original data.
     Odata(Data),
     /// Repair data.
@@ -257,34 +253,6 @@ pub struct Nak {
     pub group: Nla,
 }
 
-/// A poll request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Poll {
-    /// Its own sequence number.
-    pub sequence: Seq,
-    /// Round.
-    pub round: u16,
-    /// 0 for a general poll, 1 for a search of repairers.
-    pub sub_type: u16,
-    /// Where responses go.
-    pub path: Nla,
-    /// Back-off interval of responses in microseconds.
-    pub backoff_us: u32,
-    /// Random string.
-    pub random: u32,
-    /// Which of its bits must match.
-    pub mask: u32,
-}
-
-/// A poll response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Polr {
-    /// Sequence number of the poll.
-    pub sequence: Seq,
-    /// Round of the poll.
-    pub round: u16,
-}
-
 /// An acknowledgement of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
@@ -297,8 +265,6 @@ impl Body {
     pub const fn kind(&self) -> PacketType {
         match self {
             Self::Spm(_) => PacketType::Spm,
-            Self::Poll(_) => PacketType::Poll,
-            Self::Polr(_) => PacketType::Polr,
             Self::Odata(_) => PacketType::Odata,
             Self::Rdata(_) => PacketType::Rdata,
             Self::Nak(_) => PacketType::Nak,
@@ -325,17 +291,6 @@ impl Body {
                 let [highest, bitmap] = words(bytes)?;
                 Self::Ack(Ack { vector: AckVector { highest: Seq::new(highest), bitmap } })
             }
-            PacketType::Poll => {
-                let [sequence, kind] = words(bytes)?;
-                let (sequence, path) = (Seq::new(sequence), Nla::decode(bytes)?);
-                let (round, sub_type) = ((kind >> 16) as u16, kind as u16);
-                let [backoff_us, random, mask] = words(bytes)?;
-                Self::Poll(Poll { sequence, round, sub_type, path, backoff_us, random, mask })
-            }
-            PacketType::Polr => {
-                let [sequence, round] = words(bytes)?;
-                Self::Polr(Polr { sequence: Seq::new(sequence), round: (round >> 16) as u16 })
-            }
         })
     }
 
@@ -360,14 +315,6 @@ impl Body {
             }
             Self::Spmr => {}
             Self::Ack(ack) => put(&[ack.vector.highest.value(), ack.vector.bitmap]),
-            Self::Poll(poll) => {
-                let kind = u32::from(poll.round) << 16 | u32::from(poll.sub_type);
-                put(&[poll.sequence.value(), kind]);
-                poll.path.encode(out);
-                let words = [poll.backoff_us, poll.random, poll.mask];
-                out.extend(words.into_iter().flat_map(u32::to_be_bytes));
-            }
-            Self::Polr(polr) => put(&[polr.sequence.value(), u32::from(polr.round) << 16]),
         }
     }
 }

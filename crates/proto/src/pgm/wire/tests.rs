@@ -1,5 +1,7 @@
 //! The codec against captures of other implementations, against itself and against noise.
 
+pub(crate) mod strategies;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -8,9 +10,9 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, NodeId, Seq};
 use proptest::prelude::*;
 
-use super::strategies::{bodies, header, nla};
 use super::*;
 use crate::congestion::AckVector;
+use strategies::{bodies, header, nla};
 
 /// Captured from OpenPGM and ZeroMQ.
 const SPM_EMPTY: &str = "ad711d4c000077f065b48019cd3400000000000000000000ffffffff000100000a4d0001";

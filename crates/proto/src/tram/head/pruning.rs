@@ -9,6 +9,10 @@ use crate::tram::members::Child;
 use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
 
+/// Acknowledgement windows by which a member is behind that decentralised pruning removes (src:
+/// tram s3.3).
+const PRUNE_WINDOW: f64 = 1.5;
+
 /// Most removed members that are told again why they are none; chosen.
 const PRUNED_MAX: usize = 64;
 
@@ -49,8 +53,8 @@ impl Head {
             Pruning::Decentralised => {
                 // A plain right edge lies by as much as a window less beyond what is here.
                 let windows = match settings.right_edge {
-                    RightEdge::Rounded => settings.prune_window,
-                    RightEdge::Plain | RightEdge::Levels => settings.prune_window - 1.0,
+                    RightEdge::Rounded => PRUNE_WINDOW,
+                    RightEdge::Plain | RightEdge::Levels => PRUNE_WINDOW - 1.0,
                 };
                 let window = u64::from(settings.ack_window);
                 let behind = windows * window as f64;

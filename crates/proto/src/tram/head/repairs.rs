@@ -7,6 +7,9 @@ use faircast_base::{Duration, GroupId, NodeId, Time};
 use crate::Destination;
 use crate::tram::settings::{RepairCast, TramSettings};
 
+/// Least time between two repairs of a packet.
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+
 /// Most packets that are waited for. What is asked for beyond is asked for again: whoever is honest asks for a window.
 const ASKED_MAX: usize = 1 << 16;
 
@@ -58,7 +61,6 @@ pub(in crate::tram) struct Repair {
 #[derive(Debug)]
 pub(in crate::tram) struct Repairs {
     cast: RepairCast,
-    interval: Duration,
     queue: VecDeque<u64>,
     /// Repairs for members that joined late, and the number sent since the last packet of new data: both take turns.
     late: VecDeque<u64>,
@@ -77,7 +79,6 @@ impl Repairs {
     pub(super) fn new(settings: &TramSettings) -> Self {
         Self {
             cast: settings.repair,
-            interval: settings.repair_interval,
             queue: VecDeque::new(),
             late: VecDeque::new(),
             late_sent: 0,
@@ -103,7 +104,7 @@ impl Repairs {
             return;
         }
         let asked = self.asked.entry(sequence).or_default();
-        let lately = asked.sent.filter(|(at, _)| now.since(*at) < self.interval);
+        let lately = asked.sent.filter(|(at, _)| now.since(*at) < INTERVAL);
         match lately {
             // It is on its way to this one.
             Some((_, to_all)) if to_all || asked.nodes.contains(&Some(from)) => return,
@@ -213,15 +214,14 @@ impl Repairs {
     /// Forgets repairs that were sent long ago, and packets that will not be kept any more, before they become many.
     fn forget_sent(&mut self, now: Time, front: u64) {
         if self.asked.len() >= self.forget_at && now >= self.forget_next {
-            let interval = self.interval;
             self.asked.retain(|sequence, asked| {
                 asked.queued
                     || asked.awaited && *sequence >= front
-                    || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
+                    || asked.sent.is_some_and(|(at, _)| now.since(at) < INTERVAL)
             });
             self.forget_at = (2 * self.asked.len()).clamp(FORGET_AT, ASKED_MAX);
             // What stays now stays for a while.
-            self.forget_next = if self.asked.len() < ASKED_MAX { now } else { now + interval };
+            self.forget_next = if self.asked.len() < ASKED_MAX { now } else { now + INTERVAL };
         }
     }
 }
@@ -236,12 +236,11 @@ mod tests {
     use super::*;
     use crate::world::at;
 
-    const INTERVAL: u64 = 100;
+    const MS: u64 = 100;
     const REACH: u8 = 7;
 
     fn repairs(cast: RepairCast) -> Repairs {
-        let repair_interval = Duration::from_millis(INTERVAL);
-        Repairs::new(&TramSettings { repair: cast, repair_interval, ..TramSettings::default() })
+        Repairs::new(&TramSettings { repair: cast, ..TramSettings::default() })
     }
 
     /// All that goes at this moment: which packet, and to whom, `None` for all.
@@ -288,10 +287,10 @@ mod tests {
                 sent(&mut repairs, now)
             };
             assert_eq!(asks(0, &[(1, false), (2, false), (3, false)]), [(5, None)]);
-            assert_eq!(asks(INTERVAL - 1, &[(1, true)]), [], "it may be on its way");
-            assert_eq!(asks(INTERVAL, &[(2, false), (1, true)]), [(5, Some(2)), (5, Some(1))]);
+            assert_eq!(asks(MS - 1, &[(1, true)]), [], "it may be on its way");
+            assert_eq!(asks(MS, &[(2, false), (1, true)]), [(5, Some(2)), (5, Some(1))]);
             let all = [(2, false), (3, false), (4, false), (1, true)];
-            assert_eq!(asks(3 * INTERVAL, &all), [(5, None)], "many ask");
+            assert_eq!(asks(3 * MS, &all), [(5, None)], "many ask");
         }
     }
 
@@ -300,16 +299,16 @@ mod tests {
         let mut repairs = repairs(RepairCast::Auto);
         repairs.ask(at(0), 5, NodeId(1), (1, false, false));
         assert_eq!(sent(&mut repairs, 0), [(5, Some(1))]);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), (1, false, false));
-        assert_eq!(sent(&mut repairs, INTERVAL - 1), []);
-        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), (1, false, false));
-        assert_eq!(sent(&mut repairs, INTERVAL - 1), [(5, Some(2))], "this one has not had it");
-        repairs.ask(at(INTERVAL), 5, NodeId(3), (1, false, false));
-        assert_eq!(sent(&mut repairs, INTERVAL), [(5, None)], "a third within the interval");
-        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), (1, false, false));
-        assert_eq!(sent(&mut repairs, INTERVAL + 50), [], "it went to all");
-        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), (1, false, false));
-        assert_eq!(sent(&mut repairs, 3 * INTERVAL), [(5, Some(1))], "that is long ago");
+        repairs.ask(at(MS - 1), 5, NodeId(1), (1, false, false));
+        assert_eq!(sent(&mut repairs, MS - 1), []);
+        repairs.ask(at(MS - 1), 5, NodeId(2), (1, false, false));
+        assert_eq!(sent(&mut repairs, MS - 1), [(5, Some(2))], "this one has not had it");
+        repairs.ask(at(MS), 5, NodeId(3), (1, false, false));
+        assert_eq!(sent(&mut repairs, MS), [(5, None)], "a third within the interval");
+        repairs.ask(at(MS + 50), 5, NodeId(4), (1, false, false));
+        assert_eq!(sent(&mut repairs, MS + 50), [], "it went to all");
+        repairs.ask(at(3 * MS), 5, NodeId(1), (1, false, false));
+        assert_eq!(sent(&mut repairs, 3 * MS), [(5, Some(1))], "that is long ago");
     }
 
     #[test]
@@ -372,7 +371,7 @@ mod tests {
         assert_eq!(repairs.asked.len(), ASKED_MAX);
         assert_eq!(repairs.queue.len() + repairs.late.len(), ASKED_MAX);
         while repairs.next(at(0), REACH).is_some() {}
-        repairs.ask(at(INTERVAL), 1, NodeId(1), (100, false, false));
+        repairs.ask(at(MS), 1, NodeId(1), (100, false, false));
         assert!(repairs.asked.len() < 10, "{} are remembered", repairs.asked.len());
     }
 
@@ -411,7 +410,7 @@ mod tests {
                             prop_assert!(asked.contains(&(sequence, node)));
                         }
                         let before = last.insert((sequence, to), now);
-                        prop_assert!(before.is_none_or(|at| now - at >= INTERVAL || to.is_some()));
+                        prop_assert!(before.is_none_or(|at| now - at >= MS || to.is_some()));
                     }
                     prop_assert!(!repairs.is_waiting());
                 }

@@ -262,7 +262,7 @@ fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
 /// Repairs of a packet that `members` of them ask for again and again, each at one hop as far as they know: how many go
 /// to all within a hop, how many to all, and how many to one alone, in a row.
 fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
-    let (mut head, settings) = head(|it| it.repair = RepairCast::Scope);
+    let (mut head, _) = head(|it| it.repair = RepairCast::Scope);
     let lacks = if catches_up { 5 } else { 100 };
     assert!(head.cache.insert(5, &[1], 0) && head.cache.insert(100, &[1], 0));
     for node in 1..=members {
@@ -276,7 +276,7 @@ fn repairs_in_vain(members: u32, catches_up: bool) -> [usize; 3] {
     let asks = Ack { mask: &[0x80], ..has(lacks) };
     let mut kinds = [0; 3];
     for round in 1..=15 {
-        let now = at(1 + round * settings.repair_interval.as_nanos() / 1_000_000);
+        let now = at(1 + round * repairs::INTERVAL.as_nanos() / 1_000_000);
         let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
         for node in 1..=members {
             head.on_ack(now, (NodeId(node), node.into()), &asks, (101, 0), has).unwrap();

@@ -2,7 +2,7 @@
 
 use faircast_base::{NodeId, Time};
 
-use super::{Candidate, Parent, Search, Step, Timer};
+use super::{BIND_TIMEOUT, BIND_TRIES, Candidate, Parent, SOLICIT_INTERVAL, Search, Step, Timer};
 use crate::tram::GivenHead;
 
 /// How often a head that was given is asked, with an interval of solicitations between, until others are.
@@ -40,14 +40,14 @@ impl Parent {
             (Some(node), _) | (None, GivenHead::Node(node)) => {
                 let head = Candidate::given(now, node, self.ring_max);
                 // Asked once each time: it is asked again anyway.
-                self.search = Search::Binding { head, since: now, tries: self.bind_tries };
+                self.search = Search::Binding { head, since: now, tries: BIND_TRIES };
                 self.due = Some(Step::Bind { to: node, distance: self.ring_max });
-                self.timers.arm(Timer::Round, now + self.bind_timeout);
+                self.timers.arm(Timer::Round, now + BIND_TIMEOUT);
             }
             (None, GivenHead::Named(name)) => {
                 self.search = Search::Seeking { rounds: 0 };
                 self.due = Some(Step::Solicit { ttl: self.ring_max, name });
-                self.timers.arm(Timer::Round, now + self.solicit_interval);
+                self.timers.arm(Timer::Round, now + SOLICIT_INTERVAL);
             }
         }
         true

@@ -110,7 +110,7 @@ fn a_head_that_does_not_answer_or_refuses_is_left_for_the_next() {
         heard(&mut parent, 1, node, node as u8, 1);
     }
     let mut asked = std::vec::Vec::new();
-    for _ in 0..TramSettings::default().bind_tries {
+    for _ in 0..BIND_TRIES {
         let now = parent.next_timeout().unwrap();
         parent.on_timeout(now, HEAD);
         asked.push(parent.poll());
@@ -148,7 +148,7 @@ fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
         asked.extend(parent.poll());
     }
     let nearer = Step::Bind { to: NodeId(1), distance: 1 };
-    let tries = TramSettings::default().bind_tries as usize;
+    let tries = BIND_TRIES as usize;
     assert_eq!(asked, [vec![nearer; tries], vec![farther]].concat());
     let silent_at = now.as_nanos().div_ceil(1_000_000);
     parent.on_accept(at(silent_at), NodeId(2), 2);

@@ -169,8 +169,7 @@ fn a_coarse_clock_keeps_the_rate_by_what_it_owes() {
     for kbytes in [50.0, 137.0, 400.0, 1000.0] {
         let mut control = control(|settings| settings.clock = Clock::Coarse);
         (control.rate, control.slow_start) = (kbytes * 1e3, false);
-        control.step_min = 0.0;
-        control.step = 0.0;
+        (control.rate_max, control.rate_bound) = (control.rate, control.rate);
         let mut slept = 0;
         let mut now = at(0);
         for _ in 0..63 {

@@ -247,7 +247,7 @@ mod tests {
     fn losses_and_packets_are_of_one_span_after_the_source_has_changed_its_settings() {
         let tree = crate::catalog::stack("tram").expect("it is registered");
         let settings = |interval| {
-            let options = options(&[("repair_interval", interval)], OPTIONS);
+            let options = options(&[("hello_interval", interval)], OPTIONS);
             announced(tree, &options).expect("short enough")
         };
         let own = Options::default();

@@ -15,10 +15,8 @@ const FLOW_ROWS_MAX: usize = 50;
 /// Most receivers of a flow that get a row; of more the worst do.
 const RECEIVER_ROWS_MAX: usize = 12;
 const WORST_ROWS: usize = 10;
-/// Most receivers in the table that is folded away.
 const RECEIVERS_FOLDED_MAX: usize = 500;
 const LINK_ROWS_MAX: usize = 12;
-/// Most links in the table that is folded away.
 const LINKS_FOLDED_MAX: usize = 500;
 
 /// A flow's name with the colour that its lines have.

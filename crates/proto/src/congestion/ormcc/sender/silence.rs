@@ -10,6 +10,9 @@ const GONE_MIN: Duration = Duration::from_secs(1);
 /// Round trips of silence after which it is gone, and after which the rate falls.
 const SILENT_RTTS: f64 = 8.0;
 
+/// Shortest silence after which the rate falls.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// The longest wait until the rate falls, however long round trips are.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -40,7 +43,7 @@ impl OrmccSender {
 
     pub(super) fn silence(&self) -> Duration {
         let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
-        span.max(self.config.silence).min(SILENCE_MAX)
+        span.max(SILENCE).min(SILENCE_MAX)
     }
 
     /// Something is to be sent now. What the source did not use since it could have sent last is a

@@ -1,7 +1,5 @@
 //! Each line of the choice of the representative.
 
-use super::harness::paper;
-use crate::congestion::ormcc::OrmccConfig;
 use crate::congestion::ormcc::choice::{Averages, Choice, Standing};
 
 const OTHER: Standing = Standing { chosen: true, is_own: false, overdue: false };
@@ -10,13 +8,12 @@ const NOBODY: Standing = Standing { chosen: false, is_own: false, overdue: false
 
 struct Judge {
     averages: Averages,
-    config: OrmccConfig,
 }
 
 impl Judge {
     /// The first indication with `rate`, and `more` of the representative.
     fn after(rate: f64, more: &[f64]) -> Self {
-        let mut judge = Self { averages: Averages::new(), config: paper() };
+        let mut judge = Self { averages: Averages::new() };
         assert_eq!(judge.hear(rate, NOBODY), Choice::First);
         for &rate in more {
             assert_eq!(judge.hear(rate, OWN), Choice::Own);
@@ -25,11 +22,11 @@ impl Judge {
     }
 
     fn hear(&mut self, rate: f64, standing: Standing) -> Choice {
-        self.averages.judge(&self.config, rate, standing, || false)
+        self.averages.judge(rate, standing, || false)
     }
 
     fn hear_lucky(&mut self, rate: f64) -> Choice {
-        self.averages.judge(&self.config, rate, OTHER, || true)
+        self.averages.judge(rate, OTHER, || true)
     }
 }
 
@@ -76,17 +73,6 @@ fn one_far_below_the_average_but_above_the_representative_needs_luck() {
     assert_eq!(setup().hear(500.0, OTHER), Choice::Other);
     assert_eq!(setup().hear_lucky(500.0), Choice::Slower);
     assert_eq!(setup().hear(50.0, OTHER), Choice::Slower, "and one below it does not");
-}
-
-#[test]
-fn a_rate_at_the_limit_counts_where_the_algorithm_is_read_by_the_letter() {
-    for (letter, want) in [(false, Choice::Other), (true, Choice::Slower)] {
-        let mut judge = Judge::after(1000.0, &STEADY);
-        judge.config.sigma_floor = 0.0;
-        judge.config.slower_sigmas = 0.0;
-        judge.config.slower_at_limit = letter;
-        assert_eq!(judge.hear_lucky(1000.0), want);
-    }
 }
 
 #[test]

@@ -52,6 +52,13 @@ impl Bench {
     }
 
     /// Bytes per second.
+    /// A sender that knows its round trip.
+    pub(super) fn at_100_ms(config: OrmccConfig) -> Self {
+        let mut bench = Self::new(config);
+        bench.sender.rtt = Some(0.1);
+        bench
+    }
+
     pub(super) fn rate(&self) -> f64 {
         self.sender.gauges().rate_bits_per_s.expect("it has sent") / 8.0
     }
@@ -60,7 +67,7 @@ impl Bench {
 /// A sender of the paper's at `packets` per 100 ms whose round trip is 100 ms, with receiver 1 as
 /// representative, which has told `rates`.
 pub(super) fn settled(rates: &[f64]) -> Bench {
-    let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..paper() });
+    let mut bench = Bench::at_100_ms(paper());
     bench.pass(ms(1000));
     for &rate in rates {
         bench.pass(ms(200));

@@ -35,11 +35,9 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn config() -> impl Strategy<Value = OrmccConfig> {
     let mode = prop_oneof![Just(Feedback::Ci), Just(Feedback::CiPerRtt), Just(Feedback::Trac)];
-    (any::<[bool; 4]>(), mode, 0.0f64..1.0).prop_map(|(bits, feedback, q)| {
+    (any::<[bool; 4]>(), mode).prop_map(|(bits, feedback)| {
         let base = if bits[0] { paper() } else { improved() };
-        // Doubling at round trips of nothing would make each step of time millions of packets.
-        let doubling_max = 50.0;
-        OrmccConfig { feedback, q, guard: bits[1], initial_doubling: bits[2], doubling_max, ..base }
+        OrmccConfig { feedback, guard: bits[1], initial_doubling: bits[2], ..base }
     })
 }
 

@@ -6,7 +6,7 @@ use faircast_base::{BadInput, CutReason, Cx, Duration, NodeId, Seq, SwitchReason
 use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
 use crate::congestion::pgmcc::PgmccReport;
-use crate::congestion::pgmcc::config::{BitmapScope, LossEpoch, TimeoutMode};
+use crate::congestion::pgmcc::config::{BitmapScope, TimeoutMode};
 use crate::congestion::pgmcc::ledger::Fate;
 use crate::congestion::pgmcc::receivers::RttSample;
 use crate::congestion::{AckVector, Carrier};
@@ -38,9 +38,9 @@ impl PgmccSender {
         } else {
             self.window.refund(marked);
         }
-        let answers = match self.config.loss_epoch {
-            LossEpoch::Feedback => lost.count > 0,
-            LossEpoch::Sent => lost
+        let answers = match self.config.cut_after_feedback {
+            true => lost.count > 0,
+            false => lost
                 .latest
                 .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
         };

@@ -54,19 +54,18 @@ impl Honesty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::pgmcc::LossEstimator;
     use faircast_base::Duration;
     use std::vec::Vec;
 
     /// Runs an acker for `packets`, 1 ms each: whether each was lost, and the loss that it claims,
     /// or its own honest estimate, which has a past of `before`.
     fn exposed_at(
-        loss_estimator: LossEstimator,
+        loss_intervals: bool,
         before: &[bool],
         lost: impl Fn(u32) -> bool,
         claim: Option<f64>,
     ) -> Option<u32> {
-        let config = PgmccConfig { loss_estimator, ..PgmccConfig::default() };
+        let config = PgmccConfig { loss_intervals, ..PgmccConfig::default() };
         let (mut honesty, mut own) = (Honesty::new(&config), Estimate::new(&config));
         let mut now = Time::ZERO;
         for lost in before {
@@ -82,7 +81,7 @@ mod tests {
         })
     }
 
-    const BOTH: [LossEstimator; 2] = [LossEstimator::Ewma, LossEstimator::LossIntervals];
+    const BOTH: [bool; 2] = [false, true];
 
     #[test]
     fn an_honest_acker_is_never_exposed_whatever_it_lost_before_and_however_it_loses() {

@@ -10,6 +10,9 @@ use crate::congestion::pgmcc::ledger::Fate;
 /// Packets that a bitmap covers.
 const BITMAP_LEN: i32 = 32;
 
+/// Later packets that must have arrived before one is taken for lost (src: pgmcc-draft s2.2).
+const LOSS_THRESHOLD: u32 = 3;
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) count: u32,
@@ -92,7 +95,7 @@ impl PgmccSender {
 
     fn is_missing(&self, vector: AckVector, distance: i32) -> bool {
         let later = vector.bitmap & ((1u32 << distance) - 1);
-        vector.bitmap >> distance & 1 == 0 && later.count_ones() >= self.config.loss_threshold
+        vector.bitmap >> distance & 1 == 0 && later.count_ones() >= LOSS_THRESHOLD
     }
 
     /// By all acknowledgements so far, whoever sent them (src: pgmcc-draft s2.2, seada-helmy
@@ -100,7 +103,7 @@ impl PgmccSender {
     /// under way to and from a former acker for lost (src: seada-helmy s4.4).
     fn judge_by_history(&mut self, vector: AckVector) -> Lost {
         let mut lost = Lost::default();
-        let limit = self.ledger.below_acked(vector.highest, self.config.loss_threshold);
+        let limit = self.ledger.below_acked(vector.highest, LOSS_THRESHOLD);
         let mut seq = self.ledger.unsettled;
         while seq.before(limit) {
             let seen = vector.highest.distance(seq) < BITMAP_LEN

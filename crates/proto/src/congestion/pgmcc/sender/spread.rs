@@ -119,7 +119,7 @@ mod tests {
     use faircast_base::{NodeId, Purpose, Rng};
 
     use super::*;
-    use crate::congestion::pgmcc::{PgmccConfig, SlowStart};
+    use crate::congestion::pgmcc::PgmccConfig;
 
     const RTT: Duration = Duration::from_millis(100);
 
@@ -129,8 +129,8 @@ mod tests {
 
     /// A window of ten packets that has left slow start: a share is 10 ms.
     fn window() -> Window {
-        let slow_start = SlowStart::Limited;
-        let mut window = Window::new(&PgmccConfig { slow_start, ..PgmccConfig::default() });
+        let mut window =
+            Window::new(&PgmccConfig { slow_start_open: false, ..PgmccConfig::default() });
         while window.size < 10.0 {
             window.grow(1);
         }

@@ -98,7 +98,7 @@ fn a_new_acker_is_held_for_a_round_trip_unless_another_is_far_slower() {
     bench.ack(2, bench.next() - 1, u32::MAX, 0.01);
     bench.nak(3, 1, 0.01, ms(500));
     assert_eq!(bench.representative(), Some(3), "after the holding time");
-    let mut free = with_acker(PgmccConfig { holding_time: 0.0, ..at_once() });
+    let mut free = with_acker(PgmccConfig { holding_time: 0, ..at_once() });
     free.nak(2, 1, 0.01, ms(200));
     free.nak(3, 1, 0.01, ms(500));
     assert_eq!(free.representative(), Some(3), "without the rule");

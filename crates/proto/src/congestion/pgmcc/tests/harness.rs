@@ -3,9 +3,7 @@
 use faircast_base::{CutReason, Duration, NodeId, Seq, Time};
 
 pub(super) use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms, original};
-use crate::congestion::pgmcc::{
-    PgmccConfig, PgmccReceiver, PgmccReport, PgmccSender, Profile, SlowStart,
-};
+use crate::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccReport, PgmccSender, Profile};
 use crate::congestion::{AckVector, Carrier, SenderControl};
 
 /// Bytes of a packet.
@@ -14,8 +12,7 @@ pub(super) const LEN: u32 = 1400;
 /// A profile whose window opens as the draft says and whose packets are not spread, so that both can be
 /// computed by hand.
 pub(super) fn plain_of(profile: Profile) -> PgmccConfig {
-    let slow_start = SlowStart::Limited;
-    PgmccConfig { spread: false, slow_start, ..PgmccConfig::profile(profile) }
+    PgmccConfig { spread: false, slow_start_open: false, ..PgmccConfig::profile(profile) }
 }
 
 /// The profile `improved` in that way.

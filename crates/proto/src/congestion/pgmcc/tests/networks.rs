@@ -3,7 +3,7 @@
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::harness::{Bench, LEN, Listener, ms, original, plain};
-use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig, SlowStart};
+use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig};
 use crate::congestion::{AckVector, Arrival, Audience, Permit, ReceiverFeedback, SenderControl};
 
 #[test]
@@ -59,8 +59,9 @@ fn nothing_is_spread_on_a_short_path_or_where_packets_are_close() {
 
 #[test]
 fn a_timer_that_fires_late_costs_no_throughput() {
-    let (slow_start, window_max) = (SlowStart::Open, 200.0);
-    let mut bench = Bench::new(PgmccConfig { spread: true, slow_start, window_max, ..plain() });
+    let (slow_start_open, window_max) = (true, 200.0);
+    let mut bench =
+        Bench::new(PgmccConfig { spread: true, slow_start_open, window_max, ..plain() });
     let (mut acked, mut before) = (0, 0);
     for elapsed in 0..4000 {
         while bench.sent.get(acked as usize).is_some_and(|sent| bench.now >= sent.0 + ms(100)) {
@@ -80,7 +81,7 @@ fn a_timer_that_fires_late_costs_no_throughput() {
 
 #[test]
 fn open_slow_start_lasts_until_the_first_loss() {
-    let mut bench = Bench::running(PgmccConfig { slow_start: SlowStart::Open, ..plain() }, 11, 0.0);
+    let mut bench = Bench::running(PgmccConfig { slow_start_open: true, ..plain() }, 11, 0.0);
     let window = bench.window();
     assert!(window > 500.0, "{window}");
     bench.advance(ms(100));
@@ -92,7 +93,7 @@ fn open_slow_start_lasts_until_the_first_loss() {
 
 #[test]
 fn after_a_stall_the_window_opens_to_half_of_what_it_was() {
-    let mut bench = Bench::running(PgmccConfig { slow_start: SlowStart::Open, ..plain() }, 11, 0.0);
+    let mut bench = Bench::running(PgmccConfig { slow_start_open: true, ..plain() }, 11, 0.0);
     let before = bench.window();
     bench.pump(u32::MAX);
     bench.advance(bench.due());

@@ -5,8 +5,7 @@ use proptest::prelude::*;
 
 use super::harness::{Bench, LEN, ms};
 use crate::congestion::pgmcc::{
-    Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, RttMethod, SlowStart,
-    TimeoutMode,
+    Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, TimeoutMode,
 };
 use crate::congestion::{AckVector, Carrier, Permit, SenderControl};
 
@@ -75,15 +74,14 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
             switch_recover: bits[2],
             switch_ageing: bits[3],
             charge_repairs: bits[4],
-            timeout_restart: bits[5],
             lie_check: bits[6],
             blacklist: bits[7],
             window_validation: bits[8],
             bitmap_scope: if bits[9] { BitmapScope::All } else { BitmapScope::Own },
             model: if bits[10] { Model::Simple } else { Model::Full },
-            rtt_method: if bits[11] { RttMethod::Sequence } else { RttMethod::Timestamp },
+            rtt_in_packets: bits[11],
             spread: bits[12],
-            slow_start: if bits[13] { SlowStart::Open } else { SlowStart::Limited },
+            slow_start_open: bits[13],
             ..PgmccConfig::profile(profile)
         },
     )

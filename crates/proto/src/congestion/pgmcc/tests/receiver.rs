@@ -5,9 +5,7 @@ use std::vec;
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::harness::{LEN, Listener, ms, original};
-use crate::congestion::pgmcc::{
-    ElectionReply, LossEstimator, PgmccAnnounce, PgmccConfig, PgmccReport,
-};
+use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig, PgmccReport};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
 const ME: NodeId = NodeId(4);
@@ -55,8 +53,8 @@ fn packets_of_one_moment_are_acknowledged_together_where_that_is_wanted() {
 
 #[test]
 fn a_report_counts_the_time_for_which_the_timestamp_was_held() {
-    let loss_estimator = LossEstimator::Ewma;
-    let mut listener = Listener::new(PgmccConfig { loss_estimator, ..PgmccConfig::default() });
+    let mut listener =
+        Listener::new(PgmccConfig { loss_intervals: false, ..PgmccConfig::default() });
     assert_eq!(listener.on_nak(), None, "no timestamp yet");
     data(&mut listener, 0, u32::MAX - 9, Some(OTHER));
     data(&mut listener, 2, u32::MAX - 4, Some(OTHER));
@@ -95,21 +93,16 @@ fn repairs_do_not_undo_losses() {
 
 #[test]
 fn a_call_for_an_election_is_answered_once_after_a_random_wait() {
-    for (reply, audience) in
-        [(ElectionReply::Ack, Audience::SenderAck), (ElectionReply::Nak, Audience::SenderNak)]
-    {
-        let config = PgmccConfig { election_reply: reply, ..PgmccConfig::default() };
-        let mut listener = Listener::new(config);
-        data(&mut listener, 0, 0, None);
-        assert_eq!(listener.reports(), vec![]);
-        let at = listener.receiver.next_timeout().expect("the answer is planned");
-        assert!(at > listener.now && at <= listener.now + ms(50));
-        listener.pass(ms(50));
-        let reports = listener.reports();
-        assert_eq!(reports.len(), 1);
-        assert_eq!((reports[0].0, reports[0].1.echo_ms), (audience, 50));
-        assert_eq!(listener.receiver.next_timeout(), None);
-    }
+    let mut listener = Listener::new(PgmccConfig::default());
+    data(&mut listener, 0, 0, None);
+    assert_eq!(listener.reports(), vec![]);
+    let at = listener.receiver.next_timeout().expect("the answer is planned");
+    assert!(at > listener.now && at <= listener.now + ms(50));
+    listener.pass(ms(50));
+    let reports = listener.reports();
+    assert_eq!(reports.len(), 1);
+    assert_eq!((reports[0].0, reports[0].1.echo_ms), (Audience::SenderAck, 50));
+    assert_eq!(listener.receiver.next_timeout(), None);
 }
 
 #[test]

@@ -7,9 +7,7 @@ use std::vec::Vec;
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
 use super::harness::{Bench, LEN, Listener, ms, original, plain};
-use crate::congestion::pgmcc::{
-    LossEstimator, PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile,
-};
+use crate::congestion::pgmcc::{PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile};
 use crate::congestion::{AckVector, Audience, Carrier, ReceiverFeedback, SenderControl};
 
 /// Packets that wait at the bottleneck at most.
@@ -214,8 +212,7 @@ fn near_and_far_ackers_alternate_and_the_paper_profile_cuts_for_losses_that_are_
 fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() {
     for compare_alike in [false, true] {
         // The low-pass filter: with loss intervals the two receivers hardly differ at any time.
-        let loss_estimator = LossEstimator::Ewma;
-        let net = run(PgmccConfig { compare_alike, loss_estimator, ..plain() }, ms(250));
+        let net = run(PgmccConfig { compare_alike, loss_intervals: false, ..plain() }, ms(250));
         let (events, switches) = (net.loss_events(), net.slower_switches());
         assert!(events > 10, "{events}");
         if compare_alike {
@@ -231,8 +228,7 @@ fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() 
 
 #[test]
 fn the_improved_profile_answers_losses_while_ackers_take_turns() {
-    let at_will =
-        PgmccConfig { holding_time: 0.0, acker_bias: 1.0, compare_alike: false, ..plain() };
+    let at_will = PgmccConfig { holding_time: 0, acker_bias: 1.0, compare_alike: false, ..plain() };
     let net = run(at_will, ms(60));
     let events = net.loss_events();
     assert!(net.slower_switches() > events, "{} for {events}", net.slower_switches());

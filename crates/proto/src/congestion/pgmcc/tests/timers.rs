@@ -30,7 +30,7 @@ fn a_fixed_timeout_is_four_seconds_after_the_last_acknowledgement() {
 
 #[test]
 fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
-    let mut bench = running(PgmccConfig { retry_max: 100, ..plain() });
+    let mut bench = running(plain());
     let first = bench.due();
     assert!(first >= ms(200) && first < ms(3000), "{first}");
     let mut last = first;

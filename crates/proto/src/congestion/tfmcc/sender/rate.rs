@@ -20,6 +20,10 @@ const IDLE_AFTER: u64 = 10;
 const NEW_IDLE: u64 = 2;
 const NEW_UNHEARD: u64 = 6;
 
+/// Round trips count as at least this where the sender judges by silence: hosts may be busy for
+/// longer than a LAN's round trip.
+const SILENCE_MIN: Duration = Duration::from_millis(25);
+
 /// An even rise of the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
@@ -155,7 +159,7 @@ impl TfmccSender {
     /// round trip still: by the latest alone it would be silent, and the rate halved and halved again
     /// after each full queue.
     pub(super) fn silence_rtt(&self, clr: &Clr) -> Duration {
-        clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(self.config.silence_min)
+        clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(SILENCE_MIN)
     }
 
     /// When silence of the CLR has its next consequence.
@@ -173,7 +177,7 @@ impl TfmccSender {
 
     /// When silence of all has its next consequence.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.asked.after(GONE_AFTER, self.announced_rtt_max().max(self.config.silence_min))
+        self.asked.after(GONE_AFTER, self.announced_rtt_max().max(SILENCE_MIN))
     }
 
     pub(super) fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {

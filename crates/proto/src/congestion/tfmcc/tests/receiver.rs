@@ -13,7 +13,7 @@ struct Listener {
 
 impl Listener {
     fn new() -> Self {
-        let mut receiver = TfmccReceiver::new(TfmccConfig::default(), NodeId(3));
+        let mut receiver = TfmccReceiver::new(NodeId(3));
         receiver.set_header(HEADER_BYTES);
         let bench = ReceiverBench::of(receiver, NodeId(3));
         Self { bench, seq: 0, suppress_above: f32::MAX }

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn it_begins_with_one_packet_in_the_guessed_round_trip() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.pass(ms(2900));
     let times: Vec<u64> =
         bench.sent.iter().map(|(at, _)| at.since(Time::ZERO).as_millis()).collect();
@@ -17,7 +17,7 @@ fn it_begins_with_one_packet_in_the_guessed_round_trip() {
 
 #[test]
 fn full_packets_after_a_tiny_first_one_do_not_wait_longer() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.len = 60;
     bench.pass(ms(400));
     bench.len = PAYLOAD;
@@ -36,7 +36,7 @@ fn full_packets_after_a_tiny_first_one_do_not_wait_longer() {
 
 #[test]
 fn slow_start_climbs_over_one_round_trip_and_at_most_doubles() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.pass(ms(1000));
     let first = bench.rate();
     assert!((first - 16_000.0).abs() < 1e-6);
@@ -170,7 +170,7 @@ fn silence_of_all_leads_to_one_packet_in_eight_seconds_and_back() {
 
 #[test]
 fn whoever_is_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.pass(Duration::from_secs(300));
     assert!((bench.rate() - 1000.0).abs() < 1e-6, "{}", bench.rate());
     bench.with(SenderControl::on_heard);
@@ -227,7 +227,7 @@ fn a_report_on_a_nak_tells_its_round_trip_alone() {
 /// Only the operator's floor, which lies around the control, holds against that.
 #[test]
 fn one_receiver_that_claims_next_to_nothing_takes_the_group_down_with_it() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.pass(ms(1000));
     bench.report(1, 1e6, 40, false);
     let mut sent = 0;
@@ -338,7 +338,7 @@ fn after_a_long_pause_losses_before_it_bound_slow_start_and_do_not_end_it() {
 
 #[test]
 fn small_messages_now_and_then_do_not_hold_back_full_packets() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     bench.pass(ms(1000));
     bench.len = 20;
     for _ in 0..20 {
@@ -369,7 +369,7 @@ fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
 
 #[test]
 fn no_rate_makes_a_moment_without_end() {
-    let mut bench = Bench::new(TfmccConfig::default());
+    let mut bench = Bench::new();
     for _ in 0..10_000 {
         bench.report(1, 4e11, 0, false);
         bench.permit();
@@ -386,7 +386,7 @@ proptest::proptest! {
             (0u32..6, proptest::num::f32::ANY, 0u32.., 0u64..400, 0u8..16, 0u8..), 1..200,
         ),
     ) {
-        let mut bench = Bench::new(TfmccConfig::default());
+        let mut bench = Bench::new();
         bench.pass(ms(100));
         for (node, rate, echo, wait, flags, round) in steps {
             let report = TfmccReport {

@@ -10,7 +10,6 @@ use crate::Datagram;
 use crate::catalog::SCHEMES;
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
 pub(super) use crate::pgm::DATA_PORT;
-use crate::pgm::RepairTimers;
 use crate::pgm::element::*;
 use crate::pgm::wire::Data;
 use crate::relay::PacketKey;
@@ -53,11 +52,6 @@ pub(super) const POLICIES: [Suppression; 5] = [
     Suppression::Throughput,
     Suppression::Random,
 ];
-
-/// The settings of ns-2, by which the moments below are computed.
-pub(super) fn fixed() -> ElementConfig {
-    ElementConfig { repair_timers: RepairTimers::Fixed, ..ElementConfig::default() }
-}
 
 pub(super) fn spm(sequence: u32, path: NodeId) -> Vec<u8> {
     let (trail, lead) = (Seq::new(0), Seq::new(99));

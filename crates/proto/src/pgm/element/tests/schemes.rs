@@ -31,7 +31,7 @@ fn by_throughput_the_nak_of_a_slower_receiver_passes_that_loses_under_tfmcc() {
     for (suppression, slower_passes) in
         [(Suppression::Rfc3208, false), (Suppression::Loss, true), (Suppression::Throughput, true)]
     {
-        let mut bench = Bench::new(ElementConfig { suppression, ..fixed() });
+        let mut bench = Bench::new(ElementConfig { suppression });
         bench.packet(1, RECEIVER, Destination::Node(ME), &nak_of(1e6), 0);
         assert_eq!(bench.sent(), [confirm(1, &[7]), ask(&[7])]);
         bench.ncf(0, &[7]);

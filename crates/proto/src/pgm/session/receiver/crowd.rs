@@ -3,7 +3,6 @@
 use faircast_base::{Duration, Rng, Time};
 
 use crate::pgm::PgmFlowSettings;
-use crate::pgm::RepairTimers;
 
 /// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
 /// the time that it takes to avoid them.
@@ -31,7 +30,6 @@ const MEAN_ROUND_TRIPS: f64 = 0.75;
 /// longer than it ever did.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    timers: RepairTimers,
     backoff: Duration,
     /// log2 of the guess.
     doublings: u32,
@@ -45,7 +43,6 @@ pub(crate) struct Crowd {
 impl Crowd {
     pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
-            timers: settings.repair_timers,
             backoff: settings.nak_backoff,
             doublings: 0,
             surplus: 0.0,
@@ -57,7 +54,7 @@ impl Crowd {
     /// A packet has been repaired that was confirmed so many times; `rtt` is the time to a
     /// confirmation.
     pub(crate) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
-        if self.timers == RepairTimers::Fixed || confirmations == 0 {
+        if confirmations == 0 {
             return;
         }
         self.rtt = rtt.unwrap_or(self.rtt);
@@ -106,26 +103,21 @@ impl Crowd {
     }
 }
 
-/// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
+/// Draws back-offs. Packets found missing at the same moment share one draw, as a NAK can list
 /// them: one NAK instead of many.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     now: Time,
-    shared: bool,
     drawn: Option<Time>,
 }
 
 impl Backoff {
-    /// Those of now, with one draw for all where a request can list several.
-    pub(crate) fn new(now: Time, lists: bool) -> Self {
-        Self { now, shared: lists, drawn: None }
+    pub(crate) fn new(now: Time) -> Self {
+        Self { now, drawn: None }
     }
 
     pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
-        match self.drawn {
-            Some(at) if self.shared => at,
-            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
-        }
+        *self.drawn.get_or_insert_with(|| self.now + crowd.draw(rng))
     }
 }
 

@@ -14,6 +14,13 @@ use crate::congestion::{AckVector, Arrival};
 use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
+/// Later packets that must have come before one counts as missing (src: RFC 3208 s6.3 leaves it
+/// open and names 2 as possible).
+const REORDER_PACKETS: usize = 2;
+
+/// Time after which a gap counts as missing though fewer later packets have come.
+pub(crate) const REORDER_DELAY: Duration = Duration::from_millis(20);
+
 /// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
 /// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
 /// the payload takes it from the packets.
@@ -79,7 +86,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 self.request_later(cx);
             }
             // Polls are for elements and repairers; answers and ACKs are for the source.
-            Body::Spmr | Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => {}
+            Body::Spmr | Body::Ack(_) => {}
         }
         Ok(())
     }
@@ -251,7 +258,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn note_order(&mut self, now: Time, index: u64, newest: bool, repair: bool) {
         let Some(window) = &self.window else { return };
         let next = window.highest.map_or(self.begin, |highest| highest + 1);
-        if index == next && self.late_acks.is_none() || !self.config.settings.reorder_learn {
+        if index == next && self.late_acks.is_none() {
             return;
         }
         if newest && index > next {
@@ -416,7 +423,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let passed = match self.disorder.tolerance() {
             Some(_) => self.disorder.overdue(cx.now),
-            None => window.passed_by(self.config.settings.reorder_packets as usize),
+            None => window.passed_by(REORDER_PACKETS),
         };
         if let Some(passed) = passed {
             self.declare(cx, passed);
@@ -435,7 +442,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let least = self.disorder.tolerance().unwrap_or_default();
         let (to, at) = if window.has_gap(from, received) {
             // An unnoticed gap lies before all packets that have come.
-            let unnoticed = (cx.now + self.config.settings.reorder_delay.max(least), received);
+            let unnoticed = (cx.now + REORDER_DELAY.max(least), received);
             let (due, end) = self.disorder.next(from).unwrap_or(unnoticed);
             (end, due)
         } else if window.has_gap(from.max(received), window.known) {

@@ -25,7 +25,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return;
         }
         self.declared = to;
-        let mut backoff = Backoff::new(cx.now, self.config.settings.nak_lists);
+        let mut backoff = Backoff::new(cx.now);
         while from < to {
             let Some(window) = &self.window else { return };
             let naks = self.repair.naks();
@@ -98,7 +98,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 window.learn(index);
                 if !self.hear(cx, index, confirmed) {
                     // A single packet is found missing by what others say of it.
-                    let mut backoff = Backoff::new(cx.now, self.config.settings.nak_lists);
+                    let mut backoff = Backoff::new(cx.now);
                     self.declare_run(cx, &mut backoff, index, index);
                     self.hear(cx, index, confirmed);
                 }

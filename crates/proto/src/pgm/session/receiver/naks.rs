@@ -50,6 +50,10 @@ struct Recent {
     confirmations: u32,
 }
 
+/// Repetitions of a NAK for want of a confirmation, and for want of a repair, until the packet is
+/// given up.
+const RETRIES: u32 = 50;
+
 /// Most of these; of a longer burst the last tell as much as all.
 const RECENT_MAX: usize = 32;
 
@@ -84,13 +88,11 @@ pub(crate) struct Naks {
     crowd: Crowd,
     /// NAKs without confirmation, or confirmations without repair, until a packet is given up.
     retries: u32,
-    /// Whether one NAK may ask for several packets.
-    lists: bool,
 }
 
 impl Naks {
     pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
-        let retry = |least| RetryTimer::new(settings.repair_timers, least, settings.nak_backoff);
+        let retry = |least| RetryTimer::new(least, settings.nak_backoff);
         Self {
             confirmation: retry(settings.nak_repeat),
             repair: retry(settings.nak_repair).of_held_answers(),
@@ -99,15 +101,13 @@ impl Naks {
             missing: BTreeMap::new(),
             timers: BinaryHeap::new(),
             due: BTreeSet::new(),
-            retries: settings.nak_retries,
-            lists: settings.nak_lists,
+            retries: RETRIES,
         }
     }
 
-    /// The same where nothing is ever given up, and what is found missing together is asked for
-    /// together.
+    /// The same where nothing is ever given up.
     pub(crate) fn without_end(settings: &PgmFlowSettings) -> Self {
-        Self { retries: u32::MAX, lists: true, ..Self::new(settings) }
+        Self { retries: u32::MAX, ..Self::new(settings) }
     }
 
     /// Ends all requests, and keeps the measurements.
@@ -306,7 +306,7 @@ impl Naks {
         let mut expired = Expired::default();
         // The waits in which no confirmation came, and no repair.
         let (mut unconfirmed, mut unrepaired) = (None, None);
-        let mut backoff = Backoff::new(now, self.lists);
+        let mut backoff = Backoff::new(now);
         while let Some(&Reverse((deadline, index))) = self.timers.peek()
             && deadline <= now
         {
@@ -399,5 +399,4 @@ fn repair_deadline(
 const TIMERS_SPARE: usize = 16;
 
 #[cfg(test)]
-#[path = "naks_tests.rs"]
 mod tests;

@@ -112,10 +112,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let source = self.source?;
         let path = source.path?;
-        let most = if self.config.settings.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
         let asked = match self.lone_nak.due.take() {
             Some(index) => [index].to_vec(),
-            None => self.repair.naks_mut()?.take_due(most),
+            None => self.repair.naks_mut()?.take_due(1 + NAK_LIST_MAX),
         };
         debug_assert!(asked.is_sorted_by(|a, b| a < b), "lists ascend (RFC 3208 s9.3)");
         // Truncation is the wrap of sequence numbers.

@@ -9,7 +9,6 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
 use crate::congestion::{AckVector, Carrier, Told};
-use crate::pgm::RepairTimers;
 use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 use crate::{BlackHole, StreamEvent};
@@ -115,27 +114,19 @@ impl SourceSession {
     /// The least time between confirmations that are alike. Receivers judge by the number of
     /// confirmations how many of them ask for the same, so there must be some in a round trip.
     pub(crate) fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
-        let interval = self.config.settings.confirm_interval;
-        match rtt.max(self.farthest.get(now)) {
-            Some(rtt) if self.config.settings.repair_timers == RepairTimers::Adaptive => {
-                interval.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP)
-            }
-            _ => interval,
-        }
+        let rtt = rtt.max(self.farthest.get(now));
+        rtt.map_or(CONFIRM_INTERVAL, |rtt| CONFIRM_INTERVAL.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP))
     }
 
     /// How long after a repair a NAK for the same packet must have crossed it on its way: the
     /// round trip of who sends the NAK. One that comes later is from somebody who would have the
     /// repair if it had not been lost, or kept by an element that did not know of him.
     pub(crate) fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
-        if self.config.settings.repair_timers == RepairTimers::Fixed {
-            return self.config.settings.repair_interval;
-        }
         if let Some(rtt) = rtt {
             self.farthest.note(now, rtt);
             // The repair may meet a queue that has grown since the packet that the round trip was
             // measured with, and reports count in milliseconds.
-            return (rtt + rtt / 8 + REPORT_RESOLUTION).max(self.config.settings.confirm_interval);
+            return (rtt + rtt / 8 + REPORT_RESOLUTION).max(CONFIRM_INTERVAL);
         }
         let others = [self.control.gauges().rtt, self.farthest.get(now)];
         others.into_iter().flatten().fold(self.config.settings.repair_interval, Duration::max)
@@ -185,6 +176,10 @@ impl SourceSession {
         Ok(())
     }
 }
+
+/// Least time between two confirmations that are alike: far below the time after which a receiver
+/// repeats a NAK, yet thousands of NAKs for one loss cost few confirmations (src: RFC 3208 s5.2).
+const CONFIRM_INTERVAL: Duration = Duration::from_millis(10);
 
 /// At least so many confirmations of one loss can fit into a round trip.
 const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;

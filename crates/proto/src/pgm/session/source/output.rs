@@ -8,8 +8,8 @@ use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Seq, Time};
 use super::input::Confirmation;
 use super::{SourcePhase, SourceSession, SourceTimers, Timer};
 use crate::congestion::Permit;
+use crate::pgm::PgmFlowSettings;
 use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
-use crate::pgm::{PgmFlowSettings, RepairTimers};
 use crate::{Destination, Transmit};
 
 #[derive(Clone, Copy, Debug)]
@@ -211,18 +211,14 @@ impl SourceSession {
 
     /// After how long without data there is a pause.
     fn pause(&self) -> Duration {
-        match (self.config.settings.repair_timers, self.control.gauges().rtt) {
-            (RepairTimers::Adaptive, Some(rtt)) => rtt + rtt / 2,
-            _ => Duration::ZERO,
-        }
+        self.control.gauges().rtt.map_or(Duration::ZERO, |rtt| rtt + rtt / 2)
     }
 
     /// Says from where on a late joiner may ask for repairs.
     fn write_late_join(&self, encoder: &mut Encoder<'_>) {
-        let PgmFlowSettings { late_join, open_start, .. } = self.config.settings;
-        let back = match late_join {
+        let back = match self.config.settings.late_join {
             _ if !self.repairs => return,
-            _ if self.next <= u64::from(open_start) => self.next,
+            _ if self.next <= OPEN_START => self.next,
             0 => return,
             back => u64::from(back),
         };
@@ -239,6 +235,9 @@ impl SourceSession {
         }
     }
 }
+
+/// First packets of a session, of which each that a receiver gets lets it ask for all before.
+const OPEN_START: u64 = 64;
 
 /// The independent schedules of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Tests of the receiver's NAK timers and states.
 
 use super::*;
-use crate::pgm::RepairTimers;
 use crate::world::{at, ms};
 use faircast_base::{NodeId, Purpose};
 
@@ -11,11 +10,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(timers: RepairTimers) -> Self {
-        let settings =
-            PgmFlowSettings { repair_timers: timers, nak_retries: 2, ..PgmFlowSettings::default() };
+    fn new() -> Self {
         let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
-        Self { naks: Naks::new(&settings), rng }
+        Self { naks: Naks { retries: 2, ..Naks::new(&PgmFlowSettings::default()) }, rng }
     }
 
     fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {
@@ -46,7 +43,7 @@ fn each_event_in_each_state_leads_where_the_rfc_says() {
         (AwaitRepair, heard, AwaitRepair, 210),
     ];
     for (from, event, to, deadline) in cases {
-        let mut bench = Bench::new(RepairTimers::Fixed);
+        let mut bench = Bench::new();
         bench.naks.begin(7, from, at(40));
         event(&mut bench);
         assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
@@ -58,7 +55,7 @@ fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
     use State::{AwaitConfirmation, AwaitRepair, BackOff};
     // Answers took seconds until now, so the waits for this one are long.
     let slow = || {
-        let mut bench = Bench::new(RepairTimers::Adaptive);
+        let mut bench = Bench::new();
         for seq in [1, 2] {
             bench.naks.begin(seq, BackOff, at(0));
             bench.expire(0, true);
@@ -93,7 +90,7 @@ fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
 
 #[test]
 fn a_silent_network_is_asked_until_retries_run_out() {
-    let mut bench = Bench::new(RepairTimers::Fixed);
+    let mut bench = Bench::new();
     bench.naks.begin(7, State::BackOff, at(40));
     let mut asked = 0;
     let mut now = 0;
@@ -104,7 +101,8 @@ fn a_silent_network_is_asked_until_retries_run_out() {
         let due = bench.naks.take_due(63);
         asked += due.len();
         if !due.is_empty() {
-            assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + 200)));
+            // Each repetition waits twice as long.
+            assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + (200 << (asked - 1)))));
         }
         if expired.give_up == [7] {
             break;
@@ -113,12 +111,12 @@ fn a_silent_network_is_asked_until_retries_run_out() {
     // One NAK, and one more for each permitted retry.
     assert_eq!(asked, 3);
     assert!(bench.naks.is_empty() && bench.naks.next_timeout().is_none());
-    assert!(now > 40 + 3 * 200 && now <= 40 + 3 * 200 + 2 * 50 + 4, "{now}");
+    assert!(now > 40 + 7 * 200 && now <= 40 + 7 * 200 + 2 * 50 + 4, "{now}");
 }
 
 #[test]
 fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
-    let mut bench = Bench::new(RepairTimers::Fixed);
+    let mut bench = Bench::new();
     bench.naks.begin(7, State::AwaitRepair, at(0));
     let mut now = 0;
     let mut asked = 0;
@@ -135,7 +133,7 @@ fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
 
 #[test]
 fn without_a_path_back_off_goes_on_and_counts_nothing() {
-    let mut bench = Bench::new(RepairTimers::Fixed);
+    let mut bench = Bench::new();
     bench.naks.begin(7, State::BackOff, at(1));
     for ms in 1..1000 {
         bench.expire(ms, false);
@@ -148,8 +146,8 @@ fn without_a_path_back_off_goes_on_and_counts_nothing() {
 
 #[test]
 fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
-    let mut bench = Bench::new(RepairTimers::Fixed);
-    let mut backoff = Backoff::new(at(0), true);
+    let mut bench = Bench::new();
+    let mut backoff = Backoff::new(at(0));
     for index in 0..6300 {
         let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
         bench.naks.begin(index, State::BackOff, deadline);
@@ -171,7 +169,7 @@ proptest::proptest! {
     fn the_next_timeout_is_the_earliest_deadline_and_old_ones_do_not_pile_up(
         steps in proptest::collection::vec((0u8..6, 0u64..12, 0u64..60), 1..300),
     ) {
-        let mut bench = Bench::new(RepairTimers::Adaptive);
+        let mut bench = Bench::new();
         let mut now = 1;
         for (what, index, ms) in steps {
             match what {

@@ -3,9 +3,9 @@
 use faircast_base::Seq;
 use proptest::prelude::*;
 
-use super::*;
 use crate::congestion::common::bench::encoded;
 use crate::congestion::{AckVector, Wire};
+use crate::pgm::wire::*;
 
 impl Encoder<'_> {
     pub(crate) fn scheme_option<W: Wire>(&mut self, scheme: &W) {
@@ -34,12 +34,6 @@ pub(crate) fn bodies(
         .prop_map(|(sequence, trail, lead, path)| Body::Spm(Spm { sequence, trail, lead, path }));
     let ack = (seq.clone(), any::<u32>())
         .prop_map(|(highest, bitmap)| Body::Ack(Ack { vector: AckVector { highest, bitmap } }));
-    let polr = (seq.clone(), any::<u16>())
-        .prop_map(|(sequence, round)| Body::Polr(Polr { sequence, round }));
-    let poll = (seq, any::<[u16; 2]>(), nla, any::<[u32; 3]>()).prop_map(|it| {
-        let (sequence, [round, sub_type], path, [backoff_us, random, mask]) = it;
-        Body::Poll(Poll { sequence, round, sub_type, path, backoff_us, random, mask })
-    });
     prop_oneof![
         spm,
         data.clone().prop_map(Body::Odata),
@@ -49,8 +43,6 @@ pub(crate) fn bodies(
         nak.prop_map(Body::Ncf),
         Just(Body::Spmr),
         ack,
-        poll,
-        polr,
     ]
 }
 
