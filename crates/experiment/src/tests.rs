@@ -1,7 +1,7 @@
 //! Tests of every stack of the catalog between one lossy leaf and one without loss.
 //!
-//! The simulator compares figures of loss with the packets that the links dropped. Lists of drops and header lengths
-//! are compared between simulator and lab.
+//! The simulator compares figures of loss with the packets that the links dropped. Lists of drops
+//! and header lengths are compared between simulator and lab.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,8 @@ impl Case {
         )
     }
 
-    /// A network of one router, with `leaf` as more settings of the link to `a`, and `more` of the flow.
+    /// A network of one router, with `leaf` as more settings of the link to `a`, and `more` of the
+    /// flow.
     fn scenario(&self, seconds: u32, leaf: &str, more: &str) -> Scenario {
         let link = |ends: &str, rate: u32, more: &str| {
             format!(
@@ -92,8 +93,8 @@ impl Case {
     }
 }
 
-/// Drops of the links to the leaves: data packets, bytes of all packets, and sizes of the packets for `a`. Losses as
-/// `a` reported them.
+/// Drops of the links to the leaves: data packets, bytes of all packets, and sizes of the packets
+/// for `a`. Losses as `a` reported them.
 #[derive(Default)]
 struct Leaves {
     a: Option<NodeId>,
@@ -176,13 +177,15 @@ fn the_loss_of_a_leaf_is_what_its_link_dropped() {
                     // Drops of the last moment are not known yet.
                     assert!((dropped.saturating_sub(10)..=dropped).contains(&lost), "{case}");
                 } else {
-                    // Repairs that repeat a number are dropped as all else, and a tree sends several for a packet.
+                    // Repairs that repeat a number are dropped as all else, and a tree sends
+                    // several for a packet.
                     let repairs = summary.flows[0].repair_packets as f64 * 1.4 * link.drop_ratio;
                     let least =
                         dropped.saturating_sub((repairs as u64).max(dropped * 15 / 100) + 5);
                     assert!((least..=dropped).contains(&lost), "{case}");
                 }
-                // The share of bytes is that of data: a queue that overflows drops more of small packets.
+                // The share of bytes is that of data: a queue that overflows drops more of small
+                // packets.
                 let sent_bytes = link.throughput_bps * f64::from(SIM_SECONDS) / 8.0;
                 let share = dropped_bytes as f64 / (dropped_bytes as f64 + sent_bytes);
                 let near = 0.8 * share..=1.2 * share;

@@ -265,8 +265,8 @@ fn a_connection_follows_the_node_that_opened_it_to_another_address() {
     assert_eq!((world.down(0), world.down(1)), (vec![], vec![]));
 }
 
-/// A dialer at the client, driven for some tenths of a second. Returns the node that it is connected
-/// with, and whether it searches.
+/// A dialer at the client, driven for some tenths of a second. Returns the node that it is
+/// connected with, and whether it searches.
 fn dial(world: &mut World, dialer: &mut Dialer, tenths: u64) -> (Option<NodeId>, bool) {
     for _ in 0..tenths {
         let end = world.now + Duration::from_millis(100);

@@ -227,13 +227,13 @@ impl PgmccSender {
         }
     }
 
-    /// True for a round trip that says how long to wait for the next packet: one within the timeout,
-    /// as it is without back-off, or with back-off for packets that left after the last timeout.
-    /// A longer one contains an interruption, which later packets do not meet. The first one counts
-    /// in any case.
+    /// True for a round trip that says how long to wait for the next packet: one within the
+    /// timeout, as it is without back-off, or with back-off for packets that left after the last
+    /// timeout. A longer one contains an interruption, which later packets do not meet. The first
+    /// one counts in any case.
     ///
-    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its timeout,
-    /// and keeps the back-off until there is one.
+    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its
+    /// timeout, and keeps the back-off until there is one.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
