@@ -154,6 +154,7 @@ fn node(address: SocketAddr) -> NodeId {
 pub struct Endpoint {
     quic: quinn_proto::Endpoint,
     client: ClientConfig,
+    control: CongestionControl,
     identifiers: Identifiers,
     /// Secret of this run of the program.
     secret: [u8; 32],
@@ -190,7 +191,7 @@ impl Endpoint {
         let (reset, token) = key.tokens(name);
         let cid_key = *blake3::keyed_hash(&key.derive("identifiers"), name).as_bytes();
         let identifiers = Identifiers::new(cid_key, seed);
-        let transport = Arc::new(transport(control));
+        let transport = Arc::new(transport(control, None));
         let clock = TokenClock::default();
         let mut config = EndpointConfig::new(Arc::new(reset));
         let issued = identifiers.clone();
@@ -213,6 +214,7 @@ impl Endpoint {
         Self {
             quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
             client,
+            control,
             identifiers: Identifiers::new(cid_key, seed ^ 1),
             secret: *digest.as_bytes(),
             clock,
@@ -245,6 +247,13 @@ impl Endpoint {
         let first = self.identifiers.generate_cid();
         let mut client = self.client.clone();
         client.initial_dst_cid_provider(Arc::new(move || first));
+        // The round trip to a node that has fallen silent is known: the first packet is repeated
+        // earlier (src: RFC 9002 s6.2.2).
+        let to_it = |link: &&Link| link.is_up && node(link.connection.remote_address()) == to;
+        let known = self.links.values().filter(to_it).map(|link| link.connection.rtt()).min();
+        if known.is_some() {
+            client.transport_config(Arc::new(transport(self.control, known)));
+        }
         let (handle, connection) = self
             .quic
             .connect(instant(now), client, address(to), "faircast")

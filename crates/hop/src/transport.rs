@@ -10,6 +10,10 @@ use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(15);
 /// Interval between packets of an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// Initial round trip of a connection (src: RFC 9002 s6.2.2), and the least that is taken of
+/// another connection.
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+const INITIAL_RTT_MIN: Duration = Duration::from_millis(20);
 /// Most bytes of a stream, and of a connection, that wait to be read.
 const STREAM_BYTES: u32 = 1 << 20;
 const LINK_BYTES: u32 = 1 << 22;
@@ -31,7 +35,12 @@ pub enum CongestionControl {
     Cubic,
 }
 
-pub(crate) fn transport(control: CongestionControl) -> TransportConfig {
+/// Settings of a connection. A round trip that is known takes the place of the usual initial one,
+/// between [`INITIAL_RTT_MIN`] and that.
+pub(crate) fn transport(
+    control: CongestionControl,
+    rtt: Option<std::time::Duration>,
+) -> TransportConfig {
     let factory: Arc<dyn ControllerFactory + Send + Sync> = match control {
         CongestionControl::NewReno => Arc::new(NewRenoConfig::default()),
         CongestionControl::Cubic => Arc::new(CubicConfig::default()),
@@ -39,6 +48,9 @@ pub(crate) fn transport(control: CongestionControl) -> TransportConfig {
     let system = |duration: Duration| std::time::Duration::from_nanos(duration.as_nanos());
     let idle = IdleTimeout::try_from(system(IDLE_MAX)).expect("the time fits in 62 bits");
     let mut config = TransportConfig::default();
+    if let Some(rtt) = rtt {
+        config.initial_rtt(rtt.clamp(system(INITIAL_RTT_MIN), system(INITIAL_RTT)));
+    }
     config
         .max_idle_timeout(Some(idle))
         .keep_alive_interval(Some(system(KEEP_ALIVE)))

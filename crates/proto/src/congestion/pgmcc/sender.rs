@@ -227,17 +227,19 @@ impl PgmccSender {
         }
     }
 
-    /// True for a round trip that says how long to wait for the next packet: one within the
-    /// timeout, as it is without back-off, or with back-off for packets that left after the last
-    /// timeout. A longer one contains an interruption, which later packets do not meet. The first
-    /// one counts in any case.
+    /// True for a round trip that says how long to wait for the next packet. A round trip of more
+    /// than twice the timeout, which is taken as 1 s at least, contains an interruption, which later
+    /// packets do not meet; unless the timeout has backed off that far, and the packet left after
+    /// the last one. The first round trip counts in any case.
     ///
-    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its
-    /// timeout, and keeps the back-off until there is one.
+    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its timeout,
+    /// and keeps the back-off until there is one. Here every packet has a number of its own, and a
+    /// queue may grow by more than a timeout allows.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
-        is_first || rtt <= base || rtt <= value && now - rtt >= self.stalled_at
+        let usual = base.max(Duration::from_secs(1)) * 2;
+        is_first || rtt <= usual || rtt <= value && now - rtt >= self.stalled_at
     }
 
     /// The acker has sent a round trip: a wait that is backed off becomes as long as one that is
