@@ -228,18 +228,19 @@ impl PgmccSender {
     }
 
     /// True for a round trip that says how long to wait for the next packet. A round trip of more
-    /// than twice the timeout, which is taken as 1 s at least, contains an interruption, which later
-    /// packets do not meet; unless the timeout has backed off that far, and the packet left after
-    /// the last one. The first round trip counts in any case.
+    /// than the timeout contains an interruption, which later packets do not meet; unless the
+    /// timeout has backed off that far, or no round trip is known, and the packet left after the
+    /// last timeout.
     ///
     /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its timeout,
-    /// and keeps the back-off until there is one. Here every packet has a number of its own, and a
-    /// queue may grow by more than a timeout allows.
+    /// and keeps the back-off until there is one; s2.4: a timeout is 1 s at least. Shorter ones are
+    /// no interruptions: every packet here has a number of its own, and queues grow.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
-        let usual = base.max(Duration::from_secs(1)) * 2;
-        is_first || rtt <= usual || rtt <= value && now - rtt >= self.stalled_at
+        let least = Duration::from_secs(1);
+        let is_fresh = now - rtt >= self.stalled_at;
+        rtt <= base.max(least) || is_fresh && (is_first || rtt <= value)
     }
 
     /// The acker has sent a round trip: a wait that is backed off becomes as long as one that is
