@@ -248,7 +248,9 @@ impl Endpoint {
         let mut client = self.client.clone();
         client.initial_dst_cid_provider(Arc::new(move || first));
         // The round trip to a node that has fallen silent is known: the first packet is repeated
-        // earlier (src: RFC 9002 s6.2.2).
+        // earlier.
+        //
+        // src: RFC 9002 s6.2.2
         let to_it = |link: &&Link| link.is_up && node(link.connection.remote_address()) == to;
         let known = self.links.values().filter(to_it).map(|link| link.connection.rtt()).min();
         if known.is_some() {

@@ -10,8 +10,9 @@ use quinn_proto::{IdleTimeout, TransportConfig, VarInt};
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(15);
 /// Interval between packets of an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// Initial round trip of a connection (src: RFC 9002 s6.2.2), and the least that is taken of
-/// another connection.
+/// Initial round trip of a connection, and the least that is taken of another connection.
+///
+/// src: RFC 9002 s6.2.2
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 const INITIAL_RTT_MIN: Duration = Duration::from_millis(20);
 /// Most bytes of a stream, and of a connection, that wait to be read.

@@ -232,9 +232,9 @@ impl PgmccSender {
     /// timeout has backed off that far, or no round trip is known, and the packet left after the
     /// last timeout.
     ///
-    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its timeout,
-    /// and keeps the back-off until there is one; s2.4: a timeout is 1 s at least. Shorter ones are
-    /// no interruptions: every packet here has a number of its own, and queues grow.
+    /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its
+    /// timeout, and keeps the back-off until there is one; s2.4: a timeout is 1 s at least. Shorter
+    /// ones are no interruptions: every packet here has a number of its own, and queues grow.
     fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
