@@ -370,12 +370,14 @@ pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duratio
     let disk = Duration::from_secs_f64(disk.as_secs_f64());
     let span = live.now().since(Time::ZERO);
     let counters = live.counters();
-    let link = counters.sent.waited;
+    let waited = counters.sent.waited;
+    // A source that has content to send and sleeps waits for credits of the relay above.
+    let credits = if live.relay().is_some() { counters.asleep } else { Duration::ZERO };
     HostLoad {
         span,
-        busy: span.saturating_sub(counters.asleep).saturating_sub(link),
+        busy: span.saturating_sub(counters.asleep).saturating_sub(waited),
         disk,
-        link,
+        link: waited + credits,
         overflowed: counters.received.overflowed,
     }
 }

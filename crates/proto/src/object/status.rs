@@ -168,7 +168,8 @@ pub struct HostLoad {
     pub busy: Duration,
     /// Time in that span for which it waited for the disk.
     pub disk: Duration,
-    /// Time for which it waited because the kernel's queue towards the network was full.
+    /// Time for which it waited because the kernel's queue towards the network was full, or slept
+    /// below a relay.
     pub link: Duration,
     /// Packets that its socket had no room for.
     pub overflowed: u64,
