@@ -409,6 +409,10 @@ impl RelayNode {
             if !neighbour.hello.is_relay && !is_own {
                 return self.counts.refused.misplaced += 1;
             }
+            // Of two neighbours that say to be the same node the one that is heard stays.
+            let at = self.routes.port(group, head.origin).filter(|at| is_own && *at != port);
+            let other = at.and_then(|at| self.neighbours.get(at));
+            is_own &= other.is_none_or(|other| other.hello.node != head.origin);
         }
         if head.origin == self.peers.node() {
             return self.counts.refused.misplaced += 1;

@@ -7,7 +7,7 @@ use faircast_base::{
 };
 
 use super::blacklist::Blacklist;
-use super::config::{PgmccConfig, TimeoutMode};
+use super::config::PgmccConfig;
 use super::hystart::HyStart;
 use super::ledger::Ledger;
 use super::model::is_slower;
@@ -243,8 +243,8 @@ impl PgmccSender {
         rtt <= base.max(least) || is_fresh && (is_first || rtt <= value)
     }
 
-    /// The acker has sent a round trip: a wait that is backed off becomes as long as one that is
-    /// not, from where it began.
+    /// The acker has sent a NAK with a round trip: a wait that is backed off becomes as long as one
+    /// that is not, from where it began. Acknowledgements have rules of their own.
     ///
     /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
     /// unambiguous). Where an interruption took all packets of the window, NAKs alone tell that the
@@ -467,7 +467,7 @@ impl SenderControl for PgmccSender {
             if let Some(sample) = sample {
                 if self.is_timely(cx.now, sample.time) {
                     self.rto.sample(sample.time);
-                    if nak.is_some() || self.config.timeout_mode == TimeoutMode::Tcp {
+                    if nak.is_some() {
                         self.end_back_off(cx.now);
                     }
                 }
