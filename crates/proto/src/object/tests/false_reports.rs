@@ -81,22 +81,20 @@ fn time_beside_it(choices: &Choices, reports: Reports) -> Option<f64> {
 }
 
 #[test]
-fn false_reports_cannot_hold_the_group_below_the_floor() {
+fn false_reports_hold_the_group_neither_with_a_floor_nor_without() {
     // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
     let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
     let floors = [
+        // Round trips that a member claims do not lengthen the stall timer.
+        ("none", wait.clone(), 20.0),
         ("rate_min", wait.clone().with(&[("rate_min", "200 kbit/s")]), 20.0),
         // It takes five seconds to be sure, and a moment to begin again at full speed.
-        ("drop-below", Choices { slow: floor(200_000), ..wait.clone() }, 20.0),
+        ("drop-below", Choices { slow: floor(200_000), ..wait }, 20.0),
     ];
-    let mut held = 0;
     for (case, reports) in FALSE_REPORTS {
-        let unbound = time_beside_it(&wait, reports);
-        held += usize::from(unbound.is_none());
         for (which, choices, most) in &floors {
             let time = time_beside_it(choices, reports);
             assert!(time.is_some_and(|time| time < *most), "{case}, {which}: {time:?} s");
         }
     }
-    assert!(held > 0, "without a floor some false reports hold the group up");
 }
