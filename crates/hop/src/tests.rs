@@ -325,6 +325,27 @@ fn a_dialer_tries_a_node_that_knows_the_connection_no_more_at_once() {
 }
 
 #[test]
+fn an_attempt_beside_a_silent_connection_repeats_its_first_packet_by_the_known_round_trip() {
+    // First packets that leave in 900 ms; a node of unknown round trip gets the second after 1 s.
+    let firsts = |world: &mut World, to: NodeId| {
+        let before = world.recorded.len();
+        world.server_at = NodeId(99);
+        world.client.connect(world.now, to);
+        let end = world.now + Duration::from_millis(900);
+        world.run_until(end);
+        let sent = &world.recorded[before..];
+        sent.iter()
+            .filter(|(_, from, it, packet)| (*from, *it) == (CLIENT, to) && packet.len() >= 1200)
+            .count()
+    };
+    let (mut world, _) = World::connected();
+    assert_eq!(firsts(&mut world, NodeId(98)), 1);
+    let (mut world, _) = World::connected();
+    let repeated = firsts(&mut world, SERVER);
+    assert!((4..=10).contains(&repeated), "{repeated} packets");
+}
+
+#[test]
 fn a_flood_of_first_packets_keeps_no_state_and_is_answered_with_fewer_bytes() {
     let mut world = World::new(&key(1), &key(1));
     let mut taken = 0;

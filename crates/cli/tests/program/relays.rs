@@ -190,7 +190,9 @@ fn a_relay_keeps_to_its_highest_rate_and_the_sender_names_the_slow_link() {
     let summary = sender.end_within(LIMIT_S).with(0).summary();
     let seconds = summary["seconds"].as_f64();
     assert!(seconds > Some(3_000_000.0 * 8.0 / 2_100_000.0), "{seconds:?} s");
-    assert_ne!(summary["limits"][0]["cause"], "sender_processor", "{summary}");
+    // The scheme or the credits of the relay, whichever had the sender wait longer.
+    let cause = summary["limits"][0]["cause"].as_str();
+    assert!(matches!(cause, Some("sender_link" | "path")), "{summary}");
     for (name, receiver) in [("near", near), ("far", far)] {
         receiver.end_within(LIMIT_S).with(0);
         relays.site.assert_same(&format!("{name}/file"), "file");

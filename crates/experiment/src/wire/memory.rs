@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::host::{MEMORY, Mount, PREFIX};
 
-/// Longest file of which there may be so many copies: half of the memory that is free holds them.
+/// Greatest length in bytes of a file whose copies fit in half of the free memory.
 pub(super) fn room_for(copies: u32) -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

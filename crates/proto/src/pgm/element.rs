@@ -40,17 +40,17 @@ settings! {
 /// Least time between repetitions of an unconfirmed NAK.
 const NAK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long an unconfirmed NAK is repeated at least: NAK_RPT_IVL.
+/// Least time for which an unconfirmed NAK is repeated: NAK_RPT_IVL.
 const NAK_REPEAT: Duration = Duration::from_secs(1);
 
-/// How long a confirmed repair is awaited: NAK_RDATA_IVL.
+/// Time for which a confirmed repair is awaited: NAK_RDATA_IVL.
 const REPAIR_WAIT: Duration = Duration::from_secs(10);
 
-/// How long after a confirmation no further NAK for the packet passes at most: NAK_ELIM_IVL. One
-/// lost repair would else cost all receivers below as much.
+/// Longest time after a confirmation in which no further NAK for the packet passes: NAK_ELIM_IVL.
+/// One lost repair would else cost all receivers below as much.
 const ELIMINATION: Duration = Duration::from_secs(5);
 
-/// How many sessions an element serves. A further one is forwarded as by any router, unless one of
+/// Most sessions that an element serves. A further one is forwarded as by any router, unless one of
 /// these has been silent for [`SESSION_EXPIRY`] and makes room.
 const SESSIONS_MAX: usize = 64;
 

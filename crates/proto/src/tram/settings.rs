@@ -203,9 +203,9 @@ settings! {
     /// Wait for the packets of a gap as long as late packets have shown: at most a round trip,
     /// within 50 to 250 ms.
     reorder_learn: bool = true;
-    /// How long a receiver that has joined tells of no congestion.
+    /// Time after its join in which a receiver reports no congestion.
     join_grace: Duration = 0 s;
-    /// What slow start adds to the least rate at the beginning.
+    /// Rate that is added to the least rate when slow start begins.
     rate_initial: Bitrate = 400 kbit;
     /// Slow start goes to no more than twice the rate at which all members acknowledge.
     slow_start_acknowledged: bool = true;
@@ -213,10 +213,10 @@ settings! {
     /// former rate, or 0.7 of it after a window that was closed for T. Repairs keep half of the
     /// greatest rate that was acknowledged, which each congestion report halves.
     restart: bool = true;
-    /// Over how long the average rate is taken, T.
+    /// Time over which the average rate is taken, T.
     averaging_time: Duration = 2 s;
-    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not
-    /// wait until they ask again.
+    /// True if a head sends a repair on at once to members who have asked for it in vain, before
+    /// they ask again.
     pass_on: bool = true;
     /// Time between advertisements of heads.
     advertise_interval: Duration = 500 ms;

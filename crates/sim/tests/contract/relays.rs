@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use faircast_base::{Event, NodeId, Purpose, Rng, Time};
+use faircast_base::{Duration, Event, NodeId, Purpose, Rng, Time};
 use faircast_scenario::{FaultKind, NodeFault, Overrides, Scenario};
 use faircast_sim::{SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Hasher, Record, Sink, Subject};
@@ -169,7 +169,12 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
         // A second that begins 2 s afterwards is the third.
         let seconds = over_s..over_s + if restarted { 3 } else { BACK_S };
         let back = seconds.clone().any(|second| sent(second) * 10 >= usual * 7);
-        if !back && seconds.end < end_s {
+        // A fault in these seconds is judged by its own.
+        let at = Time::ZERO + Duration::from_secs(over_s);
+        let until = Time::ZERO + Duration::from_secs(seconds.end);
+        let mut others = scenario.faults.iter().filter(|other| !std::ptr::eq(*other, fault));
+        let is_judged = !others.any(|other| other.at >= at && other.at < until);
+        if !back && is_judged && seconds.end < end_s {
             let rates: Vec<_> = seconds.map(sent).collect();
             problems.push(format!("{fault:?} of {}: {usual}, then {rates:?}", name(fault.node)));
         }
@@ -177,10 +182,17 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
     problems
 }
 
+/// Seeds of faults after which a session stood still: a back-off that NAKs did not end (214, 264),
+/// a round trip that contained an interruption (421, 564, 1247), a host that was refused at its new
+/// relay (331), a parent that was gone (277).
+const ONCE_WRONG: [u64; 7] = [214, 264, 277, 331, 421, 564, 1247];
+
 /// Runs every second seed from this one on.
 fn outlive(first: usize) {
     let mut wrong = Vec::new();
-    for seed in seeds("FAIRCAST_RELAY_SEEDS", 6).skip(first).step_by(2) {
+    let asked = seeds("FAIRCAST_RELAY_SEEDS", 6);
+    let known = ONCE_WRONG.into_iter().filter(|_| asked == (0..6));
+    for seed in asked.clone().chain(known).skip(first).step_by(2) {
         let scenario = scenario(seed);
         let (outcome, heard) = run(&scenario);
         let problems = problems(&scenario, &outcome, &heard);

@@ -16,7 +16,7 @@ choices! {
         Improved = "improved",
     }
 
-    /// How the stall timeout is computed.
+    /// Rule for the stall timeout.
     pub enum TimeoutMode {
         /// A fixed value after the latest acknowledgement (src: seada-helmy s4.1).
         Fixed = "fixed",
@@ -40,7 +40,7 @@ choices! {
     }
 }
 
-/// How the window turns into permission to send.
+/// Rule by which the window permits a packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounting {
     /// Tokens exactly as the draft moves them; each unrepaired loss leaks one.
@@ -59,7 +59,7 @@ settings! {
     pub struct PgmccConfig;
     from profile: Profile = Improved, "Which settings to start from: what Seada and Helmy evaluated, \
         the draft by the letter, or the draft with its known problems mended";
-    /// How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by
+    /// Rule for the stall timeout: fixed, as RFC 6298, or as that but restarted only by
     /// acknowledgements without a hole, or only when the first hole changes (paper: fixed)
     timeout_mode: TimeoutMode = Tcp;
     /// The stall timer starts anew when the window is cut for a loss, as TCP Reno's does in ns-2.35

@@ -105,7 +105,7 @@ impl Naks {
         }
     }
 
-    /// The same where nothing is ever given up.
+    /// NAKs of a receiver that gives up no packet.
     pub(crate) fn without_end(settings: &PgmFlowSettings) -> Self {
         Self { retries: u32::MAX, ..Self::new(settings) }
     }
