@@ -4,10 +4,11 @@ use faircast_base::{Duration, NodeId, Time};
 
 use crate::endpoint::{ConnectionHandle, Endpoint};
 
-/// Longest silence on a connection before another one is tried beside it: two answers to keep-alive
-/// packets are missing. QUIC alone waits ever longer for a peer that was stopped, and does not find
-/// one that has another address.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Longest silence on a connection before another one is tried beside it, and before nodes heard
+/// there may be elsewhere: answers to keep-alive packets come each second and a round trip. QUIC
+/// alone waits ever longer for a peer that was stopped, and does not find one that has another
+/// address.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(1500);
 /// Longest round trip, as estimated, of a connection that is kept when a new one is there.
 const RTT_MAX: Duration = Duration::from_secs(4);
 /// Time of an attempt before the next node is tried, and that of the first attempts without a

@@ -35,6 +35,7 @@ pub struct Host {
     /// Multicast that a relay has offered.
     hearing: Option<Hearing>,
     packets: VecDeque<SessionPacket>,
+    is_path_new: bool,
 }
 
 /// Multicast of the relay in use.
@@ -57,7 +58,8 @@ impl Host {
         let mut peers = Peers::new(endpoint, hello);
         let mut uplink = Uplink::new(relays, now);
         uplink.set(now, &mut peers, group, Some(receivers));
-        Self { peers, uplink, group, receivers, hearing: None, packets: VecDeque::new() }
+        let (hearing, packets, is_path_new) = (None, VecDeque::new(), false);
+        Self { peers, uplink, group, receivers, hearing, packets, is_path_new }
     }
 
     /// Replaces the relays to try. An empty list means that there is none to try now; the
@@ -134,6 +136,7 @@ impl Host {
                 }
                 PeerEvent::Hello { connection, hello } if uplink.is(connection) => {
                     uplink.on_hello(now, peers, connection, hello);
+                    self.is_path_new = true;
                 }
                 PeerEvent::Message { connection, message } if uplink.is(connection) => {
                     if let Message::Multicast { key, at } = message {
@@ -145,6 +148,7 @@ impl Host {
                     if let Some(hearing) = current(hearing, uplink) {
                         hearing.on_message(now, self.group, &message);
                     }
+                    self.is_path_new |= matches!(message, Message::Path(_));
                     uplink.on_message(now, peers, connection, message);
                 }
                 PeerEvent::Parcel { connection, group, head, body } => {
@@ -194,6 +198,11 @@ impl Host {
         let packet = self.packets.pop_front();
         self.settle(now);
         packet.or_else(|| self.packets.pop_front())
+    }
+
+    /// True once after each change of the relays above: packets may have been lost.
+    pub fn take_new_path(&mut self) -> bool {
+        std::mem::take(&mut self.is_path_new)
     }
 
     /// True if a packet may be sent now. Without a relay nothing is waited for: packets are lost,
@@ -258,6 +267,9 @@ impl<M: Machine> Behind<M> {
     fn settle(&mut self, cx: &mut Cx<'_>) {
         while let Some(SessionPacket { origin, to, bytes }) = self.host.take(cx.now) {
             self.inner.handle_datagram(cx, Datagram::new(origin, to, &bytes));
+        }
+        if self.host.take_new_path() {
+            self.inner.handle_new_path(cx);
         }
         // All groups of a session come through the relay.
         while self.inner.poll_membership().is_some() {}

@@ -8,6 +8,7 @@ use faircast_base::{Cx, Duration, GroupId, NodeId, Time};
 use faircast_proto::relay::{BranchPace, Egress, Handling, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
+use crate::dial::SILENCE_MAX;
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint};
 use crate::groups::Groups;
@@ -258,7 +259,7 @@ impl RelayNode {
         self.routes.forget_port(PARENT);
         self.awaited.fulfil(PARENT);
         let path = Message::Path(self.path());
-        for (_, of) in self.neighbours.iter().filter(|(_, of)| of.hello.is_relay) {
+        for (_, of) in self.neighbours.iter() {
             self.peers.send_message(now, of.connection, &path);
         }
         self.events.push_back(NodeEvent::Above(self.uplink.state().clone()));
@@ -398,26 +399,27 @@ impl RelayNode {
             return self.counts.refused.unknown += 1;
         };
         let flow = of.flow;
-        let mut is_own = false;
+        let at = self.routes.port(group, head.origin).filter(|at| *at != port);
+        let heard_at = at.and_then(|at| self.peers.endpoint.heard_at(self.connection(at)?));
+        let mut moves = heard_at.is_some_and(|heard_at| cx.now.since(heard_at) > SILENCE_MAX);
         if port != PARENT {
             let Some(neighbour) = self.neighbours.get(port) else { return };
             if !neighbour.groups.contains(&group) {
                 return self.counts.refused.unknown += 1;
             }
             // A host speaks for itself alone.
-            is_own = neighbour.hello.node == head.origin;
+            let is_own = neighbour.hello.node == head.origin;
             if !neighbour.hello.is_relay && !is_own {
                 return self.counts.refused.misplaced += 1;
             }
             // Of two neighbours that say to be the same node the one that is heard stays.
-            let at = self.routes.port(group, head.origin).filter(|at| is_own && *at != port);
             let other = at.and_then(|at| self.neighbours.get(at));
-            is_own &= other.is_none_or(|other| other.hello.node != head.origin);
+            moves |= is_own && other.is_none_or(|other| other.hello.node != head.origin);
         }
         if head.origin == self.peers.node() {
             return self.counts.refused.misplaced += 1;
         }
-        match self.routes.claim(cx.now, (group, head.origin), port, is_own) {
+        match self.routes.claim(cx.now, (group, head.origin), port, moves) {
             Claim::Right => {}
             Claim::Elsewhere => return self.counts.refused.misplaced += 1,
             Claim::Full => return self.counts.refused.full += 1,

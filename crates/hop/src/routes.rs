@@ -35,14 +35,14 @@ impl Routes {
         self.by_node.get(&(group, node)).map(|(port, _)| *port)
     }
 
-    /// A packet of `node` has come through `port`. With `is_own` the neighbour there is the node
-    /// itself, and is right at once, also if packets of it are on their way through other relays.
+    /// A packet of `node` has come through `port`. With `moves` the claim is right at once: the
+    /// neighbour there is the node itself, or the port where the node was heard is silent.
     pub(crate) fn claim(
         &mut self,
         now: Time,
         (group, node): (u64, NodeId),
         port: PortId,
-        is_own: bool,
+        moves: bool,
     ) -> Claim {
         let known = self.by_node.get_mut(&(group, node));
         match known {
@@ -50,7 +50,7 @@ impl Routes {
                 *heard_at = now;
                 return Claim::Right;
             }
-            Some((_, heard_at)) if !is_own && now.since(*heard_at) < STAYS => {
+            Some((_, heard_at)) if !moves && now.since(*heard_at) < STAYS => {
                 return Claim::Elsewhere;
             }
             _ => {}
@@ -98,20 +98,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_stays_where_it_was_heard_unless_it_is_at_another_port_itself() {
+    fn a_node_stays_where_it_was_heard_for_a_while_unless_it_moves() {
         let (node, [first, second]) = (NodeId(7), [PortId(1), PortId(2)]);
         let mut routes = Routes::default();
-        let mut claim = |ms, port, is_own| {
-            routes.claim(Time::ZERO + Duration::from_millis(ms), (1, node), port, is_own)
+        let mut claim = |ms, port, moves| {
+            routes.claim(Time::ZERO + Duration::from_millis(ms), (1, node), port, moves)
         };
-        for (ms, port, is_own, expected) in [
+        for (ms, port, moves, expected) in [
             (0, first, false, Claim::Right),
             (2999, second, false, Claim::Elsewhere),
             (2999, second, true, Claim::Right),
             (3000, first, false, Claim::Elsewhere),
             (5999, first, false, Claim::Right),
         ] {
-            assert_eq!(claim(ms, port, is_own), expected, "{ms} ms, {port:?}");
+            assert_eq!(claim(ms, port, moves), expected, "{ms} ms, {port:?}");
         }
     }
 }

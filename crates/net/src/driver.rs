@@ -17,7 +17,7 @@ use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::socket::Gone;
 use crate::transmit::{Flushed, Route};
-use crate::via::address_of;
+use crate::via::{Via, address_of};
 use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
@@ -409,6 +409,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         while let Some(packet) = self.live.via.as_mut().and_then(|via| via.take(now)) {
             let SessionPacket { origin, to, bytes } = packet;
             self.open(app, now, At::Via(to), address_of(origin), marked, &mut Vec::from(bytes));
+        }
+        if self.live.via.as_mut().is_some_and(Via::take_new_path) {
+            for id in self.live.sessions().collect::<Vec<_>>() {
+                self.live.touch(id, now, |machine, cx| machine.handle_new_path(cx));
+            }
         }
     }
 

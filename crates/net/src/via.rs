@@ -133,6 +133,10 @@ impl Via {
         self.host.take(now)
     }
 
+    pub(crate) fn take_new_path(&mut self) -> bool {
+        self.host.take_new_path()
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.host.has_room()
     }

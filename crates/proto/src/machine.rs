@@ -254,6 +254,10 @@ pub trait Machine {
     /// its timeout for that is over.
     fn handle_close(&mut self, cx: &mut Cx<'_>);
 
+    /// The way to the other ends has changed, or is back: a source says at once what there is, and
+    /// a receiver asks for that.
+    fn handle_new_path(&mut self, _cx: &mut Cx<'_>) {}
+
     /// Gives the next group to join or leave, or `None`: a machine that stays in the group of its
     /// session has none.
     #[must_use]
@@ -312,7 +316,7 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
 ///         self.inner.handle_datagram(cx, datagram);
 ///     }
 ///
-///     passes_on!(inner: handle_timeout, handle_close, poll_membership, poll_transmit, poll_event, next_timeout);
+///     passes_on!(inner: handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit, poll_event, next_timeout);
 /// }
 /// ```
 #[macro_export]
@@ -331,6 +335,11 @@ macro_rules! passes_on {
     (@handle_close $inner:tt) => {
         fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
             self.$inner.handle_close(cx);
+        }
+    };
+    (@handle_new_path $inner:tt) => {
+        fn handle_new_path(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
+            self.$inner.handle_new_path(cx);
         }
     };
     (@poll_membership $inner:tt) => {
@@ -374,6 +383,10 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
         (**self).handle_close(cx);
     }
 
+    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
+        (**self).handle_new_path(cx);
+    }
+
     fn poll_membership(&mut self) -> Option<Membership> {
         (**self).poll_membership()
     }
@@ -408,5 +421,5 @@ impl<M: Machine<Event: AppEvent>> Machine for FlowEnd<M> {
         }
     }
 
-    passes_on!(0: handle_datagram, handle_timeout, handle_close, poll_membership, poll_transmit, next_timeout);
+    passes_on!(0: handle_datagram, handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit, next_timeout);
 }

@@ -128,5 +128,5 @@ impl<M: Machine> Machine for CreditReceiver<M> {
         self.inner.next_timeout().into_iter().chain(own).min()
     }
 
-    passes_on!(inner: handle_close, poll_membership, poll_event);
+    passes_on!(inner: handle_close, handle_new_path, poll_membership, poll_event);
 }

@@ -154,7 +154,7 @@ impl<M: Machine> Machine for CreditSource<M> {
             .min()
     }
 
-    passes_on!(inner: handle_close, poll_membership, poll_event);
+    passes_on!(inner: handle_close, handle_new_path, poll_membership, poll_event);
 }
 
 impl<M: Machine> CreditSource<M> {

@@ -253,6 +253,12 @@ impl Machine for ObjectReceiver {
         }
     }
 
+    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_joined() {
+            self.session.want_spm(cx);
+        }
+    }
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(message) = self.write_message(cx, buf) {
             return Some(message);

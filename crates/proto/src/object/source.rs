@@ -324,6 +324,12 @@ impl Machine for ObjectSource {
         self.end(cx);
     }
 
+    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_active() {
+            self.session.announce_now(cx.now);
+        }
+    }
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.timers.disarm(Timer::Answers);
         if let Some(probe) = self.write_probe(cx.now, buf) {

@@ -237,6 +237,12 @@ impl Machine for PgmReceiver {
         self.session.close();
     }
 
+    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_joined() {
+            self.session.want_spm(cx);
+        }
+    }
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.due)
             && let Some(refusal) = self.write_refusal(buf)

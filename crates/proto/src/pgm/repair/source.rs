@@ -236,6 +236,12 @@ impl Machine for PgmSource {
         self.session.close(cx.now);
     }
 
+    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_active() {
+            self.session.announce_now(cx.now);
+        }
+    }
+
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(transmit) = self.session.poll_control(cx.now, buf, |_| {}) {
             return Some(transmit);

@@ -130,8 +130,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         source.path = Some(path);
     }
 
-    /// Asks for an SPM, which shows whether the one that came now is to be believed.
-    pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
+    /// Asks for an SPM, which shows whether the one that came now is to be believed, or what was
+    /// sent while the path was interrupted.
+    pub(crate) fn want_spm(&mut self, cx: &mut Cx<'_>) {
         if !self.timers.is_armed(Timer::SpmRequest) {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
             self.timers.arm(Timer::SpmRequest, cx.now + backoff);
