@@ -102,7 +102,6 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints what came of a suite, and writes its files where asked to.
 fn show(args: &BenchArgs, results: &Results) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         results.write(out)?;

@@ -45,7 +45,6 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints what was found; anything wrong makes the exit status 1.
 fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     let is_ok = found.iter().all(|found| found.state != State::Wrong);
     if args.json {

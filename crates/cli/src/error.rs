@@ -22,7 +22,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A file that cannot be written.
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
@@ -80,7 +79,6 @@ impl From<faircast_experiment::Error> for Failure {
     }
 }
 
-/// The executable file of this program.
 pub(crate) fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))

@@ -69,7 +69,6 @@ impl Watch {
         Self { started: Instant::now(), end: Time::ZERO + duration, bar, shown: false }
     }
 
-    /// Removes the line.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

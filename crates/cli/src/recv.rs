@@ -242,7 +242,6 @@ fn source_text(incoming: &Incoming) -> String {
 /// Silence of the address of `--from` before a warning.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
-/// Turns one status after the other into events.
 struct Show {
     output: Output,
     /// Objects that are being received, and whether their length was told.

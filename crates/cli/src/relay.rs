@@ -24,7 +24,6 @@ use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
-/// Works until it is interrupted.
 pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     let listen_at = match (&args.verb, args.listen) {
         (Some(RelayVerb::Status(status)), _) => return live::runtime()?.block_on(tell(status)),
@@ -163,7 +162,6 @@ fn json_of(report: &RelayReport) -> Value {
     })
 }
 
-/// Adds facts of a connection.
 fn connection_json(json: &mut Value, connection: &ConnectionStats) {
     let ConnectionStats { rtt, window_bytes, sent_bytes, sent_packets, lost_packets, .. } =
         connection;
@@ -181,7 +179,6 @@ const fn kind(is_relay: bool) -> &'static str {
     if is_relay { "relay" } else { "host" }
 }
 
-/// Asks a relay how it stands, and prints that.
 async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     let text = live::metrics::status(args.at)
         .await
@@ -232,7 +229,6 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Tells who comes and goes.
 struct Show {
     output: Output,
     /// Address, name and kind of neighbours.

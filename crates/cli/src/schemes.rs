@@ -61,7 +61,6 @@ fn entries(catalog: &Catalog) -> Vec<Entry> {
     protocols.chain(programs).collect()
 }
 
-/// A line for each.
 fn overview(entries: &[&Entry]) -> String {
     let mut text = String::new();
     let mut kind = "";
@@ -78,7 +77,6 @@ fn overview(entries: &[&Entry]) -> String {
     text
 }
 
-/// One with all its options.
 fn details(entry: &Entry) -> String {
     let mut text = format!("{} ({}): {}\n", entry.name, entry.kind, entry.about);
     for option in &entry.options {
@@ -99,7 +97,6 @@ fn details(entry: &Entry) -> String {
     text
 }
 
-/// The values that an option takes, in words.
 fn allowed(kind: OptionKind) -> String {
     match kind {
         OptionKind::Bool => "true or false".to_string(),

@@ -110,7 +110,6 @@ fn is_for_this_host(to: &[SocketAddr]) -> bool {
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
-/// Shows what happens until it has ended.
 async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> {
     let mut status = sender.status();
     let mut closing = false;
@@ -232,7 +231,6 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-/// Turns one status after the other into events.
 struct Show {
     output: Output,
     /// Names that are waited for, or how many receivers are.

@@ -51,7 +51,6 @@ pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Er
     }
 }
 
-/// A document of JSON, with the end of its last line.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("plain values serialise") + "\n"
 }

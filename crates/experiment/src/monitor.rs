@@ -38,7 +38,6 @@ pub trait Monitor: Sync {
     }
 }
 
-/// Nobody watches.
 impl Monitor for () {}
 
 /// Ends a run where everything is to stop.

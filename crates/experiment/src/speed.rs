@@ -114,12 +114,10 @@ struct Figures {
     peak_memory_mb: f64,
 }
 
-/// The figures of a case with what they were held against.
 #[derive(Clone, Debug, Serialize)]
 struct Judged {
     #[serde(flatten)]
     figures: Figures,
-    /// What the fixed loop did beside the case.
     loop_events_per_cpu_s: f64,
     /// Packet-hops for each event of the loop.
     ratio: f64,
@@ -152,7 +150,6 @@ pub(crate) fn run(request: &Request) -> Result<Results, Error> {
     })
 }
 
-/// Runs a case with what it is held against.
 fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
     let before = loop_events_per_cpu_s(case.like)?;
     let figures = in_own_process(case, own)?;
@@ -321,7 +318,6 @@ fn relayed_crowd() -> String {
     )
 }
 
-/// The largest group of the suite `tram-scale`.
 fn hundred_thousand() -> String {
     let text = include_str!("../../../scenarios/tram-scale/crowd.toml");
     let text = text.replace("[10, 10, 10]", "[10, 10, 10, 100]");

@@ -41,7 +41,6 @@ impl Root {
         Ok(Self { fd: fd.into(), path: path.to_path_buf() })
     }
 
-    /// An open directory, and its path for people.
     pub(crate) const fn of(fd: OwnedFd, path: PathBuf) -> Self {
         Self { fd, path }
     }
@@ -50,7 +49,6 @@ impl Root {
         self.fd.as_fd()
     }
 
-    /// For people.
     pub(crate) fn path(&self, below: &[u8]) -> PathBuf {
         self.path.join(OsStr::from_bytes(below))
     }

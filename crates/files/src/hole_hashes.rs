@@ -27,7 +27,6 @@ pub(crate) struct HoleHashes {
     digests: Table,
     /// Files with holes that are hashed, and the number of their first part.
     files: Vec<(u32, u32)>,
-    /// Parts that are hashed.
     done: u32,
     /// The file that is being hashed, as an index of `files`, and its first group that is not.
     at: (usize, u32),

@@ -116,7 +116,6 @@ pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     components(a).cmp(components(b))
 }
 
-/// Path inside an object as one of this system.
 pub(crate) fn local_path(path: &BStr) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
@@ -133,7 +132,6 @@ pub(crate) fn split(path: &[u8]) -> (Option<&BStr>, &BStr) {
     }
 }
 
-/// True if `path` lies below `directory`, or is it.
 pub(crate) fn is_within(directory: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

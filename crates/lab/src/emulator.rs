@@ -47,7 +47,6 @@ pub(crate) struct Shared {
     pub(crate) events: AtomicU64,
 }
 
-/// A host as the emulator sees it: an end of a flow.
 pub(crate) struct Port {
     pub(crate) device: SyncDevice,
     pub(crate) flow: FlowId,
@@ -64,12 +63,10 @@ struct Action {
     join: bool,
 }
 
-/// The network of a scenario between its hosts.
 struct Emulator<'a> {
     scenario: &'a Scenario,
     fabric: Fabric<'a>,
     clock: Clock,
-    /// By the number of the end.
     ports: Vec<Port>,
     /// By flow; `None` for datagrams of machines.
     segments: Vec<Option<Segments>>,
@@ -200,7 +197,6 @@ impl Emulator<'_> {
         }
     }
 
-    /// Lets everything happen that is due by `now`.
     fn advance(&mut self, now: Time) {
         while let Some((at, port)) = self.next_held().filter(|(at, _)| *at <= now) {
             self.act(at);
@@ -368,7 +364,6 @@ fn segments((index, flow): (usize, &Flow)) -> Option<Segments> {
     Some(Segments { tap, overhead: plan.overhead })
 }
 
-/// All joins and leaves of the scenario in order of time.
 fn actions(scenario: &Scenario) -> Vec<Action> {
     let mut actions = Vec::new();
     for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
@@ -389,7 +384,6 @@ fn actions(scenario: &Scenario) -> Vec<Action> {
     actions
 }
 
-/// Waits for packets and for moments.
 pub(crate) struct Waiter {
     epoll: Epoll,
     timer: TimerFd,
@@ -407,7 +401,6 @@ impl Waiter {
         Ok(Self { epoll, timer })
     }
 
-    /// Room for what is ready at a time.
     pub(crate) fn ready() -> [EpollEvent; 64] {
         [EpollEvent::empty(); 64]
     }

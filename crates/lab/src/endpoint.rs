@@ -220,7 +220,6 @@ pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabE
     Ok(driven.finish())
 }
 
-/// Runs a relay.
 pub(crate) fn relay(
     place: Place<'_>,
     relay: &RelaySpec,
@@ -243,7 +242,6 @@ struct Driven<'a> {
     place: Place<'a>,
     delivery: Delivery,
     close_at: Option<Time>,
-    /// Faults that are to come.
     faults: VecDeque<NodeFault>,
     is_killed: bool,
     /// When a killed program starts again.

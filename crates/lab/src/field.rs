@@ -67,7 +67,6 @@ pub struct Field {
     network: Option<JoinHandle<Result<(), LabError>>>,
 }
 
-/// Hosts that are not as they were made.
 #[derive(Debug, Default)]
 struct State {
     moved: BTreeSet<NodeId>,
@@ -304,7 +303,6 @@ impl Host {
     }
 }
 
-/// The thread between the hosts.
 struct Network {
     scenario: Scenario,
     devices: Vec<SyncDevice>,
@@ -351,7 +349,6 @@ impl Network {
         Ok(())
     }
 
-    /// Lets everything happen that is due.
     fn step(
         &mut self,
         fabric: &mut Fabric<'_>,

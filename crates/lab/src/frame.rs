@@ -24,7 +24,6 @@ pub(crate) enum Transport<'a> {
     Other,
 }
 
-/// Where a datagram is from and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) from: u16,

@@ -64,7 +64,6 @@ pub(crate) fn connect(
     routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
 }
 
-/// Moves the calling thread into a network namespace of its own.
 pub(crate) fn enter() -> Result<(), LabError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| LabError::NoNamespace(error.into()))
 }

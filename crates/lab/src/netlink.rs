@@ -24,7 +24,6 @@ pub(crate) fn open(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A connection to the routing part of the kernel, for the namespace of the calling thread.
 pub(crate) struct Routing {
     socket: Socket,
 }

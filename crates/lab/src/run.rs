@@ -161,7 +161,6 @@ fn watch(
     interrupted
 }
 
-/// An end of a flow and its thread.
 struct Host<'scope> {
     flow: FlowId,
     node: NodeId,

@@ -13,11 +13,9 @@ pub(crate) struct Tap {
     subject: Subject,
     receiver: NodeId,
     receiver_subject: Subject,
-    /// Payload bytes of a packet.
     packet: u64,
     /// Bytes of the whole transfer, where it ends.
     object_len: Option<u64>,
-    /// The sequence number of the first byte.
     first: Option<u32>,
     /// Bytes sent at least once, and acknowledged.
     sent: u64,

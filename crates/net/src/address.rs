@@ -161,7 +161,6 @@ pub enum Upstream {
     Port(u16),
 }
 
-/// An interface as the system has it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// Its number; 0 lets routes choose.

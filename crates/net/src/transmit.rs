@@ -32,7 +32,6 @@ impl Route {
     }
 }
 
-/// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// All has left, or was dropped and counted.
@@ -43,7 +42,6 @@ pub(crate) enum Flushed {
     At(Time),
 }
 
-/// Packets that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -325,7 +323,6 @@ impl Outbox {
         Ok(())
     }
 
-    /// `count` more messages have left.
     fn left(&mut self, count: usize, sent: &mut Sent) {
         self.refused = None;
         for _ in 0..count {

@@ -54,7 +54,6 @@ impl<M, D: Demux> Clone for Waker<M, D> {
     }
 }
 
-/// The driver's end.
 #[derive(Debug)]
 pub(crate) struct Commands<M, D: Demux> {
     queue: mpsc::Receiver<Command<M, D>>,

@@ -5,7 +5,6 @@ use faircast_base::Shortfall;
 use crate::summary::{FlowSummary, Summary};
 use crate::text::count;
 
-/// Most that are named in a note.
 const NAMED_MAX: usize = 10;
 
 /// The word for it in a summary, as in a trace.

@@ -284,7 +284,6 @@ impl Metrics {
     }
 }
 
-/// A flow so far.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     counts_acknowledged: bool,
@@ -466,7 +465,6 @@ impl Flow {
     }
 }
 
-/// A receiver so far.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     counted_bytes: u64,
@@ -507,7 +505,6 @@ impl Receiver {
     }
 }
 
-/// One direction of a link so far.
 #[derive(Clone, Debug, Default)]
 struct Link {
     base: LinkCounters,

@@ -183,7 +183,6 @@ impl Series {
         links
     }
 
-    /// The place among `rest` for flow `index`.
     fn rest_of(&mut self, header: &Header, index: usize, bins: &Bins) -> usize {
         let flow = &header.flows[index];
         let place = self.rest.iter().position(|rest| rest.protocol == flow.protocol);

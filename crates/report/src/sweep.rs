@@ -56,9 +56,7 @@ pub struct SweepFigure {
     pub id: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// Its name above a column.
     pub(crate) short: &'static str,
-    /// Its name on an axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
     /// How a value is written, unit and all.
@@ -133,7 +131,6 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
 /// One line of a plot: what the runs of a flow, or of all flows of a protocol, gave.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
-    /// By combination: the values of the runs.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
@@ -164,7 +161,6 @@ impl Sweep {
         }
     }
 
-    /// How many runs were added to the combination that has most.
     fn has_spread(&self) -> bool {
         self.values.values().any(|runs| runs.len() > 1)
     }

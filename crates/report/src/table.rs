@@ -52,7 +52,6 @@ impl Summary {
         if self.warmup_s > 0.0 { format!("{name}*") } else { name.to_string() }
     }
 
-    /// File, place, seed and length, in one line.
     pub(crate) fn circumstances(&self) -> String {
         let warmup = if self.warmup_s > 0.0 {
             format!(", the first {} not counted", seconds(self.warmup_s))
@@ -177,7 +176,6 @@ impl Summary {
         common.unwrap_or(flow.active_throughput_bps)
     }
 
-    /// The flows of each protocol, in order of first appearance.
     pub(crate) fn flows_by_protocol(&self) -> Vec<(String, Vec<&FlowSummary>)> {
         let mut groups: Vec<(String, Vec<&FlowSummary>)> = Vec::new();
         for flow in &self.flows {
@@ -379,7 +377,6 @@ fn receiver_row(flow: &FlowSummary, node: &str, cells: [String; 6], intact: &str
     vec![flow, node, goodput, lost, abandoned, loss, done, intact]
 }
 
-/// Three lines that stand for many receivers.
 fn push_spread(table: &mut Table, flow: &FlowSummary) {
     let total = count(flow.receivers.len() as u64);
     for (cells, word) in
@@ -389,7 +386,6 @@ fn push_spread(table: &mut Table, flow: &FlowSummary) {
     }
 }
 
-/// How many of a flow's many receivers are complete and intact.
 fn spread_note(flow: &FlowSummary) -> String {
     let number = |which: fn(&ReceiverSummary) -> bool| {
         count(flow.receivers.iter().filter(|r| which(r)).count() as u64)

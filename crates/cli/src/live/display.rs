@@ -76,7 +76,6 @@ impl Left {
         }
     }
 
-    /// For programs.
     pub(crate) fn seconds(self) -> Option<f64> {
         match self {
             Self::Time(left) => Some(left.as_secs_f64()),

@@ -142,12 +142,10 @@ pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     text
 }
 
-/// A number that only grows.
 pub(crate) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
     registry.register(name, help, ConstCounter::new(value));
 }
 
-/// A number that goes up and down.
 pub(crate) fn gauge(registry: &mut Registry, name: &str, help: &str, value: f64) {
     registry.register(name, help, ConstGauge::new(value));
 }

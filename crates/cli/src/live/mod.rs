@@ -103,7 +103,6 @@ fn level(text: &str) -> Result<LevelFilter, String> {
 /// What can be logged by itself: who comes and goes, congestion control, packets.
 const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
-/// The runtime that a session is watched from.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -220,7 +219,6 @@ pub(crate) fn interface(given: Option<&str>) -> Interface {
     }
 }
 
-/// The address of one host, or what is wrong with it.
 fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
     if address.ip().is_multicast() {
         return Err("is a multicast group; use --group".to_string());

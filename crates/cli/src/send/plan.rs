@@ -55,7 +55,6 @@ pub(super) fn place(args: &SendArgs) -> String {
     group.into_iter().chain(args.to.clone()).collect::<Vec<_>>().join(", ")
 }
 
-/// Files, links, bytes and holes.
 pub(super) fn what(args: &SendArgs, totals: &ScanTotals) -> String {
     if is_pipe(args) {
         return "what comes from standard input".to_string();

@@ -103,7 +103,6 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
     (!words.is_empty()).then(|| format!("No faster because of {}.", words.join(", ")))
 }
 
-/// What kept it from going faster, for people.
 fn limit_words(
     cause: Cause,
     member: Option<&Member>,

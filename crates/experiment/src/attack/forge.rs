@@ -10,9 +10,7 @@ use super::tree::{Tree, is_tram};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
-    /// From where the source speaks.
     pub(super) source: Option<SocketAddrV4>,
-    /// Its latest SPM and its latest data.
     pub(super) spm: Vec<u8>,
     pub(super) data: Vec<u8>,
     pub(super) sealed: Vec<u8>,
@@ -103,7 +101,6 @@ impl Heard {
         self.upstream(&Body::Spmr, OptionType::MEMBER, &value)
     }
 
-    /// A request for all of one block of the content.
     pub(super) fn want(&self, group: Ipv4Addr, block: u32) -> Vec<u8> {
         let Ok(Body::Spm(spm)) = Packet::decode(&self.spm, 0).map(|packet| packet.body) else {
             return Vec::new();

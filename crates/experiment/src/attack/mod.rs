@@ -54,7 +54,6 @@ const WIRE_MAX: f64 = 1.1;
 const FLOODED: f64 = 0.4;
 const FLOODED_CPU: f64 = 0.5;
 
-/// How soon an honest request for metrics is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 static TABLES: LazyLock<BTreeMap<String, Vec<Attack>>> =
@@ -275,7 +274,6 @@ fn meet(
 /// Characters of what a program said last; `--json` has all of it.
 const WORDS_SHOWN: usize = 120;
 
-/// What came of all attacks, a line for each, and below it what does not hold.
 fn table(outcomes: &[AttackResult]) -> String {
     let mut text = format!(
         "{:<15} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}  {:<5} {}\n",

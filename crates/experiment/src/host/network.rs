@@ -14,10 +14,8 @@ use crate::Error;
 /// part.
 pub(crate) const PREFIX: &str = "fcw-";
 
-/// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Where the system has memory as files.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
 pub(crate) const INTERFACE: &str = "e0";
@@ -56,7 +54,6 @@ impl Network {
         Ok(network)
     }
 
-    /// The numbers of all hosts, the sender's first.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
         1..=1 + self.receivers
     }
@@ -65,7 +62,6 @@ impl Network {
         2..=1 + self.receivers
     }
 
-    /// Starts a program on a host; its output goes to `log`.
     pub(crate) fn start(
         &self,
         host: u32,
@@ -75,7 +71,6 @@ impl Network {
         Running::start(&self.path(host), command, log)
     }
 
-    /// The file that stands for the namespace of a host.
     pub(crate) fn path(&self, host: u32) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace(host))
     }

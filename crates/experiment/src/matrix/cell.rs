@@ -45,7 +45,6 @@ pub(super) fn measure(
     Ok(Measured { figures, page: plot.map(|plot| (plot, run.summary)) })
 }
 
-/// The figures of one run, those that the case has.
 fn figures(
     case: &Case,
     session: &str,
@@ -95,7 +94,6 @@ fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     ratios.map(shared).reduce(|a, b| Figure::Fairness.worse(a, b))
 }
 
-/// Repairs for each packet with new data; nothing where nothing was sent.
 fn repairs(flow: &FlowSummary) -> f64 {
     if flow.sent_packets > 0 { flow.repair_packets as f64 / flow.sent_packets as f64 } else { 0.0 }
 }
@@ -130,7 +128,6 @@ impl Cell {
         self.values.iter().filter_map(spread).collect()
     }
 
-    /// The page of each run, from the matrix's own, where they were written.
     pub(super) fn pages(&self) -> Vec<RunPage> {
         let seeds = self.values.values().flat_map(BTreeMap::keys).copied();
         let seeds: BTreeSet<u64> = seeds.collect();

@@ -113,7 +113,6 @@ pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, St
     Ok(all)
 }
 
-/// A text with its numbers in their places.
 fn filled(text: &str, matrix: &Matrix) -> Result<String, String> {
     let mut pieces = text.split('{');
     let mut filled = pieces.next().unwrap_or_default().to_string();

@@ -262,7 +262,6 @@ struct Job {
     weight: u64,
 }
 
-/// Leaves the cases that `--only` and `--quick` choose.
 fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
     if request.quick {
         file.cases.retain(|case| case.quick.is_some());

@@ -80,7 +80,6 @@ faults! {
 const WITH_HEADS: &str = "tram";
 
 impl Fault {
-    /// The name by which it is asked for.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
@@ -131,7 +130,6 @@ struct Row {
     faults: Vec<&'static str>,
     /// True if the sender sends to each receiver by its address, not to the group.
     unicast: bool,
-    /// True if relays join all hosts.
     relays: bool,
     sealed: bool,
     holds: bool,
@@ -142,7 +140,6 @@ struct Row {
     kept: Option<PathBuf>,
 }
 
-/// Everything, for programs.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     faircast: &'static str,
@@ -355,7 +352,6 @@ fn again(request: &Request, seed: u64) -> String {
     command
 }
 
-/// A round in a line, and its problems below where it has any.
 fn line(row: &Row, index: usize) -> String {
     let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
     let mut line = format!(

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-/// Packets that it remembers of what it has heard.
 const HEARD_MAX: usize = 2_000;
 /// Packets that it sends, then a pause.
 const BURST: u64 = 20;
@@ -68,7 +67,6 @@ impl Noise {
     }
 }
 
-/// A packet to send: of random bytes, as it was heard, or heard and changed.
 fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
     if heard.is_empty() || rng.chance(0.3) {
         return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();

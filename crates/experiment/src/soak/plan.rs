@@ -17,7 +17,6 @@ const SCENARIO: &str = "1 h";
 
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The faults of this round, in order.
     pub(super) faults: Vec<Fault>,
     /// The scenario's text: hosts, links and what goes wrong with them.
     pub(super) scenario: String,
@@ -32,7 +31,6 @@ pub(super) struct Plan {
     pub(super) trials: Vec<Trial>,
     /// True if relays join all hosts.
     pub(super) relays: bool,
-    /// True if relays have a key of their own.
     pub(super) relay_key: bool,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
@@ -41,7 +39,6 @@ pub(super) struct Plan {
     pub(super) give_up: WallDuration,
 }
 
-/// Something that is done to a program or a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Starts it, where it does not run.
@@ -91,7 +88,6 @@ impl Who {
         others.into_iter().chain((0..receivers).map(Self::Receiver)).collect()
     }
 
-    /// Its name, which is its host's too.
     pub(super) fn name(self) -> String {
         match self {
             Self::Sender => "sender".into(),
@@ -199,7 +195,6 @@ impl Plan {
         departures
     }
 
-    /// Programs of the round.
     pub(super) fn programs(&self, receivers: u32) -> Vec<Who> {
         match self.relays {
             true => relays::everybody(receivers),
@@ -219,7 +214,6 @@ const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
 
-/// A moment within the disturbed time.
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
     WallDuration::from_millis(from_ms + rng.below(to_ms - from_ms))
 }
@@ -268,7 +262,6 @@ pub(super) fn push_links(text: &mut String, who: Who, mut settings: impl FnMut()
     }
 }
 
-/// A flow from each host to all others.
 pub(super) fn push_flows(text: &mut String, everybody: &[Who]) {
     for who in everybody {
         let others = everybody.iter().filter(|to| *to != who);

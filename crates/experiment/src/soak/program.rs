@@ -15,7 +15,6 @@ use crate::host::{children, new_lines, said, spawn, stat};
 /// Seconds that clocks are ahead in a time namespace: twelve days.
 const AHEAD_S: u32 = 1_036_800;
 
-/// A program, running or not.
 pub(super) struct Program {
     own: PathBuf,
     node: NodeId,
@@ -82,7 +81,6 @@ impl Program {
         Ok(())
     }
 
-    /// Sends it a signal, where it runs.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
             // It may just have ended.
@@ -97,7 +95,6 @@ impl Program {
         family(child.id()).all(stopped)
     }
 
-    /// Kills it and forgets it.
     pub(super) fn kill(&mut self) {
         self.look();
         self.signal(Signal::SIGKILL);
@@ -129,12 +126,10 @@ impl Program {
         }
     }
 
-    /// All that it has said, over all starts.
     pub(super) fn said(&self) -> String {
         said(&self.log)
     }
 
-    /// Lines since byte `heard` of the log, which moves on.
     pub(super) fn news(&self, heard: &mut u64) -> String {
         new_lines(&self.log, heard)
     }
@@ -147,7 +142,6 @@ impl Program {
     }
 }
 
-/// A process and its children.
 fn family(own: u32) -> impl Iterator<Item = u32> {
     children(own).into_iter().chain([own])
 }

@@ -14,7 +14,6 @@ const ROUNDS: u64 = 3;
 /// Most receivers of a round, the idle host among them.
 pub(super) const RECEIVERS_MAX: u32 = 32;
 
-/// Faults of a session over relays.
 pub(super) const RELAYED: [Fault; 12] = [
     Fault::KillReceiver,
     Fault::KillSender,

@@ -33,9 +33,7 @@ const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
 const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
 const AGAIN: WallDuration = WallDuration::from_millis(500);
-/// How often everybody is looked after.
 const TICK: WallDuration = WallDuration::from_millis(50);
-/// The most memory that a program may have had, in bytes.
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
 /// Room of a disk that is filled later, beyond what is sent.
 const ROOM_BYTES: u64 = 4 << 20;
@@ -56,9 +54,7 @@ pub(super) struct RoundResult {
     pub(super) notes: Vec<String>,
     /// Seconds that it took, from the start of the programs until everybody had everything.
     pub(super) seconds: f64,
-    /// Bytes that each receiver got.
     pub(super) bytes: u64,
-    /// The most memory that any program had, in bytes.
     pub(super) memory_bytes: u64,
     pub(super) starts: u32,
     /// What happened to programs while there was something to send: kills of one that ran, stops
@@ -72,21 +68,15 @@ pub(super) struct RoundResult {
     pub(super) refusals: u32,
     /// First starts of receivers after the beginning.
     pub(super) joins: u32,
-    /// Packets of the outsider.
     pub(super) noise_packets: u64,
-    /// Packets that links lost, doubled, corrupted and delayed.
     pub(super) lost_packets: u64,
     pub(super) duplicated_packets: u64,
     pub(super) corrupted_packets: u64,
     pub(super) delayed_packets: u64,
-    /// Packets that were dropped for their length.
     pub(super) too_long_packets: u64,
-    /// Hosts that got another address, and disks that were filled.
     pub(super) moves: u32,
     pub(super) fills: u32,
-    /// Source ports that address translation changed.
     pub(super) remaps: u32,
-    /// Recovery from each fault of a sequence.
     pub(super) recoveries: Vec<Recovery>,
 }
 
@@ -128,7 +118,6 @@ struct Flood {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the hosts and the files, in `folder`.
     pub(super) fn new(
         plan: &'a Plan,
         seed: u64,
@@ -682,7 +671,6 @@ fn without(said: &str) -> Vec<String> {
     without
 }
 
-/// Writes to a folder until its disk is full.
 fn fill(folder: &Path) -> io::Result<()> {
     let mut file = std::fs::File::create(folder.join(FILLER))?;
     let block = vec![1; 1 << 16];

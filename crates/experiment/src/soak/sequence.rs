@@ -31,7 +31,6 @@ pub(super) const SINGLE: [Fault; 14] = [
     Fault::BlackHole,
 ];
 
-/// Fault of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
@@ -87,7 +86,6 @@ impl Plan {
         }
     }
 
-    /// The plan of faults at their places, one after the other.
     pub(super) fn sequence(
         places: &[(Fault, Who)],
         receivers: u32,
@@ -132,7 +130,6 @@ pub(super) fn shuffle(places: &mut [(Fault, Who)], rng: &mut Rng) {
     }
 }
 
-/// Hosts to which a fault happens, one after the other.
 fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
     let receiver = Who::Receiver(rng.below(u64::from(receivers)) as u32);
     match fault {
@@ -276,7 +273,6 @@ pub(super) struct Rates {
     late: Vec<(WallDuration, WallDuration)>,
 }
 
-/// Recovery of the rate after one fault.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Recovery {
     fault: &'static str,
@@ -288,7 +284,6 @@ pub(super) struct Recovery {
     /// Time from the end of the fault until the rate of every program was back; null where one's never was before the
     /// next fault.
     back_s: Option<f64>,
-    /// Longest time allowed.
     back_max_s: f64,
     /// The program whose rate was back last, or never.
     last: String,

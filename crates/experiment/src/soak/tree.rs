@@ -72,7 +72,6 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// All files below a folder, by their paths in it.
 fn walk(folder: &Path) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {

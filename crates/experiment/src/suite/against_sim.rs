@@ -28,7 +28,6 @@ pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, 
     }
 }
 
-/// What the simulator gives for each row, by the rows' ids.
 pub(crate) fn simulated(
     loaded: &LoadedSuite,
     request: &Request,

@@ -203,7 +203,6 @@ impl RowFile {
         expected.iter().all(Option::is_none) && self.fairer_than.is_none()
     }
 
-    /// The closed range in which a value holds.
     pub(crate) fn range(&self) -> (f64, f64) {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
         let mut narrow = |from: f64, to: f64| {
@@ -231,7 +230,6 @@ pub(crate) struct Bundled {
 }
 
 impl Bundled {
-    /// The text of a file beside the suite's.
     pub(crate) fn find(&self, name: &str) -> Option<&'static str> {
         self.files.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
@@ -259,7 +257,6 @@ impl SuiteFile {
         })
     }
 
-    /// Adds the variants of experiments behind them.
     fn add_variants(&mut self) -> Result<(), String> {
         let Self { experiments, variants, .. } = self;
         for experiment in std::mem::take(experiments) {

@@ -11,7 +11,6 @@ use super::worth;
 use crate::execute::TRIES_MAX;
 use crate::monitor::Monitor;
 
-/// The rows of all experiments, with the verdicts.
 pub(super) fn rows(
     suite: &SuiteFile,
     measured: Vec<Measured<'_>>,

@@ -79,7 +79,6 @@ pub(crate) struct Window {
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
     found: Vec<(Time, Time, u64)>,
-    /// Recent cuts, for a pair that is recognised after them.
     recent_cuts: Vec<Time>,
 }
 
@@ -100,7 +99,6 @@ impl Probe {
         self.rates.variation(flow, self.from, end).unwrap_or(f64::NAN)
     }
 
-    /// A flow's payload per second between two moments.
     pub(crate) fn throughput_bps(&self, flow: usize, from_s: u32, to_s: u32) -> f64 {
         let [from, to] = [from_s, to_s].map(|s| Time::from_secs_f64(f64::from(s)));
         self.rates.bytes(flow, from, to) * 8.0 / f64::from(to_s - from_s)
@@ -309,7 +307,6 @@ impl Window {
         self.since = at;
     }
 
-    /// Mean over time, up to the last change.
     pub(crate) fn mean(&self) -> f64 {
         self.integral / self.seconds
     }

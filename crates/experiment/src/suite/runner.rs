@@ -50,7 +50,6 @@ pub(crate) struct Measured<'a> {
     pub(crate) runs: Vec<Run>,
     /// Seeds of which no run in the lab was valid, with why.
     pub(crate) invalid: Vec<(u64, String)>,
-    /// The plots of the first seed, where wanted.
     pub(crate) plot: Option<Plot>,
 }
 
@@ -111,7 +110,6 @@ impl<'a> Runner<'a> {
         experiment.sessions.iter().chain(suites)
     }
 
-    /// The scenario of an experiment, with the scheme in its place.
     pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Error> {
         let (path, text) = self.files.read(&experiment.scenario)?;
         let mut set = experiment.set.clone();

@@ -34,7 +34,6 @@ pub enum StoredRun {
     Altered(PathBuf),
 }
 
-/// The beginning of a file's text up to its hash.
 const BEGIN: &str = "{\"hash\":\"";
 
 /// The text of a file, of which the hash is empty, with its hash.

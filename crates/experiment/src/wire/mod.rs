@@ -90,7 +90,6 @@ struct Figures {
     trouble: Option<String>,
 }
 
-/// A case and its runs, one a round.
 type Measured = (&'static Case, Vec<Figures>);
 
 fn cases(request: &Request) -> Result<Vec<&'static Case>, Error> {
@@ -136,7 +135,6 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
-/// One network and one file for several cases.
 struct Sitting<'a> {
     network: Network,
     folder: Memory,
@@ -245,7 +243,6 @@ impl<'a> Sitting<'a> {
     }
 }
 
-/// Rows for the figures of cases, for goals of which both sides were measured, and for copies.
 fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, runs) in measured {

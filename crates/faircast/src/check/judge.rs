@@ -89,7 +89,6 @@ fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<TrainResult>; 
     [peer.out[place].map(|outcome| TrainResult { total, ..outcome }), peer.into[place]]
 }
 
-/// The rate at which packets of a burst came.
 fn megabits(outcome: &TrainResult) -> String {
     let bits = f64::from(outcome.received) * f64::from(outcome.longest) * 8.0;
     let seconds = outcome.span_ns as f64 / 1e9;

@@ -138,7 +138,6 @@ fn others(like: IpAddr, used: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Tests the network with others that check the same group.
 fn with_others(
     settings: &Settings,
     group: SocketAddr,

@@ -29,7 +29,6 @@ pub(super) struct Setup {
     /// How many receivers are waited for where they are not by name.
     pub(super) wanted: u32,
     pub(super) wait_max: Option<Duration>,
-    /// Silence after which a receiver is lost.
     pub(super) give_up: Duration,
     pub(super) tell: watch::Sender<SendStatus>,
     pub(super) watched: Watched,

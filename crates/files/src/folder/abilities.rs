@@ -28,7 +28,6 @@ const LARGE: u64 = u32::MAX as u64;
 /// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
 
-/// Outcome of a comparison of the times of a file and an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SameTime {
     /// Equal, within the step that was found.
@@ -59,7 +58,6 @@ pub(super) struct Abilities {
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
-/// Reason for which an entry is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The file system cannot hold the name of the entry or of a directory above.
@@ -70,7 +68,6 @@ pub(super) enum Reason {
 }
 
 impl Abilities {
-    /// Tries all that the object needs.
     pub(super) fn learn(calls: Calls, layout: &Layout, state: &StateFolder) -> Result<Self> {
         let cannot = |error: Errno| state.cannot(error);
         let entries = layout.manifest.entries();
@@ -223,13 +220,11 @@ impl Abilities {
         !self.lost_modes.contains(&mode)
     }
 
-    /// Gives a mode, where the file system keeps it.
     pub(super) fn set_mode(&self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {
         let set = self.calls.set_mode(fd, mode);
         if self.keeps_mode(mode) { set } else { Ok(()) }
     }
 
-    /// Gives a time, where the file system has it.
     pub(super) fn set_mtime(&self, fd: BorrowedFd<'_>, mtime: Mtime) -> Result<(), Errno> {
         match self.calls.set_mtime(fd, mtime) {
             Err(Errno::INVAL | Errno::OVERFLOW | Errno::RANGE) => Ok(()),

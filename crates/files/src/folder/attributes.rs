@@ -17,7 +17,6 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
 
-/// Changes that a file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Mode, owner or access control list, which the file's owner alone can change.
@@ -146,7 +145,6 @@ fn mode_of(there: &Stat) -> u16 {
     u16::try_from(Mode::from_raw_mode(there.st_mode).bits() & 0o777).expect("nine bits")
 }
 
-/// True if a file has an extended attribute with its value.
 fn has(fd: BorrowedFd<'_>, xattr: &Xattr) -> bool {
     let mut value = vec![0; xattr.value.len() + 1];
     let held = rustix::fs::fgetxattr(fd, &*xattr.name, &mut value[..]);

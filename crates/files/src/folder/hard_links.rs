@@ -22,12 +22,10 @@ use crate::name;
 /// Name in the state folder under which a link or a copy is made before it is moved.
 const NEW: &str = "name.new";
 
-/// Outcome of making the hard links of an object.
 #[derive(Debug, Default)]
 pub(super) struct Made<'a> {
     /// Directories in which something was made; the root is empty.
     pub(super) touched: Vec<&'a BStr>,
-    /// Names that are copies.
     pub(super) copies: u64,
 }
 

@@ -57,7 +57,6 @@ pub(super) fn make<'a>(
     Ok(touched)
 }
 
-/// Whether what is at `name` is the link that is to be there.
 pub(super) fn is_same(
     parent: BorrowedFd<'_>,
     name: &BStr,

@@ -37,7 +37,6 @@ pub(super) struct Found {
     pub(super) doubtful: BTreeSet<u32>,
 }
 
-/// Abilities of the file system, entries that are left out, and places of the files.
 type Parts = (Abilities, Arc<LeftOut>, Vec<Place>);
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,

@@ -179,7 +179,6 @@ impl StateFolder {
         FilesError::io(&self.path, "cannot be written", error)
     }
 
-    /// Makes an empty directory in it, whatever was there before.
     pub(super) fn make_directory(&self, name: &str) -> Result<OwnedFd> {
         self.remove_directory(name)?;
         rustix::fs::mkdirat(self.fd(), name, Mode::RWXU)

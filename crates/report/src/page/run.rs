@@ -90,7 +90,6 @@ fn intro(summary: &Summary) -> String {
     html + &facts(&figures.collect::<Vec<_>>())
 }
 
-/// The few figures that come first: what, value, and what belongs to it.
 fn first_figures(summary: &Summary) -> Vec<(&'static str, String, String)> {
     let flows = &summary.flows;
     let mut facts = Vec::new();

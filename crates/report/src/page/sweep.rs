@@ -85,7 +85,6 @@ fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     html::section(figure.id, figure.title, &(html + &medians(sweep, figure, lines)))
 }
 
-/// All medians with their spread.
 fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     let mut head: Vec<&str> =
         sweep.axes.iter().map(|axis| crate::sweep::short(&axis.key)).collect();

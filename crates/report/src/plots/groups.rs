@@ -8,13 +8,11 @@ use crate::series::{Bins, FlowSeries, Series};
 /// Spans of time for which the mean of flows is taken.
 const SPANS: usize = 240;
 
-/// The flows of one protocol.
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
     /// Those with lines of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
     pub(super) total: usize,
-    /// Place of its colour in the palette.
     pub(super) colour: usize,
     /// What all others had together.
     rest: Option<&'a Bins>,

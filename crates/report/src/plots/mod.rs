@@ -97,7 +97,6 @@ pub(crate) fn sequence(series: &Series) -> Plot {
     plot
 }
 
-/// Throughput in equal spans of time.
 pub(crate) fn throughput(series: &Series) -> Plot {
     let mut plot = Plot::new("throughput", "Throughput", "Throughput", Unit::Rate);
     plot.about = format!("New payload (TCP: acknowledged payload) per {}", width(series));
@@ -169,7 +168,6 @@ fn queues(series: &Series) -> Plot {
 /// A curve of each flow: how the plot begins, what it shows, what its lines are called, and the curve.
 type OfFlows = (Plot, &'static str, &'static str, fn(&FlowSeries) -> &Curve, Shape);
 
-/// Congestion windows, sending rates and round trips.
 fn of_flows(series: &Series) -> [Plot; 3] {
     let window = Plot::new("window", "Window", "Window", Unit::Packets);
     let rate = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
@@ -243,7 +241,6 @@ fn representative(series: &Series, ended: Time) -> Plot {
 }
 
 impl Plot {
-    /// Adds a row of a flow's or a group's marks where there are any.
     fn add_marks(&mut self, row: MarkRow, protocol: &str, colour: usize, series: &Series) {
         if row.total > 0 {
             let label = labelled(series, &row.owner, row.kind);

@@ -12,9 +12,7 @@ pub(crate) const FIELD_HEIGHT: f64 = 110.0;
 pub(crate) const LEFT: f64 = 42.0;
 pub(crate) const RIGHT: f64 = 8.0;
 pub(crate) const BOTTOM: f64 = 28.0;
-/// Size of all text.
 pub(crate) const FONT: f64 = 8.0;
-/// Length of the piece of a line in a legend.
 pub(crate) const SAMPLE: f64 = 18.0;
 /// The page's colours on white: see `page.css`.
 pub(crate) const COLOURS: [&str; 8] =
@@ -46,18 +44,15 @@ impl Paint {
         self.named(&format!("c{place}"), COLOURS[place])
     }
 
-    /// The colour of text and axes.
     fn ink(self) -> String {
         self.named("ink", "#000")
     }
 
-    /// The colour of what is behind.
     pub(crate) fn ground(self) -> String {
         self.named("card", "#fff")
     }
 }
 
-/// The dashes of a line, as an attribute.
 pub(crate) fn dashes(place: usize) -> String {
     match DASHES[place % DASHES.len()] {
         "" => String::new(),
@@ -79,7 +74,6 @@ pub(crate) fn begin(paint: Paint, height: f64, title: &str, about: &str) -> Stri
     )
 }
 
-/// Where the lines are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) left: f64,

@@ -72,7 +72,6 @@ pub fn svg(plot: &Plot, series: &Series) -> String {
     out
 }
 
-/// Where lines are drawn, and what of the run is there.
 struct Field {
     frame: Frame,
     /// The run's end in seconds.
@@ -182,7 +181,6 @@ fn join(place: usize) -> &'static str {
     if place == 0 { "M" } else { "L" }
 }
 
-/// The width of a line in points.
 fn stroke(weight: Weight) -> f64 {
     weight.pixels() / 2.0
 }
@@ -214,7 +212,6 @@ enum Sample<'a> {
     Marks(&'a MarkRow),
 }
 
-/// The names of lines and rows, with a piece of each.
 fn legend<'a>(lines: &[&'a Line], marks: &[&'a MarkRow]) -> Vec<(String, Sample<'a>)> {
     let lines =
         lines.iter().enumerate().map(|(i, line)| (line.label.clone(), Sample::Line(line, i)));

@@ -85,7 +85,6 @@ impl Curve {
         points
     }
 
-    /// Makes buckets twice as wide.
     fn coarsen(&mut self) {
         self.shift += 1;
         let shift = self.shift;
@@ -125,7 +124,6 @@ pub struct Bins {
     amounts: Vec<u64>,
 }
 
-/// Bins of the least width.
 impl Default for Bins {
     fn default() -> Self {
         Self::of_width(Duration::ZERO)
@@ -184,7 +182,6 @@ impl Bins {
         &self.amounts
     }
 
-    /// Bins of a width with these amounts.
     pub(crate) fn of(width: Duration, amounts: Vec<u64>) -> Self {
         Self { width, amounts }
     }
@@ -198,7 +195,6 @@ impl Bins {
         wider
     }
 
-    /// Adds empty bins until there are so many.
     pub(crate) fn lengthen(&mut self, length: usize) {
         self.amounts.resize(self.amounts.len().max(length), 0);
     }

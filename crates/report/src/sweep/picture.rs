@@ -124,7 +124,6 @@ pub(crate) fn picture(
     out
 }
 
-/// A line's runs, its medians and what connects them.
 fn curve<'a>(
     out: &mut String,
     runs: impl Fn(usize) -> Option<&'a Vec<f64>>,
@@ -183,7 +182,6 @@ fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
     )
 }
 
-/// Where values stand on the horizontal axis.
 struct Places {
     frame: Frame,
     /// As shares of the axis, where they are numbers.
@@ -205,7 +203,6 @@ impl Places {
         Self { frame, numbers, values, lines }
     }
 
-    /// Where a value stands.
     fn middle(&self, value: usize) -> f64 {
         let share = match &self.numbers {
             Some(numbers) => 0.06 + 0.88 * numbers[value],

@@ -19,7 +19,6 @@ const RECEIVERS_FOLDED_MAX: usize = 500;
 const LINK_ROWS_MAX: usize = 12;
 const LINKS_FOLDED_MAX: usize = 500;
 
-/// A flow's name with the colour that its lines have.
 fn coloured(name: &str, colour: Option<usize>) -> String {
     let swatch = colour.map(|c| {
         format!(

@@ -200,7 +200,6 @@ fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -
     of.order.iter().filter_map(track).collect()
 }
 
-/// The rows, with a scale of time.
 fn table(caption: &str, who: &str, tracks: &[Track], ended: Time) -> String {
     let mut table = HtmlTable::new(caption, 2, &[who, "Time"]);
     let end_s = ended.as_secs_f64();
