@@ -8,9 +8,6 @@ use crate::Error;
 
 /// Makes an output folder, with all above it. That it cannot be made is a mistake in what was asked
 /// for, and found before any work is done.
-///
-/// # Errors
-/// It cannot be made.
 pub fn make_folder(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).map_err(|error| {
         Error::Usage(format!(
@@ -21,9 +18,6 @@ pub fn make_folder(out: &Path) -> Result<(), Error> {
 }
 
 /// Writes a file whole.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
 }

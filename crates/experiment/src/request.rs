@@ -71,9 +71,6 @@ pub struct Results {
 
 impl Results {
     /// Writes the files into a folder, which is there.
-    ///
-    /// # Errors
-    /// One cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), Error> {
         self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
     }

@@ -195,9 +195,6 @@ fn in_own_process(case: &Case, own: &Path) -> Result<Figures, Error> {
 }
 
 /// Runs one case in this process; what it prints is what the process that started it reads.
-///
-/// # Errors
-/// There is no such case.
 pub fn run_case(id: &str) -> Result<String, Error> {
     let Some(case) = cases().into_iter().find(|case| case.id == id) else {
         return Err(Error::Usage(format!("speed has no case \"{id}\"")));

@@ -72,9 +72,6 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
 }
 
 /// Checks the title of an object: a component that is text without [characters of format](is_format).
-///
-/// # Errors
-/// As of [`check_component`], or a character of format.
 pub fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
     if title.contains(is_format) {
@@ -90,9 +87,6 @@ pub(crate) fn title(name: &[u8]) -> String {
 }
 
 /// Checks a whole path, components separated by `/`.
-///
-/// # Errors
-/// The path could not be one, or would lead out of its base directory.
 pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);

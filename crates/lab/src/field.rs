@@ -162,9 +162,6 @@ impl Field {
     }
 
     /// Does something on a host, in a thread that must not be kept long.
-    ///
-    /// # Errors
-    /// There is no such host.
     pub fn on<T: Send + 'static>(
         &self,
         node: NodeId,
@@ -179,17 +176,11 @@ impl Field {
     }
 
     /// Starts a program on a host.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn spawn(&self, node: NodeId, mut command: Command) -> io::Result<Child> {
         self.on(node, move || command.spawn())?
     }
 
     /// Sets a host's interface down, or up again with its routes.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
         let address = self.state().address(node);
         self.on(node, move || {
@@ -204,9 +195,6 @@ impl Field {
 
     /// Gives a host another address in place of its own, or its own address again. Packets to the old address reach
     /// no host.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
         let mut state = self.state();
         let old = state.address(node);
@@ -251,9 +239,6 @@ impl Field {
     }
 
     /// Ends everything.
-    ///
-    /// # Errors
-    /// The network had failed before.
     pub fn finish(mut self) -> Result<FieldCounts, LabError> {
         self.end()?;
         Ok(self.counts())

@@ -66,9 +66,6 @@ pub enum Ended {
 
 impl<M: Machine> Driver<M> {
     /// A driver without machines, of PGM, which learns addresses as it hears them.
-    ///
-    /// # Errors
-    /// The system gives no more descriptors.
     pub fn new(sockets: Sockets, settings: DriverSettings) -> Result<Self, NetError> {
         Self::with_demux(sockets, AddressBook::native(), PgmDemux::default(), settings)
     }
@@ -76,9 +73,6 @@ impl<M: Machine> Driver<M> {
 
 impl<M: Machine, D: Demux> Driver<M, D> {
     /// A driver without machines, with this address book, of the protocol that `demux` knows.
-    ///
-    /// # Errors
-    /// The system gives no more descriptors.
     pub fn with_demux(
         sockets: Sockets,
         book: AddressBook,

@@ -210,9 +210,6 @@ impl RelayDriver {
     }
 
     /// Works until the relay is stopped. `tell` has its state some times a second.
-    ///
-    /// # Errors
-    /// The system refuses to wait for packets.
     pub fn run(&mut self, tell: impl FnMut(RelayReport)) -> Result<(), NetError> {
         let Self { driver, work } = self;
         driver.run(&mut Tell { work, tell }).map(|_| ())

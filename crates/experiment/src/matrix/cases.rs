@@ -176,9 +176,6 @@ impl Case {
     }
 
     /// Checks what the case says of its scenario.
-    ///
-    /// # Errors
-    /// What is not there, with the key that names it.
     pub(crate) fn check(&self, matrix: &MatrixFile, scenario: &Scenario) -> Result<(), String> {
         let id = &self.id;
         let session = self.session(matrix);

@@ -38,9 +38,6 @@ pub struct LoadedMatrix {
 
 impl LoadedMatrix {
     /// The matrix that comes with the program, or the one that `--cases` names.
-    ///
-    /// # Errors
-    /// A mistake in its file, a scheme that is not registered, a case that is not there.
     pub(crate) fn new(request: &Request) -> Result<Self, Error> {
         let (mut file, files) = match &request.cases {
             None => {

@@ -161,9 +161,6 @@ pub struct Soak {
 
 impl Soak {
     /// Begins; no round has run yet.
-    ///
-    /// # Errors
-    /// Only root may make hosts.
     pub fn new(request: Request) -> Result<Self, Error> {
         if !nix::unistd::geteuid().is_root() {
             let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
@@ -205,9 +202,6 @@ impl Soak {
 
     /// Runs the next round, and tells of it in lines; `None` where there is no other, or it was
     /// stopped.
-    ///
-    /// # Errors
-    /// The machine lacks something, or a file cannot be written.
     pub fn next_round(&mut self, monitor: &dyn Monitor) -> Result<Option<String>, Error> {
         let done = self.rows.len();
         let goes_on = match self.request.rounds {

@@ -99,18 +99,12 @@ impl Sweep {
     }
 
     /// The question that the scenario answers.
-    ///
-    /// # Errors
-    /// As [`Sweep::scenario`].
     pub fn title(&self) -> Result<String, ScenarioError> {
         let first = vec![0; self.axes.len()];
         Ok(self.scenario(&first, self.seeds.first().copied().unwrap_or(1))?.title)
     }
 
     /// All runs, the seeds of one combination after the other. Every combination is checked.
-    ///
-    /// # Errors
-    /// A combination is no scenario; a file that a flow sends cannot be read.
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.on);
         // The last axis turns fastest, as the digits of a number do.
@@ -131,9 +125,6 @@ impl Sweep {
     }
 
     /// The scenario of a combination with a seed.
-    ///
-    /// # Errors
-    /// A value is not accepted.
     pub fn scenario(&self, choice: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
         let overrides = Overrides { set: self.set(choice), seed: Some(seed) };
         Scenario::parse(&self.file, &self.text, &overrides, &faircast_sim::catalog())
@@ -198,9 +189,6 @@ pub fn plain(word: &str) -> String {
 }
 
 /// Returns the word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
-///
-/// # Errors
-/// An escape is wrong, or the escapes are not UTF-8.
 pub fn from_plain(word: &str) -> Result<String, String> {
     let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
     let mut parts = escaped.split('%');

@@ -56,9 +56,6 @@ pub struct Store {
 
 impl Store {
     /// The store in the output folder `out`; its folder `runs` is made where it is not there.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn open(out: &Path) -> io::Result<Self> {
         let folder = out.join("runs");
         std::fs::create_dir_all(&folder)?;
@@ -103,9 +100,6 @@ impl Store {
     }
 
     /// Keeps a run. The file appears whole or not at all, whoever else writes it.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn keep(&self, sweep: &Sweep, job: &Job, summary: &Summary) -> io::Result<()> {
         let kept = Kept {
             hash: String::new(),

@@ -47,9 +47,6 @@ impl DeviceOptions {
 
     /// Finds out whether the target and the journal can be written, as far as that can be known before
     /// there is an object.
-    ///
-    /// # Errors
-    /// It says what is wrong with which of them.
     pub fn check(&self) -> Result<()> {
         check_target(&self.target)?;
         if let Some(path) = &self.journal {

@@ -54,17 +54,11 @@ const RUN_BYTES: u64 = 256 << 10;
 
 impl FilesSupply {
     /// Scans `paths` as [`Scan::new`] does by default, and begins.
-    ///
-    /// # Errors
-    /// As of [`Scan::new`] and [`new`](Self::new).
     pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::new(Scan::new(paths, &ScanOptions::default())?)
     }
 
     /// Begins to hash what was found.
-    ///
-    /// # Errors
-    /// There is no room for digests, or no thread.
     pub fn new(found: Scan) -> Result<Self> {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();

@@ -59,9 +59,6 @@ struct State {
 
 impl PipeSupply {
     /// Begins to take what `pipe` gives, under `name`; it is kept in the folder `spool`.
-    ///
-    /// # Errors
-    /// The object cannot be called so, or nothing can be kept there.
     pub fn new(pipe: impl Read + Send + 'static, name: &str, spool: &Path) -> Result<Self> {
         // Two pipes have different content though all else is equal: the time tells them apart.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -121,9 +121,6 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether all that was met can be sent, or what cannot is left out.
-    ///
-    /// # Errors
-    /// It cannot: with all of that, as far as a line has room.
     pub(super) fn check(&self) -> Result<()> {
         let Some(paths) = self.unreadable.list(", ", " and") else { return Ok(()) };
         Err(FilesError::Unwanted(format!(

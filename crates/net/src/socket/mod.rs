@@ -140,9 +140,6 @@ impl Way {
 
 impl Sockets {
     /// The sockets of a source.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn source(target: Target, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, mut receivers) = target.into_parts();
         let mut seen = BTreeSet::new();
@@ -194,9 +191,6 @@ impl Sockets {
 
     /// The sockets of a host that reaches its group through relays: one of each address family that
     /// this host has, at any port.
-    ///
-    /// # Errors
-    /// The error of the system if it has neither family.
     pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
         let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -217,9 +211,6 @@ impl Sockets {
     /// The sockets of a relay: a way to each network of its group, and behind those the way at
     /// which the relay listens. Packets for the network of a number are packets for the group of
     /// that number.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and errors of the system.
     pub fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
@@ -278,9 +269,6 @@ impl Sockets {
     }
 
     /// The sockets of a receiver.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn receiver(listen: Listen, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, address) = match listen {
             Listen::Unicast(address) => (None, address),
