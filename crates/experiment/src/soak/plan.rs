@@ -15,7 +15,7 @@ pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
 /// The last moment of the scenario: a round is over long before.
 const SCENARIO: &str = "1 h";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) faults: Vec<Fault>,
     /// The scenario's text: hosts, links and what goes wrong with them.
@@ -151,12 +151,9 @@ impl Plan {
             actions,
             bytes: bytes.unwrap_or(size),
             heads,
-            trials: Vec::new(),
-            relays: false,
-            relay_key: false,
-            unicast: false,
             sealed,
             give_up: GIVE_UP,
+            ..Self::default()
         }
     }
 }

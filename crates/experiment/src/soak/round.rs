@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration as WallDuration, Instant};
 
-use faircast_lab::{Field, FieldCounts};
+use faircast_lab::Field;
 use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -178,21 +178,18 @@ impl<'a> Round<'a> {
             let program = Program::new(&request.own, who.node(), log, trace, names);
             round.programs.insert(who, program);
         }
-        for trial in plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk) {
-            let room = format!("size={}", plan.bytes + ROOM_BYTES);
-            let mount = Mount::new(&folder.join(trial.who.name()), &room);
-            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
+        let room = format!("size={}", plan.bytes + ROOM_BYTES);
+        let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
+        let mut small: Vec<_> = filled.map(|trial| (trial.who, room.clone())).collect();
+        if plan.trials.is_empty() {
+            let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
+            let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
+            let both = [read_only, full].into_iter().filter(|it| plan.faults.contains(&it.0));
+            small.extend(both.map(|(_, who, options)| (who, options)));
         }
-        for (fault, who, options) in [
-            (Fault::ReadOnly, Who::ReadOnly, "ro".to_string()),
-            (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}")),
-        ] {
-            if plan.trials.is_empty() && plan.faults.contains(&fault) {
-                let mount = Mount::new(&folder.join(who.name()), &options);
-                round
-                    .mounts
-                    .push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
-            }
+        for (who, options) in small {
+            let mount = Mount::new(&folder.join(who.name()), &options);
+            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
         }
         Ok(round)
     }
@@ -264,21 +261,12 @@ impl<'a> Round<'a> {
             }
         }
         drop(mounts);
-        let FieldCounts {
-            lost,
-            lost_in_bursts,
-            lost_in_outages,
-            duplicated,
-            corrupted,
-            delayed,
-            too_long,
-            ..
-        } = field.finish()?;
-        verdict.lost_packets = lost + lost_in_bursts + lost_in_outages;
-        verdict.duplicated_packets = duplicated;
-        verdict.corrupted_packets = corrupted;
-        verdict.delayed_packets = delayed;
-        verdict.too_long_packets = too_long;
+        let counts = field.finish()?;
+        verdict.lost_packets = counts.lost + counts.lost_in_bursts + counts.lost_in_outages;
+        verdict.duplicated_packets = counts.duplicated;
+        verdict.corrupted_packets = counts.corrupted;
+        verdict.delayed_packets = counts.delayed;
+        verdict.too_long_packets = counts.too_long;
         Ok(verdict)
     }
 

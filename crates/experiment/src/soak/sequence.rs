@@ -13,24 +13,6 @@ use super::Fault;
 use super::plan::{Action, NARROW_BYTES, Plan, Who, push_flows, push_links};
 use super::relays::{self, RECEIVERS_MAX, RELAYS};
 
-/// Faults that can happen alone, while a session is at its rate.
-pub(super) const SINGLE: [Fault; 14] = [
-    Fault::Loss,
-    Fault::Reorder,
-    Fault::Duplicate,
-    Fault::Corrupt,
-    Fault::Outage,
-    Fault::KillReceiver,
-    Fault::KillSender,
-    Fault::StopReceiver,
-    Fault::Interface,
-    Fault::FullDisk,
-    Fault::Noise,
-    Fault::StopSender,
-    Fault::Address,
-    Fault::BlackHole,
-];
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
@@ -72,7 +54,7 @@ impl Plan {
         bytes: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
-        let faults = if only.is_empty() { &SINGLE } else { only };
+        let faults = if only.is_empty() { &Fault::of('s') } else { only };
         let mut places: Vec<(Fault, Who)> = Vec::new();
         for fault in faults {
             let places_of = hosts(*fault, receivers, &mut rng).into_iter();
@@ -112,14 +94,11 @@ impl Plan {
             scenario,
             actions,
             bytes: bytes.unwrap_or(most),
-            heads: None,
             trials,
             relays,
-            relay_key: false,
-            unicast: false,
-            sealed: false,
             // Longer than anybody is stopped.
             give_up: WallDuration::from_secs(if relays { 30 } else { 60 }),
+            ..Self::default()
         }
     }
 }
@@ -442,7 +421,7 @@ mod tests {
                 );
             }
             let mut at_both = BTreeSet::new();
-            for fault in SINGLE {
+            for fault in Fault::of('s') {
                 let at = plan.trials.iter().filter(|trial| trial.fault == fault);
                 let at: Vec<Who> = at.map(|trial| trial.who).collect();
                 if let [_, _] = at[..] {

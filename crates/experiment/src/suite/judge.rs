@@ -50,9 +50,7 @@ pub(super) fn rows(
             };
             let mut row = judge(file, runs.iter().map(value).collect(), words);
             if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
-                row.holds = false;
-                row.explained = Some(format!("not judged, since no run was valid: {why}"));
-                row.proved_by.clear();
+                leave(&mut row, &format!("no run was valid: {why}"));
             }
             rows.push(row);
         }
@@ -88,15 +86,16 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
             let row = &mut rows[place];
             *row = judge(file, values, words);
             if !missing.is_empty() {
-                row.holds = false;
-                row.explained = Some(format!(
-                    "not judged, since these rows were not run: {}",
-                    missing.join(", ")
-                ));
-                row.proved_by.clear();
+                leave(row, &format!("these rows were not run: {}", missing.join(", ")));
             }
         }
     }
+}
+
+fn leave(row: &mut Row, why: &str) {
+    row.holds = false;
+    row.explained = Some(format!("not judged, since {why}"));
+    row.proved_by.clear();
 }
 
 /// The value of a measure of rows for each seed that all `wanted` rows have.
