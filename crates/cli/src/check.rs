@@ -11,7 +11,6 @@ use crate::live;
 use crate::live::words::wrapped;
 use crate::progress::{interrupted, listen};
 
-/// Looks at this host and, with others that do the same, at the network between them.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let settings = Settings {
         group: args.group,

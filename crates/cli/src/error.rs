@@ -91,8 +91,7 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));
 }
 
-/// Writes to standard output, with characters of format escaped: names in a text or in JSON may come from a network or a file.
-/// A reader that went away, such as `head`, is no failure.
+/// Writes to standard output, escaped. A reader that went away, such as `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     use io::Write as _;
     match io::stdout().lock().write_all(escaped_lines(text).as_bytes()) {

@@ -18,7 +18,6 @@ struct Entry {
     options: Vec<OptionSpec>,
 }
 
-/// Prints protocols and router programs with their options.
 pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {

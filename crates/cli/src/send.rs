@@ -136,7 +136,6 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
     }
 }
 
-/// Who must be there before content is sent.
 fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
     Ok(match &args.receivers {
         Some(file) => Wanted::Names(names(file)?),
@@ -197,8 +196,7 @@ fn builder(
     })
 }
 
-/// Whether to repair with parity, which may be said as a setting of the scheme too, and the other
-/// settings.
+/// Parity, which may be a setting of the scheme too, and the other settings.
 fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
     let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
@@ -254,7 +252,6 @@ enum Wanted {
     Names(BTreeSet<String>),
 }
 
-/// Warning of two receivers with one identity, with the remedy.
 fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     let called = |id: u64| {
         let member = status.members.iter().find(|member| member.id == id);
@@ -543,8 +540,7 @@ impl Show {
     }
 }
 
-/// How long nothing may happen before it is called stalled: receivers tell seldom how far they are,
-/// the seldomer the more there are.
+/// Time without progress that counts as stalled; longer with more receivers.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const WORD_EACH: WallDuration = WallDuration::from_millis(60);
 

@@ -72,8 +72,7 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     }
 }
 
-/// Leaves out the suites of which `only` chooses nothing, if there are others. No suite passes
-/// because it is empty.
+/// Leaves out the suites of which `only` chooses nothing, if there are others.
 fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
     let mut full = Vec::new();
     for bench in chosen {

@@ -26,10 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
 }
 
-/// Reads the page that `--docs` writes anew; `None` if there is none yet.
-///
-/// # Errors
-/// The file is another one, which must not be lost: `heading` is not its first line. Or it cannot be read.
+/// The page that `--docs` writes anew; `None` if there is none yet. Refuses another file.
 pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Error> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

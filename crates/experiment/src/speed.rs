@@ -34,8 +34,7 @@ struct Case {
     repeat: u64,
 }
 
-/// Most peak memory of cases with up to a thousand receivers, and of the others, in megabytes: about six times
-/// what they take, since memory does not differ from machine to machine. And of a hundred thousand.
+/// Most peak memory in MB up to 1000, 10 000 and 100 000 receivers: six times what they take.
 const MEMORY_MAX_MB: [f64; 3] = [100.0, 1000.0, 2000.0];
 
 /// Cases that take minutes, which are run where they are asked for.
@@ -47,8 +46,7 @@ const HUNDRED_THOUSAND: &str = "tram-100000";
 const LOOP_EVENTS: u64 = 2_000_000;
 const LOOP_CPU_S: f64 = 0.5;
 
-/// Events of the loop in whose time a scenario is to be read and its network laid out: 2.1 million at most when
-/// that was measured.
+/// Most loop events in the time to read and lay out a scenario: 2.1 million when measured.
 const SETUP_EVENTS_MAX: f64 = 5e6;
 
 /// All cases: those of the simulator, then a large group for every registered scheme.
@@ -119,7 +117,6 @@ struct Judged {
     #[serde(flatten)]
     figures: Figures,
     loop_events_per_cpu_s: f64,
-    /// Packet-hops for each event of the loop.
     ratio: f64,
     at_least: f64,
     memory_max_mb: f64,
@@ -298,8 +295,7 @@ fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     [text, options.into(), level("s", "a{1..10}", "0.0")].into_iter().chain(a).chain(b).collect()
 }
 
-/// A session that fills a bottleneck of 1 Mbit/s, behind which a tree with 10 000 receivers begins:
-/// all of them lose the same packets there, and want to say so.
+/// A session over 1 Mbit/s to a tree with 10 000 receivers, which all lose the same packets.
 fn crowd(protocol: &str) -> String {
     include_str!("speed/crowd.toml").replace("PROTOCOL", protocol)
 }

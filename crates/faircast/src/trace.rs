@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 
 use crate::Error;
 
-/// A trace file whose header is known only at the end, when all receivers have been heard: the
-/// records go to a file beside it until then.
+/// A trace whose header is known only at the end; its records go to a file beside it until then.
 #[derive(Clone)]
 pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
 

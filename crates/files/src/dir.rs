@@ -21,7 +21,6 @@ use crate::name;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The directory that somebody receives into.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,

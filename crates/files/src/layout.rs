@@ -26,7 +26,6 @@ struct Place {
     offset: u64,
     entry: u32,
     group: u32,
-    /// The first of its jumps.
     jump: u32,
 }
 
@@ -143,8 +142,7 @@ impl Layout {
         self.group_in(file, self.files[file].group + within.expect("limited"))
     }
 
-    /// The parts of groups that a range of content has. Asked for many small ranges, the first group is
-    /// often known, which saves a search.
+    /// Parts of groups in a range of content. A known first group saves a search.
     pub(crate) fn pieces(
         &self,
         range: Range<u64>,

@@ -104,8 +104,7 @@ pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-/// The order of a manifest: component by component, so that a directory comes directly before
-/// what is in it.
+/// Order of a manifest: by components, a directory directly before what is in it.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     components(a).cmp(components(b))
 }

@@ -15,7 +15,6 @@ use crate::tcp::congestion_controls;
 const RATES: [f64; 3] = [1e6, 10e6, 100e6];
 /// A rate that no machine reaches, to find the one that this machine does.
 const FLOOD_BPS: f64 = 4e9;
-/// Payload bytes of a packet, and with its headers.
 const PACKET: f64 = 1400.0;
 const PACKET_ON_WIRE: f64 = PACKET + 16.0 + 28.0;
 const TRIED_S: f64 = 2.0;

@@ -33,8 +33,7 @@ use crate::tap::Tap;
 /// Packets that are read from one host before others have their turn.
 pub(crate) const READS_MAX: usize = 16;
 const PACKET_MAX: usize = 65_535;
-/// Spans to wait that are shorter than this are spent looking for packets: to sleep and wake
-/// takes as long.
+/// Shorter waits are spent looking for packets: to sleep and wake takes as long.
 const SPIN: WallDuration = WallDuration::from_micros(15);
 /// How long it sleeps at the most, so that the trace flows and a stop is seen.
 const SLEEP_MAX_MS: u16 = 20;
@@ -92,15 +91,13 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Reader of the segments of a flow over the kernel's TCP.
 struct Segments {
     tap: Tap,
     /// Longest time that a packet of the sender waits, which is uniform from 0 on.
     overhead: Duration,
 }
 
-/// Runs the network until the scenario ends or everything is to stop. What the hosts' applications got is
-/// not in the outcome.
+/// Runs the network until the scenario ends. What applications got is not in the outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     ports: Vec<Port>,

@@ -363,8 +363,7 @@ impl Network {
     }
 }
 
-/// Puts a host's packet on its first link. What is neither UDP nor TCP, such as IGMP, is of no concern
-/// to the network.
+/// Puts a host's packet on its first link, if it is UDP or TCP.
 fn take(
     fabric: &mut Fabric<'_>,
     scenario: &Scenario,

@@ -63,8 +63,7 @@ impl Routing {
         message
     }
 
-    /// Sends everything for a block of addresses over an interface; TCP over this route has
-    /// `metrics`.
+    /// Routes a block of addresses over an interface; TCP over the route has `metrics`.
     pub(crate) fn add_route(
         &self,
         interface: u32,

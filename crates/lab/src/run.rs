@@ -293,7 +293,6 @@ impl<'env> Lab<'env> {
     }
 }
 
-/// What an end has before the run begins.
 enum Opened {
     Tcp(Socket),
     /// The sockets of an end that only sends.

@@ -23,8 +23,7 @@ use crate::plan::{TcpPlan, data_len};
 const SAMPLE_SPAN: Duration = Duration::from_millis(10);
 const CHUNK: usize = 64 * 1024;
 
-/// A socket that behaves as the plan says, and waits for the connection where it is a receiver's. The
-/// namespace's settings are those of the plan already.
+/// A socket as the plan and the namespace's settings say; a receiver's listens.
 pub(crate) fn socket(flow: &Flow, plan: &TcpPlan, sender: bool) -> Result<Socket, LabError> {
     let made = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;

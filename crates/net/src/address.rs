@@ -95,8 +95,7 @@ impl Multicast {
         }
     }
 
-    /// Finds the interfaces, each once, however often and in whatever way it is named. All that are
-    /// missing are in the error.
+    /// Finds the interfaces, each once. All that are missing are in the error.
     pub(crate) fn resolve(&self) -> Result<Vec<(Interface, Resolved)>, NetError> {
         let (mut found, mut missing, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         let ip = self.group.ip();

@@ -349,8 +349,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
-    /// enough.
+    /// Takes a batch. If crowded its first datagram counts as marked: one a round trip is enough.
     fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, at: At, crowded: bool) {
         let mut crowded = crowded;
         let now = self.live.now();

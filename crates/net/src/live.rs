@@ -220,8 +220,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.stopped = true;
     }
 
-    /// Whether there is room for a session that was heard. Those that are over make room, and else
-    /// the first that may go.
+    /// True if there is room for a session: ended ones make room, else the first that may go.
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         if self.sessions.len() >= max {
@@ -380,7 +379,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Gives a packet to the connection to the relay.
     fn post_via(&mut self, transmit: &Transmit, packet: &mut Vec<u8>) {
         let Self { via: Some(via), envelope, counters, .. } = self else { return };
         packet.resize(packet.len() + transmit.zeros as usize, 0);
@@ -413,7 +411,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.via = Some(Via::new(self.clock.now(), settings));
     }
 
-    /// Gives the way to the relay its time.
     pub(crate) fn attach(&mut self) {
         let Self { via: Some(via), clock, sockets, .. } = self else { return };
         let now = clock.now();
@@ -425,7 +422,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Leaves the relay.
     pub(crate) fn detach(&mut self) {
         let now = self.clock.now();
         if let Some(via) = &mut self.via {
@@ -457,7 +453,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    /// Sends everything that waits, as far as the system takes it.
     pub(crate) fn flush(&mut self) {
         self.flush_batch();
         if self.via.is_some() {

@@ -51,7 +51,6 @@ pub struct RelayAbove {
     pub slow: Option<SlowLink>,
 }
 
-/// A host, with the addresses of its relays.
 #[derive(Debug)]
 pub(crate) struct Via {
     host: Host,
@@ -141,7 +140,6 @@ impl Via {
         self.host.send(to, hops, Bytes::from(packet))
     }
 
-    /// Takes the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if let Some(found) = self.names.poll(now, self.host.is_searching()) {
             let Self { host, book, .. } = self;

@@ -19,8 +19,7 @@ pub(crate) fn key(reason: Shortfall) -> &'static str {
 }
 
 impl Summary {
-    /// For each flow whose sender knew of any: who did not get everything, and why. For each receiver that long packets
-    /// do not reach: which do.
+    /// Receivers that lack something, and why; and those that long packets do not reach.
     pub(crate) fn incomplete_notes(&self) -> Vec<String> {
         let incomplete = self.flows.iter().filter_map(FlowSummary::incomplete_note);
         incomplete.chain(self.flows.iter().flat_map(FlowSummary::length_notes)).collect()

@@ -29,7 +29,6 @@ const THEME_JS: &str = "try{const t=localStorage.getItem('faircast-theme');\
 struct Page<'a> {
     title: &'a str,
     kind: &'a str,
-    /// Anchor and label of each entry of the navigation.
     navigation: &'a [(String, String)],
     main: &'a str,
     footer: &'a str,

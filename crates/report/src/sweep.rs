@@ -59,12 +59,10 @@ pub struct SweepFigure {
     pub(crate) short: &'static str,
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
-    /// How a value is written, unit and all.
     pub(crate) shown: fn(f64) -> String,
     value: fn(&Summary, &FlowSummary) -> Option<f64>,
 }
 
-// The places of some of them.
 const SLOWEST: usize = 1;
 const ROUND_TRIP: usize = 3;
 const LOSS: usize = 4;

@@ -84,8 +84,7 @@ impl Left {
     }
 }
 
-/// When it is said again what is waited for: after ten seconds, and then after gaps that grow to ten
-/// minutes.
+/// Moments to repeat what is waited for: after 10 s, then after gaps that grow to 10 min.
 #[derive(Debug)]
 pub(crate) struct Hints {
     at: faircast_base::Duration,

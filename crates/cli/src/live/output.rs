@@ -70,8 +70,7 @@ impl Output {
         Ok(())
     }
 
-    /// How far it is, called often; printed where a person or a program can use it: to a bar each
-    /// time, as lines every few seconds, as JSON once a second.
+    /// Progress, called often: each time to a bar, as lines every 5 s, as JSON every second.
     pub(crate) fn progress(
         &mut self,
         share: f64,

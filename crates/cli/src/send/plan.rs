@@ -11,7 +11,6 @@ use crate::error::Failure;
 use crate::live::words::{bytes, count};
 use crate::live::{self, Output};
 
-/// Says what would be sent, after all checks of it.
 pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
     let failed = |error: FilesError| live::failure(Error::from(error), false);
     let mut output = Output::new(&args.watch);

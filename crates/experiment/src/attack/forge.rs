@@ -18,7 +18,6 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes down a datagram, where it is one of a source.
     pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) {
         if is_tram(datagram) {
             if self.tree.note(from, datagram) {
@@ -76,7 +75,6 @@ impl Heard {
         with_word(&self.spm, 8, number + 1)
     }
 
-    /// The latest sealed datagram with a bit of the key's id changed.
     pub(super) fn sealed_damaged(&self) -> Vec<u8> {
         let mut bytes = self.sealed.clone();
         if let Some(byte) = bytes.get_mut(5) {

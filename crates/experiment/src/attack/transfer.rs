@@ -48,11 +48,9 @@ impl Told {
     }
 }
 
-/// What has been counted by some moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     at: Instant,
-    /// Bytes that left the sender's interface.
     wire: u64,
     cpu: f64,
 }
@@ -61,9 +59,7 @@ pub(super) struct Count {
 pub(super) struct Pace {
     /// Content, at the receiver that got less.
     pub(super) mbit_per_s: f64,
-    /// All that left the sender's interface.
     pub(super) wire_mbit_per_s: f64,
-    /// Cores that the sender's program took.
     pub(super) cpu: f64,
 }
 

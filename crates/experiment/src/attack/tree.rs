@@ -35,7 +35,6 @@ const STRIDE: usize = 7919;
 pub(super) struct Tree {
     data: Vec<u8>,
     any: Vec<u8>,
-    /// Address and number of each sending host.
     speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
 }
 
@@ -76,7 +75,6 @@ impl Tree {
         packet
     }
 
-    /// Puts the number of a host into a packet, or an invented one.
     fn sign(&self, host: Option<Ipv4Addr>, packet: &mut [u8]) {
         let id = host.and_then(|host| self.speakers.get(&host)).map_or(INVENTED, |it| it.1);
         if let Some(place) = TRAM.sender().and_then(|at| packet.get_mut(at)) {
@@ -93,7 +91,6 @@ impl Tree {
         self.forge(DATA, Some(source), change)
     }
 
-    /// A head's report that it has removed a member.
     pub(super) fn removal(&self, head: Ipv4Addr) -> Vec<u8> {
         self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
     }

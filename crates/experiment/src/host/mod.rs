@@ -99,7 +99,6 @@ pub(crate) fn hash_of(file: &Path) -> Option<blake3::Hash> {
     Some(hasher.finalize())
 }
 
-/// Starts a program on a host of a field; what it says is added to `log`.
 pub(crate) fn spawn(
     field: &Field,
     node: NodeId,

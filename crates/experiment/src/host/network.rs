@@ -10,8 +10,7 @@ use nix::sched::{CloneFlags, setns};
 use super::{process::Running, text};
 use crate::Error;
 
-/// Every namespace and folder of these hosts is called so, then the process that made it, then its
-/// part.
+/// Beginning of the names of all namespaces and folders, before the number of the process.
 pub(crate) const PREFIX: &str = "fcw-";
 
 const NAMESPACES: &str = "/run/netns";
@@ -124,14 +123,12 @@ fn is_leftover(name: &str) -> bool {
     maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
 }
 
-/// Moves this thread, and what it starts, into a namespace.
 pub(crate) fn enter(namespace: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::doing(namespace.display(), error);
     let file = File::open(namespace).map_err(failed)?;
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
 }
 
-/// Bytes that the host of a running program has sent.
 pub(crate) fn sent_bytes(process: u32) -> Option<u64> {
     let table = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE))?;

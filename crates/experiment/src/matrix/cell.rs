@@ -109,7 +109,6 @@ impl Cell {
         Self { name, folder, values: BTreeMap::new() }
     }
 
-    /// Takes the figures of one seed, and writes its page where pages are wanted.
     pub(super) fn take(&mut self, seed: u64, measured: Measured) -> Result<(), Error> {
         for (figure, value) in measured.figures {
             self.values.entry(figure).or_default().insert(seed, value);

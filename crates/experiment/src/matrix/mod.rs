@@ -225,8 +225,7 @@ impl LoadedMatrix {
         }
     }
 
-    /// Finds mistakes in a case before the first minute is spent. Returns how long it will take,
-    /// in a unit of its own.
+    /// Finds mistakes in a case. Returns how long it will take, in a unit of its own.
     fn check(&self, runner: &Runner<'_>, work: &Work<'_>) -> Result<u64, Error> {
         let mut weight = 0;
         for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
@@ -251,7 +250,6 @@ struct Work<'a> {
     alone: Option<Experiment>,
 }
 
-/// One run, and the one of its slowest receiver alone.
 struct Job {
     scheme: usize,
     case: usize,

@@ -83,7 +83,6 @@ faults! {
     Idle "idle" "r" "A host joins, and does nothing (--relays)"
 }
 
-/// The scheme whose receivers repair for each other.
 const WITH_HEADS: &str = "tram";
 
 impl Fault {
@@ -135,7 +134,6 @@ pub struct Request {
 struct Row {
     seed: u64,
     faults: Vec<&'static str>,
-    /// True if the sender sends to each receiver by its address, not to the group.
     unicast: bool,
     relays: bool,
     sealed: bool,
@@ -143,7 +141,6 @@ struct Row {
     #[serde(flatten)]
     verdict: RoundResult,
     again: String,
-    /// Where its files are, where they were kept.
     kept: Option<PathBuf>,
 }
 
@@ -277,8 +274,7 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     })
 }
 
-/// Where a round keeps its files: a folder that stays, or one that goes with the round if that
-/// holds.
+/// Folder of a round's files: kept, or removed with a round that holds.
 enum Folder {
     Kept(PathBuf),
     Temporary(tempfile::TempDir),

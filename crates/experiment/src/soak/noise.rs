@@ -10,7 +10,6 @@ use std::time::Duration;
 use faircast_base::{NodeId, Purpose, Rng};
 
 const HEARD_MAX: usize = 2_000;
-/// Packets that it sends, then a pause.
 const BURST: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -18,24 +18,19 @@ const SCENARIO: &str = "1 h";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) faults: Vec<Fault>,
-    /// The scenario's text: hosts, links and what goes wrong with them.
     pub(super) scenario: String,
     /// What is done to programs and hosts, in order of time.
     pub(super) actions: Vec<(WallDuration, Action)>,
     /// Bytes of the files of the first sender; the second one sends a quarter of it.
     pub(super) bytes: u64,
-    /// How many receivers, the first ones, are repair heads, and as many members the sender takes; where nothing is
-    /// done to heads everybody may be one.
+    /// Receivers, the first ones, that are repair heads; `None` if everybody may be one.
     pub(super) heads: Option<u32>,
-    /// Faults that happen one after the other, in order of time, where they do.
     pub(super) trials: Vec<Trial>,
-    /// True if relays join all hosts.
     pub(super) relays: bool,
     pub(super) relay_key: bool,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
     pub(super) sealed: bool,
-    /// Longest silence of a receiver for which the sender waits.
     pub(super) give_up: WallDuration,
 }
 
@@ -66,7 +61,6 @@ pub(super) enum Action {
     Fill(Who, bool),
 }
 
-/// A program and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     Sender,
@@ -115,8 +109,7 @@ impl Who {
 }
 
 impl Plan {
-    /// The plan of a seed, with faults of repair heads where there are `heads`. `only` replaces the random choice of
-    /// faults, `bytes` the random size.
+    /// The plan of a seed. `only` replaces the random faults, `bytes` the random size.
     pub(super) fn new(
         seed: u64,
         receivers: u32,
@@ -167,8 +160,7 @@ fn heads_of(receivers: u32) -> u32 {
 }
 
 impl Plan {
-    /// Receivers without which a sender rightly ends, once each: those that leave, or are stopped for about as long as the sender waits
-    /// or longer.
+    /// Receivers without which a sender rightly ends: they leave, or are stopped for too long.
     pub(super) fn departures(&self) -> Vec<Who> {
         let give_up = self.give_up;
         let mut stopped = BTreeMap::new();

@@ -19,7 +19,6 @@ pub(super) struct Program {
     own: PathBuf,
     node: NodeId,
     log: PathBuf,
-    /// Whether each start writes a trace, beside what it says.
     trace: bool,
     /// Addresses of hosts by name, in place of the system's /etc/hosts.
     names: Option<PathBuf>,
@@ -42,7 +41,6 @@ impl Program {
         Self { own, node, log, trace, names, child: None, starts: 0, memory: 0 }
     }
 
-    /// Starts it with these arguments, where it does not run.
     pub(super) fn start(
         &mut self,
         field: &Field,
@@ -68,8 +66,7 @@ impl Program {
                 command
             }
         };
-        // A group of its own, so that signals reach what a wrapper has started too, and so that
-        // Ctrl-C on the terminal is for the soak alone.
+        // A group of its own: signals reach a wrapper's child, and Ctrl-C is for the soak alone.
         command.args(arguments);
         if self.trace {
             let name = format!("{}.jsonl.gz", self.starts + 1);

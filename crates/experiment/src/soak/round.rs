@@ -41,7 +41,6 @@ const ROOM_BYTES: u64 = 4 << 20;
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
 const FILLER: &str = "filler";
-/// Addresses of relays by name.
 const NAMES: &str = "hosts";
 const KEY: &str = "group.key";
 const RELAY_KEY: &str = "relay.key";
@@ -57,9 +56,7 @@ pub(super) struct RoundResult {
     pub(super) bytes: u64,
     pub(super) memory_bytes: u64,
     pub(super) starts: u32,
-    /// What happened to programs while there was something to send: kills of one that ran, stops
-    /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
-    /// of receivers that can keep nothing.
+    /// Events while there was something to send; refusals are those of receivers without room.
     pub(super) kills: u32,
     pub(super) stops: u32,
     pub(super) farewells: u32,
@@ -95,14 +92,12 @@ pub(super) struct Round<'a> {
     verdict: RoundResult,
     /// Who ended by itself, and when it is to be started again.
     again: Vec<(Instant, Who)>,
-    /// Senders that have ended with success.
     done: Vec<Who>,
     /// Whose interface is down: programs cannot start there.
     cut_off: Vec<Who>,
     /// Whoever is there from the beginning has been started.
     has_begun: bool,
     rates: Rates,
-    /// Bytes of each program's output that were read.
     heard: BTreeMap<Who, u64>,
     /// Receivers with a full disk, which end with status 1, and how often the fault counts.
     filled: BTreeMap<Who, u32>,
@@ -194,7 +189,6 @@ impl<'a> Round<'a> {
         Ok(round)
     }
 
-    /// Does what is planned, waits for peace to do its work, and compares.
     pub(super) fn run(mut self) -> Result<RoundResult, Error> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
@@ -525,8 +519,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Who can keep nothing must have said so. How much there is to keep may not have come before the
-    /// transfer was over: nobody waits for who has no room.
+    /// A receiver without room must have said so, unless it never heard how much there is.
     fn check_refusals(&mut self) {
         for (fault, who, words) in [
             (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
@@ -556,7 +549,6 @@ impl<'a> Round<'a> {
         self.programs.values().any(|program| further(&program.said()))
     }
 
-    /// Waits for a program to end; kills it where it does not.
     fn await_end(&mut self, who: Who, longest: WallDuration) -> Option<i32> {
         let program = self.programs.get_mut(&who)?;
         let begin = Instant::now();

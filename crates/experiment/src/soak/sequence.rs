@@ -27,15 +27,13 @@ const WARM_UP: WallDuration = WallDuration::from_secs(12);
 /// Time after a fault in which the rate has to be back.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time in which the rate has to be back after a relay has started again: 2 s, and the second after
-/// which a rate is known.
+/// The same after a relay has started again: 2 s, and the second after which a rate is known.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(3);
 
 /// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
 const CALM: WallDuration = WallDuration::from_secs(5);
 
-/// Share of the rate before the first fault that counts as back. The rate of a session that fills its link moves by
-/// a tenth from one second to the next.
+/// Share of the rate that counts as back: full links vary by a tenth from second to second.
 const BACK_SHARE: f64 = 0.8;
 
 /// Rate of every link to a receiver. The sender's link bears a copy for each receiver.
@@ -43,9 +41,8 @@ const LINK_BITS_PER_S: u64 = 8_000_000;
 const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
 
 impl Plan {
-    /// The plan of a sequence: each fault that can happen alone, or those of `only`, in random order, once at the
-    /// sender and once at a receiver where it can happen at both. Even seeds send to the group, odd ones to each
-    /// receiver by its address; of four seeds in a row the last two are sealed.
+    /// The plan of all single faults, or of `only`, in random order, at the sender and at a
+    /// receiver. Odd seeds send by unicast; of four seeds in a row the last two are sealed.
     pub(super) fn one_by_one(
         seed: u64,
         receivers: u32,
@@ -158,7 +155,6 @@ fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
     text
 }
 
-/// Faults of the links of one host, both ways.
 fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
     let (mut changes, mut outages) = (Vec::new(), Vec::new());
     for Trial { fault, from, to, .. } in trials {
@@ -243,8 +239,7 @@ fn actions(
 /// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Rates of each program in the seconds between its lines of progress, in bits per second, and when these came: the
-    /// sender's of what it sends, the receivers' of what they receive.
+    /// Rates of each program between its lines of progress, in bits per second, with their times.
     samples: BTreeMap<Who, Vec<(WallDuration, f64)>>,
     /// The latest seconds and bytes since the start of each program.
     counters: BTreeMap<Who, (f64, f64)>,
@@ -260,8 +255,7 @@ pub(super) struct Recovery {
     /// The sender's rate before the first fault of the round, and before this one.
     first_bits_per_s: f64,
     before_bits_per_s: f64,
-    /// Time from the end of the fault until the rate of every program was back; null where one's never was before the
-    /// next fault.
+    /// Time from the fault's end until all rates were back; null if not before the next fault.
     back_s: Option<f64>,
     back_max_s: f64,
     /// The program whose rate was back last, or never.
@@ -308,7 +302,6 @@ impl Recovery {
 const WINDOW: usize = 3;
 
 impl Rates {
-    /// Takes what a program has said of its rate by now.
     pub(super) fn hear(&mut self, who: Who, now: WallDuration, said: &str) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["event"] == "progress") {
@@ -342,8 +335,7 @@ impl Rates {
         median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
     }
 
-    /// Returns the recovery after each fault in a session with this number of receivers. Over
-    /// relays the receiver that is hit is not judged.
+    /// Recovery after each fault. Over relays the receiver that is hit is not judged.
     pub(super) fn judge(&self, trials: &[Trial], receivers: u32, relays: bool) -> Vec<Recovery> {
         let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {

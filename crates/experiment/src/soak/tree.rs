@@ -42,8 +42,7 @@ pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     file("large", left, &mut rng)
 }
 
-/// What differs between what was sent and what is there; empty where nothing does. Names at most
-/// ten.
+/// Differences between what was sent and what is there, at most ten.
 pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     let (want, have) = (walk(sent)?, walk(got).unwrap_or_default());
     let mut differences = Vec::new();
@@ -63,7 +62,6 @@ pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     Ok(differences)
 }
 
-/// What is in a folder, what is unfinished too.
 pub(super) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =

@@ -76,8 +76,7 @@ pub(crate) struct Experiment {
     /// What the page shows of the first seed's run.
     #[serde(default)]
     pub(crate) plot: Plots,
-    /// The span in which throughput is counted for that, as `"2 s"`; one that suits the run's
-    /// length where none is given.
+    /// Span of throughput, as `"2 s"`; by default one that suits the run's length.
     #[serde(default)]
     pub(crate) sample: Option<String>,
     #[serde(rename = "row", default)]
@@ -296,8 +295,7 @@ impl SuiteFile {
         Self { experiments, ..self.clone() }
     }
 
-    /// Checks what a file alone can have wrong: names, ids, rows without a verdict, and
-    /// [verdicts that are worth nothing](super::worth).
+    /// Checks names, ids, rows without a verdict, and the [worth](super::worth) of verdicts.
     fn check(&self) -> Result<(), String> {
         plain("name", &self.name)?;
         let mut experiments = BTreeSet::new();

@@ -134,8 +134,7 @@ fn prove(rows: &mut [Row]) {
     }
 }
 
-/// The verdicts of rows that must be fairer than another one. Where that one was not run they
-/// cannot hold.
+/// The verdicts of rows that must be fairer than another one, which has to be run.
 fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
     let unfairness = |ratio: f64| faircast_base::math::ln(ratio).abs();
     for experiment in &suite.experiments {
@@ -181,8 +180,7 @@ pub(super) fn unmeasured(file: &RowFile) -> Row {
     judge(file, Vec::new(), Row::default())
 }
 
-/// A row with the values of all seeds and the verdict. Its id and the rest about its experiment are
-/// those of `words`.
+/// A row with the values of all seeds and the verdict; the rest is that of `words`.
 fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);

@@ -57,8 +57,7 @@ pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
 }
 
-/// A row for each line of the oracle that `--only` chooses: the greatest distance of any moment
-/// from ns-2's.
+/// A row for each line that `--only` chooses: the greatest distance of a moment from ns-2's.
 pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Error> {
     lines(only).map(|line| row(&line)).collect()
 }

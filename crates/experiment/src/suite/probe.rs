@@ -25,7 +25,6 @@ pub(crate) struct Probe {
     rates: Rates,
 }
 
-/// What was heard of one flow, from the end of the warm-up on.
 #[derive(Default)]
 pub(crate) struct FlowProbe {
     pub(crate) packet_bytes: f64,
@@ -70,7 +69,6 @@ pub(crate) struct Window {
     seconds: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// Times that it came down to one packet.
     pub(crate) visits_to_one: u64,
 }
 
@@ -92,8 +90,7 @@ impl Probe {
         Self { from: header.warmup(), flows, rates: Rates::new(header) }
     }
 
-    /// Standard deviation of a flow's payload of each counted second, as a share of the mean. The
-    /// last second, which may not be whole, does not count.
+    /// Standard deviation of a flow's payload of each whole second, as a share of the mean.
     pub(crate) fn variation(&self, flow: usize) -> f64 {
         let end = self.rates.last_span(flow);
         self.rates.variation(flow, self.from, end).unwrap_or(f64::NAN)
@@ -200,8 +197,7 @@ impl FlowProbe {
         }
     }
 
-    /// Seconds from the sender's first packet until the one after which packets came a third later than before in the
-    /// mean; infinite where none did.
+    /// Seconds from the first packet until packets come a third later; infinite if never.
     pub(crate) fn slowed_s(&self) -> f64 {
         self.since_first_s(self.pace.slowed)
     }
@@ -265,7 +261,6 @@ impl Latency {
         }
     }
 
-    /// In the mean over packets and receivers, in milliseconds.
     pub(crate) fn mean_ms(&self) -> f64 {
         1e3 * self.sum_s / self.count as f64
     }

@@ -29,7 +29,6 @@ pub(crate) struct Runner<'a> {
     pub(crate) suite: &'a SuiteFile,
     pub(crate) files: &'a Files,
     pub(crate) seeds: Option<u32>,
-    /// A scheme in place of the suite's session.
     pub(crate) scheme: Option<&'a Scheme>,
     pub(crate) only: Option<&'a str>,
     pub(crate) plots: bool,
@@ -72,7 +71,6 @@ pub(crate) struct Plot {
 }
 
 impl Files {
-    /// The text of a file that was named, and the files beside it.
     pub(crate) fn beside(path: &Path) -> Result<(String, Self), Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         Ok((files::read(path)?, Self::Folder(folder)))
@@ -178,8 +176,7 @@ impl<'a> Runner<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs everything, which progress calls `name`; results are in the suite's order whatever runs beside
-    /// what. In the lab, where every run takes its time, Ctrl-C leaves what is done.
+    /// Runs everything, with results in the suite's order. Ctrl-C in the lab keeps what is done.
     pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
         let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);

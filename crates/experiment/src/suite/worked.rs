@@ -83,7 +83,6 @@ fn closed(Interval { name, title, lost, last, discounting, worked: [over, by] }:
     interval(&name, &title, over / by, &arrivals(seqs, discounting, first))
 }
 
-/// What a receiver knows when these packets have come.
 fn arrivals(
     seqs: impl IntoIterator<Item = u32>,
     discounting: bool,

@@ -42,7 +42,6 @@ fn sealed(text: &str) -> String {
     text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
 }
 
-/// True if a file's text has this hash.
 fn is_sealed(text: &str, hash: &str) -> bool {
     let begin = format!("{BEGIN}{hash}");
     !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text

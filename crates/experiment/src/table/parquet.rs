@@ -81,8 +81,7 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     chunk
 }
 
-/// Which values are there: one bit each, packed, as one run of the hybrid encoding with its length
-/// before it.
+/// Bits of the values that are there: a packed run of the hybrid encoding after its length.
 fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
     let groups = cells.len().div_ceil(8);
     let mut run = Vec::new();

@@ -58,7 +58,6 @@ impl Ballast {
         Ok(Self { file, len, copies })
     }
 
-    /// So many bytes have gone to each of the copies.
     pub(super) fn gone(&self, bytes: u64) {
         // What comes until the next call has its place too.
         let taken = bytes.saturating_mul(self.copies).saturating_add(SPARE);

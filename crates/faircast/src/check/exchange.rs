@@ -36,7 +36,7 @@ const GATHER: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(4);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TestSettings {
     /// A random number other than 0 by which this host is known.
     pub(super) id: u64,
@@ -95,7 +95,7 @@ struct Task {
     is_load: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     settings: TestSettings,
     pub(super) peers: Vec<Peer>,
@@ -112,17 +112,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(settings: TestSettings) -> Self {
-        Self {
-            settings,
-            peers: Vec::new(),
-            begin: None,
-            has_begun: false,
-            tasks: Vec::new(),
-            next_question: Time::ZERO,
-            asked: 0,
-            done_at: None,
-            answers: (0, 0),
-        }
+        Self { settings, ..Self::default() }
     }
 
     pub(super) fn sizes(&self) -> Vec<u32> {
@@ -231,8 +221,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a packet that came, as an IP packet of so many bytes, to the group or to this host alone;
-    /// returns what to answer.
+    /// Takes a packet of `bytes` bytes, to the group or to this host alone; returns the answer.
     pub(super) fn receive(
         &mut self,
         now: Time,

@@ -29,8 +29,7 @@ pub(super) struct Facts {
     pub(super) key: Option<String>,
 }
 
-/// Bytes of the buffers below which fast transfers lose packets: a tenth of what is asked for, some
-/// milliseconds at 1 Gbit/s.
+/// Buffers below which fast transfers lose packets: some milliseconds at 1 Gbit/s.
 const RECEIVE_MIN: u64 = 1_600_000;
 const SEND_MIN: u64 = 400_000;
 /// Bytes of the packets that `send` makes where nothing else is said.

@@ -182,7 +182,6 @@ fn with_others(
     Ok(Some(found))
 }
 
-/// The sockets, with the key where there is one.
 struct Wire {
     sockets: ProbeSockets,
     group: SocketAddr,

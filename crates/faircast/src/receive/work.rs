@@ -137,8 +137,7 @@ impl Work {
         self.end_after_last(live);
     }
 
-    /// Ends where an object has ended that was to be the only one, nothing else is under way, and nobody depends on
-    /// this end.
+    /// Ends after the only object, if nothing else is under way and nobody depends on this end.
     fn end_after_last(&mut self, live: &mut Live<Receiving>) {
         if !self.ending {
             return;

@@ -23,7 +23,6 @@ pub(super) struct Setup {
     pub(super) session: SessionId,
     pub(super) files: SupplyHandle,
     pub(super) started: Time,
-    /// Receivers that are waited for by name.
     pub(super) names: BTreeSet<String>,
     pub(super) start_after: Option<Time>,
     /// How many receivers are waited for where they are not by name.
@@ -208,8 +207,7 @@ impl Work {
         }
     }
 
-    /// Lets receivers that were started again take the place of what they were before. Returns whether
-    /// there were any.
+    /// Replaces members by those that they are since a restart. Returns whether there were any.
     fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) -> bool {
         let restarts =
             Restarts::new(&status.members, live.now(), status.bytes_total.unwrap_or_default());
@@ -293,8 +291,7 @@ impl Work {
     }
 }
 
-/// After how long so many receivers are looked at again: some of them each tick, and of thousands, which
-/// may have been invented, about as many in each second.
+/// Time between two looks at receivers: about as many of thousands in each second.
 fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }

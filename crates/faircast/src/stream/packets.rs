@@ -42,8 +42,7 @@ impl Queue {
         self.lock().payload
     }
 
-    /// Adds bytes, as many as there is room for, to the last packet and to new ones. Pending while
-    /// there is no room.
+    /// Adds bytes to the last packet and to new ones. Pending while there is no room.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,

@@ -42,7 +42,6 @@ pub(super) enum SameTime {
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
-    /// Step of times, in nanoseconds.
     time_step: i128,
     /// The times that the earliest and the latest time of the object become.
     times: [Option<(Mtime, i128)>; 2],

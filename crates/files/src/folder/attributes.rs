@@ -29,7 +29,6 @@ pub(super) enum Lack {
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
     abilities: &'a Abilities,
-    /// What owners are here.
     owners: BTreeMap<&'a Owner, (Uid, Gid)>,
 }
 
@@ -168,8 +167,7 @@ fn here(owner: &Owner) -> (Uid, Gid) {
     )
 }
 
-/// Tries owners and extended attributes before anything is received: on a file and a directory of the state folder,
-/// which is on the same file system.
+/// Tries owners and extended attributes on a file and a directory of the state folder.
 pub(super) fn check<'a>(
     options: &StoreOptions,
     layout: &'a Layout,

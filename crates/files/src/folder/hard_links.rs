@@ -93,7 +93,6 @@ fn has_any(files: &Files) -> bool {
     files.left_out.kept(&files.layout).any(|entry| entry.hard_link_to().is_some())
 }
 
-/// True if both are one file.
 pub(super) fn is_one(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
@@ -132,7 +131,6 @@ impl Source {
         Ok(dir::open_file(self.directory.as_fd(), &self.name, OFlags::RDONLY)?)
     }
 
-    /// True if a file that is there has the same bytes.
     fn is_equal(&self, parent: BorrowedFd<'_>, name: &BStr, there: &Stat) -> std::io::Result<bool> {
         if there.st_size != self.stat.st_size {
             return Ok(false);

@@ -39,8 +39,7 @@ pub(super) struct Found {
 
 type Parts = (Abilities, Arc<LeftOut>, Vec<Place>);
 
-/// Opens the state of an object. Everything that can be known to be in the way is found here,
-/// before anything is received.
+/// Opens the state of an object, and finds everything that is in the way.
 pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files, Found)> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
@@ -356,8 +355,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Takes over what lies in the folder by other objects, for files of which nothing is here. Returns
-    /// whether there was something.
+    /// Takes over files of other objects for missing ones. Returns whether there was something.
     fn reuse(&self, have: &mut FixedBitSet) -> Result<bool> {
         let before = have.count_ones(..);
         let without = |file: &u32| {

@@ -100,7 +100,6 @@ enum Food {
     End { zeros: u64, layout: Arc<Layout> },
 }
 
-/// What is known once all is written.
 #[derive(Debug)]
 struct Fed {
     /// It is closed when what was written was right.
@@ -288,7 +287,6 @@ impl CommandStore {
         Ok(())
     }
 
-    /// Ends the command and all that it has begun.
     fn kill(&mut self) {
         if let Some(running) = &mut self.running
             && running.status().is_none()

@@ -135,7 +135,6 @@ impl Medium for DeviceWork {
         Ok(())
     }
 
-    /// Reads all back and compares it.
     fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>> {
         let (shared, device) = (&self.shared, &self.device);
         let cannot = |what, error| FilesError::io(&device.path, what, error);

@@ -48,7 +48,6 @@ pub fn check_target(path: &Path) -> Result<()> {
     ))
 }
 
-/// Asks the system whether `place` may be written to, so that `path` can be.
 fn check_writable(path: &Path, place: &Path) -> Result<()> {
     rustix::fs::accessat(CWD, place, Access::WRITE_OK, AtFlags::EACCESS)
         .map_err(|error| FilesError::io(path, "cannot be written", error))

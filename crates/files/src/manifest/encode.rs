@@ -90,7 +90,6 @@ fn put_entry(out: &mut impl FnMut(&[u8]), entry: &Entry, owners: &Owners<'_>) {
     }
 }
 
-/// All owners, ascending.
 fn owners(manifest: &Manifest) -> Result<Owners<'_>, ManifestError> {
     let mut owners: Owners<'_> =
         manifest.entries.iter().filter_map(|entry| Some((&**entry.owner.as_ref()?, 0))).collect();

@@ -160,7 +160,6 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    /// Returns what is there, once it is open.
     fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
         // It may have grown since the thread was told to open it.
         let announced = self.intake.announced()?;

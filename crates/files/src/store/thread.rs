@@ -52,8 +52,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// A folder for digests that are too many for memory, made where it is not there.
     fn folder(options: &Self::Options) -> Result<PathBuf>;
 
-    /// Opens it for the object that was announced, and tells which groups are there. Everything that can
-    /// be known to be in the way is found here, before anything is received.
+    /// Opens it for the announced object, finds what is in the way, and which groups are there.
     fn open(
         shared: &Arc<Shared<Self>>,
         request: Request,
@@ -84,8 +83,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// Says that a group stays damaged though it was written so many times.
     fn give_up(&self, group: u32, times: u32) -> FilesError;
 
-    /// Lets go of what a store leaves that ended before its object was intact; all of it goes where the object was
-    /// `discarded`.
+    /// Lets go of what a store leaves that ended early; of everything if `discarded`.
     fn abandon(_options: &Self::Options, _written: &Self::Written, _discarded: bool) {}
 }
 

@@ -57,7 +57,6 @@ struct State {
     moved_at: Option<Instant>,
     /// Since when a sender that has not moved is waited for.
     since: Instant,
-    /// By chunk.
     hashed: FixedBitSet,
     /// No chunk below is without hash.
     hashed_below: u32,
@@ -311,7 +310,6 @@ impl Shared {
         Arc::into_inner(state.cache.swap_remove(index).1)
     }
 
-    /// Reads all of `out` from `within` the group on.
     fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<()> {
         let path = || self.sources.path(&self.layout, group.file);
         let cannot = |error| FilesError::io(&path(), "cannot be read", error);

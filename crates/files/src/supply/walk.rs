@@ -135,8 +135,7 @@ impl<'a> Walk<'a> {
         !state && !self.is_excluded(path, metadata.is_dir())
     }
 
-    /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
-    /// no more than it must; what is too deep is refused by its name.
+    /// Takes a file, or a directory with all in it, by a stack: depth costs little.
     pub(super) fn root(&mut self, at: PathBuf, path: BString, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;

@@ -91,8 +91,7 @@ impl Sockets {
             || groups.any(|group| group.id == id && group.members.contains(&session))
     }
 
-    /// Whether a packet from this address was sent to the group by these sockets: where it is heard too,
-    /// it comes back.
+    /// True if these sockets sent a packet to the group: where it is heard too, it comes back.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
         self.groups.iter().any(|group| group.id == id && group.own.contains(&from))
     }
@@ -140,7 +139,6 @@ impl Sockets {
         }
     }
 
-    /// The machine of a session is gone, and with it its memberships.
     pub(crate) fn leave_all(&mut self, of: SessionId) {
         self.groups.iter_mut().for_each(|group| group.leave(of));
     }

@@ -62,8 +62,7 @@ pub struct Sockets {
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) socket: Socket,
-    /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
-    /// link's address of a host, which may be nobody's, takes no room from data.
+    /// At a source of a group: sends to single hosts, whose packets take no room from data.
     pub(crate) answers: Option<Socket>,
     local: SocketAddr,
     /// Whether other sockets of this host may have its address and port too.
@@ -112,7 +111,6 @@ impl Way {
         Self::new(socket, settings)
     }
 
-    /// Sets up how multicast leaves.
     fn set_multicast(&mut self, at: Resolved, settings: &SocketSettings) -> Result<(), NetError> {
         aim(&self.socket, self.local.ip(), at).map_err(NetError::doing("choose an interface"))?;
         self.set_hops(settings.hops).map_err(NetError::doing("set the hops"))?;
@@ -368,7 +366,6 @@ impl Sockets {
         self.ways[0].local
     }
 
-    /// The same of the last.
     pub(crate) fn last_address(&self) -> SocketAddr {
         self.ways[self.ways.len() - 1].local
     }

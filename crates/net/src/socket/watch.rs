@@ -98,7 +98,6 @@ impl Changes {
     }
 }
 
-/// The changes that a datagram of netlink messages tells.
 fn read(mut bytes: &[u8]) -> Changes {
     let mut changes = Changes::default();
     while let (Some(&len), Some(&kind)) =

@@ -94,8 +94,7 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
     )
 }
 
-/// What the colours of a figure mean. A share has two ways to be wrong, which no scale from worse to
-/// better tells apart.
+/// Legend of a figure. A share can be wrong in two ways, which one scale does not tell apart.
 fn legend(figure: Figure) -> &'static str {
     match figure.lean(1.0) {
         Some(_) => {
@@ -117,8 +116,7 @@ enum Detail {
     Full,
 }
 
-/// A value as an element in its colour; a share that is off has a sign as well, for who does not tell
-/// the colours apart.
+/// A value in its colour; a share that is off has a sign too, for who does not see colours.
 fn coloured(element: &str, figure: Figure, value: f64) -> String {
     let strength = if figure.step(value) < 2 { 2 } else { 1 };
     let (class, sign) = match figure.lean(value) {
@@ -138,8 +136,7 @@ fn interval(spread: &Spread) -> Option<String> {
     Some(format!("{:.0} %: {low} to {high}", (interval.confidence * 100.0).floor()))
 }
 
-/// One cell: the median in its colour, beside it the worst seed in its own where there are several,
-/// both leading to the worst run.
+/// A cell: median and worst seed in their colours, which lead to the worst run.
 fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> String {
     let Some(spread) = cell.figure(figure) else { return "–".into() };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));

@@ -64,8 +64,7 @@ impl Group<'_> {
     }
 }
 
-/// The mean of several lines over time, and between which values they lie. In each span a line counts
-/// with the mean of its points; where it has none, with its last.
+/// Mean and range of lines in each span; a line without points counts with its last one.
 pub(super) fn mean_and_range(lines: &[Line], ended: Time) -> (Points, Vec<(f64, f64)>) {
     let width = ended.as_secs_f64() / SPANS as f64;
     let spans: Vec<Vec<Option<f64>>> = lines.iter().map(|line| spans(line, width)).collect();

@@ -21,7 +21,6 @@ pub(crate) const COLOURS: [&str; 8] =
 pub(crate) const DASHES: [&str; 6] =
     ["", "5 2.5", "1.5 1.5", "7 2 1.5 2", "10 3", "4 1.5 1 1.5 1 1.5"];
 
-/// Where a picture will be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// On white, by any program.
@@ -91,7 +90,6 @@ impl Frame {
         self.top + self.height
     }
 
-    /// A number of the vertical axis, with a line across the field.
     pub(crate) fn level(&self, out: &mut String, paint: Paint, y: f64, text: &str) {
         let _ = writeln!(
             out,

@@ -74,9 +74,7 @@ pub fn svg(plot: &Plot, series: &Series) -> String {
 
 struct Field {
     frame: Frame,
-    /// The run's end in seconds.
     end: f64,
-    /// What is at the lower and at the upper edge.
     range: [f64; 2],
 }
 
@@ -185,8 +183,7 @@ fn stroke(weight: Weight) -> f64 {
     weight.pixels() / 2.0
 }
 
-/// Marks as bars that stand on the floor of their lane: where many fall together, one that is as high
-/// as they are many.
+/// Marks as bars in their lane, the higher the more of them fall together.
 fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
     let mut cells: Vec<(i64, u64)> = Vec::new();
     for (at, count, _) in &row.points {

@@ -76,7 +76,6 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> String {
     table(&caption, "Head", &tracks, ended)
 }
 
-/// Who hung below whom last.
 struct Lineage {
     /// The last head of each receiver that ever had one.
     last: BTreeMap<NodeId, NodeId>,
