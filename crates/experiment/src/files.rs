@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Makes an output folder, with all above it. That it cannot be made is a mistake in what was asked
-/// for, and found before any work is done.
+/// Makes an output folder, with all above it. A failure is a mistake in what was asked for.
 pub fn make_folder(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).map_err(|error| {
         Error::Usage(format!(

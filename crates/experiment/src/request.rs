@@ -18,8 +18,7 @@ pub struct Request {
     pub on: On,
     /// Runs at the same time, where a number was given.
     pub jobs: Option<u16>,
-    /// The scheme to judge in place of the suite's own, or to send with; several for the matrix, with
-    /// commas between.
+    /// The scheme to judge, or to send with; several for the matrix, with commas between.
     pub scheme: Option<String>,
     /// Options of that scheme, `KEY=VALUE`.
     pub options: Vec<String>,

@@ -36,8 +36,7 @@ pub enum NameError {
     /// A component is the folder in which receivers keep incomplete objects.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
-    /// A component has more than [`COMPONENT_BYTES_MAX`] bytes, or the path more than
-    /// [`PATH_BYTES_MAX`].
+    /// A component is longer than [`COMPONENT_BYTES_MAX`], or the path than [`PATH_BYTES_MAX`].
     #[error("it is too long")]
     Long,
     /// The path has more than [`DEPTH_MAX`] components.

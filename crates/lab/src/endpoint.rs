@@ -1,5 +1,4 @@
-//! An end of a flow at a host, as it runs on real networks: sockets and driver are those of
-//! `faircast-net`.
+//! An end of a flow at a host, with the sockets and the driver of `faircast-net`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -57,8 +57,7 @@ pub struct FieldCounts {
     pub too_long: u64,
 }
 
-/// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
-/// programs that still run there do not, and are the caller's.
+/// Hosts and what is between them. It removes all but programs that still run there.
 pub struct Field {
     hosts: Vec<Host>,
     stop: Arc<AtomicBool>,
@@ -193,8 +192,7 @@ impl Field {
         })?
     }
 
-    /// Gives a host another address in place of its own, or its own address again. Packets to the old address reach
-    /// no host.
+    /// Gives a host another address, or its own again. Packets to the old address reach no host.
     pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
         let mut state = self.state();
         let old = state.address(node);
@@ -213,8 +211,7 @@ impl Field {
         })?
     }
 
-    /// Drops every IP packet of more than `bytes` bytes from or to a host, as a black hole of path MTU discovery
-    /// does. `None` removes the limit.
+    /// Drops IP packets of more than `bytes` bytes from or to a host, as a black hole does.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
         let longest = &mut self.state().longest;
         match bytes {

@@ -1,5 +1,4 @@
-//! Events of a TCP connection, from its packets where they enter and leave the network: a kernel does not say what
-//! it sends and misses.
+//! Events of a TCP connection from its packets, since a kernel does not report all.
 
 use faircast_base::{Event, FlowId, NodeId, Time};
 use faircast_proto::LossRecord;

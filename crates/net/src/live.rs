@@ -120,8 +120,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         &self.counters
     }
 
-    /// The address of a node that was heard, such as a receiver in a status; `None` behind relays,
-    /// where nodes have no address.
+    /// The address of a node that was heard; `None` behind relays, where nodes have none.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.book.address(node).filter(|_| self.via.is_none())
     }
@@ -254,8 +253,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         found
     }
 
-    /// Sends what went to a receiver of the list at its `old` address to its `new` one from now on. Returns
-    /// whether the old address was on the list.
+    /// Sends to `new` instead of the listed receiver `old`. Returns whether `old` was listed.
     pub fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
         let listed =
             self.sockets.is_source && self.via.is_none() && self.sockets.retarget(old, new);

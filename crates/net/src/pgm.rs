@@ -409,8 +409,7 @@ impl<M: Machine> Live<M, PgmDemux> {
         self.demux.session(id)?.spms.newest()
     }
 
-    /// At a receiver: the source of a session has just answered, so it is where it is heard. See
-    /// [`PgmSettings::confirms`].
+    /// At a receiver: the source has just answered from there. See [`PgmSettings::confirms`].
     pub fn confirm(&mut self, id: SessionId) {
         if let Some(session) = self.demux.sessions.iter_mut().find(|session| session.id == id) {
             session.confirmed = true;

@@ -65,15 +65,13 @@ pub struct DriverSettings {
     pub node: Option<NodeId>,
     /// Seed of the machines' randomness. Default `None`: from the system.
     pub seed: Option<u64>,
-    /// Most sessions that are heard at a time; where they are all taken those that are over are
-    /// forgotten. Default 16.
+    /// Most sessions that are heard at a time; those that are over make room. Default 16.
     pub sessions_max: usize,
     /// Time between two calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
     pub tick: Duration,
     /// How long it goes on after a close for what machines have still to do. Default 30 s.
     pub close_timeout: Duration,
-    /// Whether it ends when there are sessions and none has anything left to do. Default true. A
-    /// daemon that waits for sessions says false.
+    /// Whether it ends when no session has anything left to do. Default true; daemons: false.
     pub ends_when_idle: bool,
     /// How much ahead of its time a timer may be handled, so that packets that are less than the
     /// system's timers can tell apart leave together; at most 64 of them. Default 50 us; no more

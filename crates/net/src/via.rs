@@ -1,5 +1,4 @@
-//! The way of a host through a relay, where there is no multicast: packets of its sessions go there
-//! over QUIC, and come from there.
+//! The way of a host through a relay, where there is no multicast: packets over QUIC.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

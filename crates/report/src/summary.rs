@@ -65,14 +65,11 @@ pub struct FlowSummary {
     pub protocol: String,
     /// The sender's node.
     pub from: String,
-    /// New payload put on the wire by the sender (TCP: acknowledged payload) over the counted
-    /// time, in bits per second.
+    /// New payload sent (TCP: acknowledged payload) in the counted time, in bits per second.
     pub throughput_bps: f64,
-    /// The same over that part of the counted time in which the flow was on: between its start and
-    /// its stop or completion.
+    /// The same over the part in which the flow was on: from its start to its stop or completion.
     pub active_throughput_bps: f64,
-    /// The same over the time in which all flows were on, which alone compares their shares; `None`
-    /// where there is none.
+    /// The same while all flows were on, which alone compares shares; `None` without such a time.
     pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
     /// per second; not what repair heads send.
@@ -164,8 +161,7 @@ pub struct ReceiverSummary {
     pub lost_packets: u64,
     /// Packets that it gave up.
     pub abandoned_packets: u64,
-    /// Lost packets per packet that was sent while it was a member, repairs with sequence numbers of their own
-    /// among them.
+    /// Lost packets per packet that was sent while it was a member, numbered repairs included.
     pub loss_ratio: f64,
     /// When its last byte was delivered, in seconds, where it got everything.
     pub completed_s: Option<f64>,
@@ -181,8 +177,7 @@ pub struct ReceiverSummary {
     /// Bytes of the longest packet that arrives, where it found at last that longer ones get lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<u32>,
-    /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
-    /// `None` where nobody checked, or nothing came.
+    /// Whether it delivered exactly a prefix, or all, of what was sent; `None` if nobody checked.
     pub intact: Option<bool>,
     /// The node that repaired for it last, where the flow has repair heads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -277,16 +272,14 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl FlowSummary {
-    /// Whether its sender is in the trace: that of a receiver on a real network has only what that
-    /// receiver did.
+    /// Whether its sender is in the trace, as it is not in that of a receiver on a real network.
     pub fn has_sender(&self, on: On) -> bool {
         on != On::Net || self.sent_packets > 0
     }
 }
 
 impl ReceiverSummary {
-    /// Whether what it got is in the trace: that of a sender on a real network has only what the
-    /// sender was told.
+    /// Whether deliveries are in the trace, as they are not in that of a real network's sender.
     pub fn has_deliveries(&self, on: On) -> bool {
         on != On::Net || self.delivered_packets > 0 || self.lost_packets > 0
     }

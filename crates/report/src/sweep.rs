@@ -193,8 +193,7 @@ impl Sweep {
         choices
     }
 
-    /// For each combination and flow the median of each figure over the seeds, with its confidence interval where
-    /// there are seeds enough.
+    /// Medians of each figure over the seeds, with confidence intervals if there are enough seeds.
     pub fn medians(&self) -> serde_json::Value {
         let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
         let mut rows = Vec::new();
@@ -231,8 +230,7 @@ impl Sweep {
         rows.into()
     }
 
-    /// The sweep as text, at most 100 columns wide. Each combination and flow has medians over the seeds and the
-    /// confidence interval of the throughput, or the progress.
+    /// The sweep as text, at most 100 columns wide: medians and intervals over the seeds.
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();

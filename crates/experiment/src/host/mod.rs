@@ -1,5 +1,4 @@
-//! Hosts of experiments on real sockets: namespaces on a bridge, programs in them, what they cost, and
-//! what is needed around them.
+//! Hosts of experiments on real sockets: namespaces, programs in them, and what they cost.
 
 mod network;
 mod process;

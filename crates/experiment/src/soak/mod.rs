@@ -204,8 +204,7 @@ impl Soak {
         format!("seed {}, {scheme}, {receivers} receivers{sealed}\n", self.seed)
     }
 
-    /// Runs the next round, and tells of it in lines; `None` where there is no other, or it was
-    /// stopped.
+    /// Runs the next round, and tells of it in lines; `None` after the last, or if stopped.
     pub fn next_round(&mut self, monitor: &dyn Monitor) -> Result<Option<String>, Error> {
         let done = self.rows.len();
         let goes_on = match self.request.rounds {

@@ -1,5 +1,4 @@
-//! An outsider that floods a session: with garbage, with packets that it has heard, and with such
-//! packets changed.
+//! An outsider that floods a session with garbage, heard packets, and such packets changed.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};

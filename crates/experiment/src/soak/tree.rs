@@ -1,5 +1,4 @@
-//! The files of a round: made from the seed, compared byte for byte, without any of faircast's
-//! own reading, hashing or comparing.
+//! The files of a round, made from the seed and compared without faircast's own code.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,5 +1,4 @@
-//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions, one by one, at the same
-//! microsecond.
+//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions to the microsecond.
 
 use std::path::Path;
 

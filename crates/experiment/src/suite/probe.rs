@@ -1,5 +1,4 @@
-//! Figures that rows of a suite need beyond the summary: windows over time, and counts within the
-//! counted time only.
+//! Figures of rows beyond the summary: windows over time, and counts of the counted time.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -120,8 +120,7 @@ impl Store {
         self.folder.join(format!("{}.{}.{kind}.part", job.key, std::process::id()))
     }
 
-    /// How many runs in the folder are none of `jobs`: of other values, or of another build of the
-    /// program.
+    /// Runs in the folder that are none of `jobs`: of other values, or of another build.
     pub fn others(&self, jobs: &[Job]) -> usize {
         let known: std::collections::BTreeSet<&str> = jobs.iter().map(|job| &*job.key).collect();
         let Ok(files) = std::fs::read_dir(&self.folder) else { return 0 };

@@ -1,5 +1,4 @@
-//! Abilities of the file system that an object is received into, found by trying them in the state
-//! folder before anything is received.
+//! Abilities of the target's file system, tried in the state folder before the transfer.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -32,8 +31,7 @@ const PROBE: &str = "probe";
 pub(super) enum SameTime {
     /// Equal, within the step that was found.
     Yes,
-    /// Equal if the file system keeps times in larger steps than was found. A file of other content may have such a
-    /// time too.
+    /// Equal if times have larger steps than was found; other content may have such a time too.
     Rounded,
     No,
 }

@@ -1,5 +1,4 @@
-//! The hard links of an object, which are made once its files are in their places; copies where the file
-//! system has none.
+//! The hard links of an object, made after its files; copies if there can be no links.
 
 use std::collections::BTreeMap;
 use std::fs::File;

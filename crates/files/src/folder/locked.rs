@@ -1,5 +1,4 @@
-//! Read-only directories of this user in which something is to be made: their modes are widened for the
-//! last step, and restored after it.
+//! Read-only directories of this user, whose modes are widened for the last step.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};

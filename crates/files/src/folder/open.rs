@@ -1,5 +1,4 @@
-//! The opening of an object in a folder: what is there of it already, and whether the rest can be
-//! received at all.
+//! The opening of an object in a folder: what is there, and whether the rest can be received.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;

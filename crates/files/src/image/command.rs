@@ -33,8 +33,7 @@ const ZEROS_BYTES: u64 = 1 << 18;
 /// What runs, and what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOptions {
-    /// A line for `/bin/sh`, which reads the content from its standard input. What it prints goes to
-    /// the standard error of this program.
+    /// A line for `/bin/sh`, which reads the content; its output goes to standard error.
     pub command: String,
     /// The name of the object that is given to it. Nothing else ever is.
     pub object: String,

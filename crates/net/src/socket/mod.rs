@@ -187,8 +187,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// The sockets of a host that reaches its group through relays: one of each address family that
-    /// this host has, at any port.
+    /// Sockets of a host behind relays: one of each address family that it has, at any port.
     pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
         let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -354,14 +353,12 @@ impl Sockets {
         named.is_none_or(|source| source == from)
     }
 
-    /// At a source: why answers do not come to the port of the target, which was asked for first, but
-    /// to that of [`local_address`](Self::local_address).
+    /// At a source: why answers do not come to the target's port, but to the local address's.
     pub const fn port_refused(&self) -> Option<&NetError> {
         self.refused.as_ref()
     }
 
-    /// The address and port from which it sends, of several the first. At a receiver the address is the
-    /// unspecified one.
+    /// The address and port from which it sends; at a receiver the unspecified address.
     pub fn local_address(&self) -> SocketAddr {
         self.ways[0].local
     }

@@ -1,5 +1,4 @@
-//! Interfaces of open sockets: memberships of groups, and what becomes of an interface or an address that
-//! goes away.
+//! Interfaces of open sockets: memberships, and lost interfaces and addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

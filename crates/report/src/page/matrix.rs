@@ -1,13 +1,11 @@
-//! The page of a matrix: a heat map for each figure, every cell a link to its worst run, and for each
-//! case all of its runs.
+//! The page of a matrix: a heat map for each figure, whose cells lead to their worst runs.
 
 use super::Page;
 use super::html::{HtmlTable, escape, facts, heading, note, section};
 use crate::figure::{Figure, Lean};
 use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
 
-/// A matrix as one HTML file that needs no network: one heat map a figure, of which one is shown at
-/// a time, and the cases with their questions.
+/// A matrix as one HTML file that needs no network: heat maps, and cases with questions.
 pub fn matrix_page(matrix: &Matrix) -> String {
     let main = intro(matrix) + &maps(matrix) + &cases(matrix);
     let navigation =

@@ -19,8 +19,7 @@ use tree::tree;
 /// Most changes of representative that are listed.
 const SWITCH_ROWS_MAX: usize = 200;
 
-/// The report of a run as one HTML file that needs no network: the question, the figures, plots
-/// that can be zoomed, tables, and the scenario itself.
+/// The report of a run as one HTML file that needs no network.
 pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
     let ended = Time::from_secs_f64(summary.ended_s);
     let sections = [

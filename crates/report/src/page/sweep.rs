@@ -1,5 +1,4 @@
-//! The page of a sweep: for each figure a plot over the first setting that varies, with the runs of all
-//! seeds, their median and their spread.
+//! The page of a sweep: for each figure a plot over the first setting that varies.
 
 use super::Page;
 use super::html::{self, HtmlTable, escape, facts, folded, heading, note};

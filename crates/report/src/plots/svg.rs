@@ -17,8 +17,7 @@ const LANE: f64 = 8.0;
 /// Marks closer than this are one bar, as high as they are many.
 const CELL: f64 = 2.0;
 
-/// A plot as a picture: the lines and marks that are shown to begin with, over the whole run. The
-/// vertical axis reaches what lines have in the counted time.
+/// A plot as a picture of what is shown at first, up to what lines have in the counted time.
 pub fn svg(plot: &Plot, series: &Series) -> String {
     let ended_s = series.ended.as_secs_f64();
     let end = if ended_s > 0.0 { ended_s } else { series.duration_s.max(1e-9) };

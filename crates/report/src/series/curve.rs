@@ -148,8 +148,7 @@ impl Bins {
         Self { width: Duration::from_nanos(width), amounts: Vec::new() }
     }
 
-    /// Bins of a given width, at least a nanosecond, which doubles where a run has more than
-    /// [`BINS_GIVEN_MAX`] of them.
+    /// Bins of a width, at least 1 ns, which doubles beyond [`BINS_GIVEN_MAX`] of them.
     pub fn of_width(width: Duration) -> Self {
         Self { width: width.max(Duration::from_nanos(1)), amounts: Vec::new() }
     }

@@ -1,5 +1,4 @@
-//! The plots of a sweep, for its page and for papers: a figure over the first setting that varies, with
-//! the runs of all seeds, their median and their spread.
+//! The plots of a sweep, for its page and for papers: runs, medians and spread.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
-//! The repair tree on a run's page: whom each receiver had over time, the heads with what they did, and all
-//! changes.
+//! The repair tree on a run's page: heads over time, what they did, and all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
