@@ -124,7 +124,6 @@ fn is_of_one_source(group: SocketAddr) -> bool {
     }
 }
 
-/// Why it is not waited any longer, where that is so.
 fn given_up(args: &RecvArgs, status: &ReceiveStatus) -> Option<String> {
     let silent = status.elapsed.saturating_sub(status.heard.unwrap_or(Duration::ZERO));
     if let Some(limit) = args.give_up.filter(|limit| silent > *limit) {
@@ -249,7 +248,6 @@ struct Show {
     /// The one address that is listened to, and whether it was said that it is silent.
     from: Option<IpAddr>,
     is_silent: bool,
-    /// Last warning on packet lengths, by object number.
     paths: BTreeMap<u64, PathLimit>,
     once: bool,
     list: bool,
@@ -348,7 +346,6 @@ impl Show {
         ))
     }
 
-    /// Warns if long packets do not arrive, or arrive again.
     fn path(&mut self, number: u64, path: Option<PathLimit>) -> Result<(), Failure> {
         let Some(path) = path else {
             self.paths.remove(&number);

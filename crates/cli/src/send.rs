@@ -236,7 +236,6 @@ struct Show {
     rate_min: Option<Bitrate>,
     states: BTreeMap<u64, MemberState>,
     begun: bool,
-    /// What was said already of what is wrong.
     told: Told,
     hints: Hints,
     above: Above,
@@ -269,10 +268,8 @@ fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
 #[derive(Default)]
 struct Told {
     mismatch: bool,
-    /// Receivers of which one has a copy of the other's folder.
     clones: BTreeSet<(u64, u64)>,
     unsent: bool,
-    /// Last warning on packet lengths, by receiver id.
     paths: BTreeMap<u64, PathLimit>,
 }
 
@@ -327,7 +324,6 @@ impl Show {
         if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
 
-    /// Says that a receiver asks for less than is sent at least.
     fn overrule(&self, member: &Member) -> Result<(), Failure> {
         let (Some(limit), Some(least)) = (member.rate_max, self.rate_min) else { return Ok(()) };
         if limit >= least {
@@ -339,7 +335,6 @@ impl Show {
         ))
     }
 
-    /// Warns if long packets do not reach receivers, or reach them again.
     fn paths(&mut self, status: &SendStatus) -> Result<(), Failure> {
         let is_served =
             |member: &&Member| matches!(member.state, MemberState::Joined | MemberState::Receiving);

@@ -127,7 +127,9 @@ impl Common {
         let entry = match self.named()? {
             None => default_scheme(),
             Some(Carrier::Pgm(entry)) => entry,
-            Some(Carrier::Tram(tree)) => return Err(unknown(&tree.name(), over_pgm_alone())),
+            Some(Carrier::Tram(tree)) => {
+                return Err(unknown(&tree.name(), SCHEMES.iter().map(over_pgm)));
+            }
         };
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
@@ -199,7 +201,6 @@ impl Common {
         Ok((payload - SYMBOL_HEADER as u32).min(SYMBOL_BYTES_MAX) as u16 & !1)
     }
 
-    /// Bytes of a stream that fit into a packet.
     pub(crate) fn stream_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u32, Error> {
         match carrier {
             Carrier::Pgm(entry) => {
@@ -285,10 +286,6 @@ fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Resu
 /// The name by which users ask for TRAM that steers itself.
 const TRAM: &str = "tram";
 
-fn over_pgm_alone() -> impl Iterator<Item = Stack> {
-    SCHEMES.iter().map(over_pgm)
-}
-
 /// The error of a name that is none of these stacks.
 fn unknown(name: &str, known: impl Iterator<Item = Stack>) -> Error {
     let known: Vec<String> = known.map(|stack| stack.name()).collect();
@@ -303,7 +300,6 @@ fn default_scheme() -> &'static SchemeEntry {
 pub(crate) struct Speaks {
     /// What it insists on; `None` to follow the sender.
     named: Option<Carrier>,
-    /// Settings over each.
     pgm: Vec<(String, OptionValue)>,
     tram: Vec<(String, OptionValue)>,
 }
@@ -426,7 +422,6 @@ fn nla(ip: IpAddr) -> Nla {
     }
 }
 
-/// The methods that all builders have.
 macro_rules! common_settings {
     () => {
         /// Encrypts and authenticates everything with this key. Default: none.
@@ -484,7 +479,6 @@ macro_rules! common_settings {
     };
 }
 
-/// The methods that builders of sending ends have.
 macro_rules! sender_settings {
     () => {
         /// Never sends more payload than this. Default: as fast as is fair.

@@ -215,7 +215,7 @@ impl Wrapper {
     ) -> Option<&'a [u8]> {
         let theirs = match &mut self.seal {
             None => match key_hint(datagram) {
-                None if is_notice(datagram) => return None,
+                None if *datagram == [0; NOTICE_BYTES] => return None,
                 None => {
                     let answer = wire::answer(datagram);
                     if let (Some(answer), Side::Receiver { .. }) = (answer, &self.side) {
@@ -306,10 +306,6 @@ impl Notices {
             let _ = socket.set_nonblocking(true).and_then(|()| socket.send_to(notice, to));
         }
     }
-}
-
-fn is_notice(datagram: &[u8]) -> bool {
-    datagram == [0; NOTICE_BYTES]
 }
 
 /// Sessions that a receiver answers to at a time; the one that was silent longest makes room.

@@ -48,7 +48,6 @@ pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) scheme: String,
-    /// Names of receivers that are known.
     pub(crate) names: BTreeMap<NodeId, String>,
     /// Nodes that are others by another name: where a receiver is, and what it calls itself.
     pub(crate) aliases: BTreeMap<NodeId, NodeId>,

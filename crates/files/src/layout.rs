@@ -9,9 +9,8 @@ use crate::manifest::{Entry, Manifest};
 /// Bytes of the digest of a group.
 pub const DIGEST_BYTES: u64 = 32;
 
-/// A manifest, and where its files lie: content is all files' bytes without their holes in the
-/// manifest's order, and the digests are those of all files' groups in the same order. Groups of
-/// holes are counted nowhere.
+/// A manifest, and where its files lie: content is all files' bytes without holes, in the
+/// manifest's order, and so are digests of groups.
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,

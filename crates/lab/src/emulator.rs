@@ -186,7 +186,8 @@ impl Emulator<'_> {
                 return Ok(());
             }
             let held = self.next_held().map(|(at, _)| at);
-            let next = [self.fabric.next_time(), self.next_action(), held, Some(end)];
+            let action = self.actions.get(self.acted).map(|action| action.at);
+            let next = [self.fabric.next_time(), action, held, Some(end)];
             let next = next.into_iter().flatten().min().unwrap_or(end);
             for port in waiter.wait(self.clock.until(next), &mut ready)? {
                 self.read(port, end, &mut buffer);
@@ -243,10 +244,6 @@ impl Emulator<'_> {
             }
         };
         self.events += fabric.advance(now, network_out, &mut deliver);
-    }
-
-    fn next_action(&self) -> Option<Time> {
-        self.actions.get(self.acted).map(|action| action.at)
     }
 
     fn read(&mut self, port: usize, end: Time, buffer: &mut [u8]) {

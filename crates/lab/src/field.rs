@@ -77,10 +77,7 @@ struct State {
 
 impl State {
     fn address(&self, node: NodeId) -> Ipv4Addr {
-        match self.moved.contains(&node) {
-            true => address::of_moved(node),
-            false => address::of_node(node),
-        }
+        if self.moved.contains(&node) { address::of_moved(node) } else { address::of_node(node) }
     }
 
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {

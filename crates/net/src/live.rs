@@ -35,7 +35,6 @@ pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) via: Option<Via>,
     pub(crate) sink: Option<Box<dyn Sink>>,
     pub(crate) outbox: Outbox,
-    /// Why the outbox cannot be emptied now.
     pub(crate) blocked: Flushed,
     pub(crate) node: NodeId,
     pub(crate) closed_at: Option<Time>,
@@ -125,10 +124,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.book.address(node).filter(|_| self.via.is_none())
     }
 
-    pub(crate) fn node_at(&mut self, address: SocketAddr) -> Option<NodeId> {
-        self.book.node(address)
-    }
-
     /// All sessions, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.keys().copied()
@@ -210,7 +205,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
         self.timeouts.set(id, None);
-        self.sockets.leave_all(id);
+        self.sockets.groups.iter_mut().for_each(|group| group.leave(id));
         self.demux.remove(id);
     }
 

@@ -79,13 +79,11 @@ pub struct FlowSummary {
     /// the counted time in which the flow was on; 0 where that has no length.
     #[serde(default)]
     pub feedback_per_s: f64,
-    /// How much its rate varies: standard deviation over mean of its throughput in spans of one
-    /// second, over that part of the counted time in which the flow was on; `None` where nothing
-    /// was sent, or it was on for less than two seconds.
+    /// Standard deviation over mean of its throughput in spans of one second while it was on;
+    /// `None` where nothing was sent, or it was on for less than two seconds.
     pub rate_variation: Option<f64>,
-    /// Seconds from its start until its rate was that of the long run and stayed there, as
-    /// [`Rates`](crate::Rates) defines it; `None` where it did not, or the run was too short to
-    /// see it.
+    /// Seconds from its start until its rate stayed that of the long run, as
+    /// [`Rates`](crate::Rates) defines it; `None` if never, or too late to be seen.
     pub settled_s: Option<f64>,
     /// Packets with new data that the sender sent.
     pub sent_packets: u64,

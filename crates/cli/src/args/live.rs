@@ -90,7 +90,6 @@ pub(super) fn source(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Number of the interface that a zone names.
 fn zone_index(zone: &str) -> Result<u32, String> {
     let number = zone.parse().ok().filter(|number| interface_name(*number).is_some());
     let found = if_nametoindex(zone).ok().or(number);

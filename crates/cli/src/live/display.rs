@@ -15,7 +15,6 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// For what is fast now.
     pub(crate) const fn of_now() -> Self {
         Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
     }
@@ -98,12 +97,10 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// The first one is due at once.
     pub(crate) fn at_once() -> Self {
         Self { at: faircast_base::Duration::ZERO, gap: HINT_FIRST / 2 }
     }
 
-    /// Whether it is to be said after so much waiting.
     pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
         let due = waited >= self.at;
         if due {

@@ -25,7 +25,6 @@ use tokio::task::AbortHandle;
 use crate::args::WatchOptions;
 use crate::error::Failure;
 
-/// The place at which metrics are asked for, where they are.
 pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = watch.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {

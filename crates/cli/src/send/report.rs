@@ -65,7 +65,6 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
 
-/// Under whom a receiver is in the tree, and how deep.
 fn under(seat: &Seat) -> String {
     let head = seat.head.as_deref().unwrap_or("nobody");
     if seat.level > 2 { format!("{head}, level {}", seat.level) } else { head.to_string() }
@@ -78,7 +77,6 @@ fn repaired(seat: &Seat) -> String {
     }
 }
 
-/// What kept it from going faster, in a line.
 fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
     let whole: f64 = status.object.limits.iter().map(|limit| limit.time.as_secs_f64()).sum();
     if whole < LIMITS_FROM_S {

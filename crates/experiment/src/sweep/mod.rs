@@ -142,9 +142,8 @@ impl Sweep {
         format!("{}seed {}", set.collect::<String>(), job.seed)
     }
 
-    /// Command line that does one run of the sweep and keeps the run in the folder `out`; the program's name goes
-    /// before the line. No character means anything to a shell or `xargs`, so that the line may pass through several
-    /// of them.
+    /// Command line that does one run of the sweep and keeps it in the folder `out`, without the
+    /// program's name. No character means anything to a shell or `xargs`.
     pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
         let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
         for set in self.set(&job.choice) {

@@ -185,7 +185,8 @@ impl Exchange {
             }
             return;
         };
-        let length = self.turn_ends();
+        // To the end of this host's turn.
+        let length = TURN * 3 + TURN * self.rank();
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
             let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
             if !self.has_begun {
@@ -195,11 +196,6 @@ impl Exchange {
                 self.next_question = now;
             }
         }
-    }
-
-    /// From the beginning of the tests to the end of this host's turn.
-    fn turn_ends(&self) -> Duration {
-        TURN * 3 + TURN * self.rank()
     }
 
     /// How many hosts have their turn before this one.

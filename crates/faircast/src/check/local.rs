@@ -17,7 +17,6 @@ pub(super) struct Facts {
     pub(super) others: Vec<String>,
     /// The longest packet that leaves whole.
     pub(super) link_mtu: Option<u64>,
-    /// What sockets got, where some were opened.
     pub(super) buffers: Option<Buffers>,
     /// `net.core.rmem_max` and `wmem_max`.
     pub(super) rmem_max: Option<u64>,
@@ -157,7 +156,6 @@ impl Facts {
     }
 }
 
-/// What is wrong with a group's address or port.
 pub(super) fn address(group: SocketAddr) -> Finding {
     let shown = group.to_string();
     let wrong = |what: &str| f::ADDRESS.found(false, format!("{shown}: {what}"));

@@ -52,7 +52,6 @@ pub(super) struct Work {
     begun: Option<Time>,
     /// What the trace and the log know of receivers.
     traced: BTreeMap<NodeId, MemberState>,
-    /// Who limits the rate, as the log knows it.
     limiting: Option<NodeId>,
     /// Addresses of receivers at the last look, by their ids.
     addresses: BTreeMap<u64, SocketAddr>,

@@ -19,7 +19,6 @@ struct Inner {
     /// The packets that are kept: sent ones from `first` on, then those that wait.
     kept: VecDeque<Vec<u8>>,
     first: u64,
-    /// The next packet to be sent.
     next: u64,
     sent_bytes: u64,
     waiting_bytes: usize,

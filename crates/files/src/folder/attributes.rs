@@ -55,10 +55,7 @@ impl<'a> Attributes<'a> {
         let of_owner = owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
             || xattrs.clone().any(|xattr| is_acl(&xattr.name))
             || self.lacks_mode(entry, there);
-        match of_owner {
-            true => Some(Lack::OfOwner),
-            false => xattrs.next().map(|_| Lack::Xattrs),
-        }
+        if of_owner { Some(Lack::OfOwner) } else { xattrs.next().map(|_| Lack::Xattrs) }
     }
 
     fn lacks_mode(&self, entry: &Entry, there: &Stat) -> bool {

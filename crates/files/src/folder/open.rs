@@ -419,7 +419,8 @@ impl<'a> Survey<'a> {
     }
 
     fn room(&self) -> Result<()> {
-        let space = self.file_system()?;
+        let space = rustix::fs::fstatvfs(self.root.fd())
+            .map_err(|error| FilesError::io(&self.options.dir, "cannot be looked at", error))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if self.bytes > free {
             return Err(FilesError::refused(
@@ -442,10 +443,5 @@ impl<'a> Survey<'a> {
             ));
         }
         Ok(())
-    }
-
-    fn file_system(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::fstatvfs(self.root.fd())
-            .map_err(|error| FilesError::io(&self.options.dir, "cannot be looked at", error))
     }
 }

@@ -243,7 +243,8 @@ impl<M: Medium> Store for GroupStore<M> {
             self.stage = Stage::Opening;
         }
         self.check()?;
-        match self.shared.take_found() {
+        let found = self.shared.inner.lock().found.take();
+        match found {
             Some(found) => self.opened(found).map(Poll::Ready).map_err(told),
             None => Ok(Poll::Pending),
         }
@@ -265,7 +266,7 @@ impl<M: Medium> Store for GroupStore<M> {
             Stage::Manifest | Stage::Opening | Stage::Verifying => {}
         }
         self.check()?;
-        let Some((verdict, damaged)) = self.shared.take_verdict() else {
+        let Some((verdict, damaged)) = self.shared.inner.lock().verdict.take() else {
             return Ok(Poll::Pending);
         };
         self.stage = match verdict {

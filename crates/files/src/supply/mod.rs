@@ -17,6 +17,7 @@ mod walk;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -189,7 +190,7 @@ impl Supply for FilesSupply {
     }
 
     fn is_repeatable(&self) -> bool {
-        !self.shared.is_stale()
+        !self.shared.stale.load(Ordering::Relaxed)
     }
 
     fn expect(&mut self, offset: u64) {

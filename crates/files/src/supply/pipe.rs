@@ -25,9 +25,8 @@ pub const PIPE_NAME: &str = "pipe";
 /// takes between two announcements. A pipe that nobody takes from waits then.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// What a pipe gives as a supply, whose length is known at its end. All of it is kept until then and
-/// longer, in a file without a name, so that losses are repaired and late receivers served; memory
-/// does not grow with it.
+/// Content of a pipe as a supply. All of it is kept in a file without a name, so that losses are
+/// repaired and late receivers served.
 #[derive(Debug)]
 pub struct PipeSupply {
     shared: Arc<Shared>,

@@ -68,10 +68,7 @@ struct Refused {
 
 impl Refused {
     fn add(&mut self, path: impl FnOnce() -> String) {
-        match self.shown.len() < REFUSED_SHOWN {
-            true => self.shown.push(path()),
-            false => self.more += 1,
-        }
+        if self.shown.len() < REFUSED_SHOWN { self.shown.push(path()) } else { self.more += 1 }
     }
 
     /// All that are told in a line; nothing where there is none.

@@ -32,7 +32,7 @@ impl Group {
         Self { id, address, ..Self::default() }
     }
 
-    fn leave(&mut self, of: SessionId) {
+    pub(crate) fn leave(&mut self, of: SessionId) {
         if self.members.remove(&of) && self.members.is_empty() {
             // The kernel leaves with the socket.
             self.socket = None;
@@ -137,10 +137,6 @@ impl Sockets {
                 if group.socket.is_some() { Ok(()) } else { self.hear(place) }
             }
         }
-    }
-
-    pub(crate) fn leave_all(&mut self, of: SessionId) {
-        self.groups.iter_mut().for_each(|group| group.leave(of));
     }
 
     /// Tries once more to hear groups that the system refused, and learns from where packets leave now.

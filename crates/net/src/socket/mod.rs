@@ -64,7 +64,7 @@ pub(crate) struct Way {
     pub(crate) socket: Socket,
     /// At a source of a group: sends to single hosts, whose packets take no room from data.
     pub(crate) answers: Option<Socket>,
-    local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// Whether other sockets of this host may have its address and port too.
     shared: bool,
     /// Drops that the kernel has counted at the socket; wraps.
@@ -205,9 +205,8 @@ impl Sockets {
         }
     }
 
-    /// The sockets of a relay: a way to each network of its group, and behind those the way at
-    /// which the relay listens. Packets for the network of a number are packets for the group of
-    /// that number.
+    /// Sockets of a relay: a way to each network of its group, numbered as packets for the group
+    /// are, and behind those the way at which the relay listens.
     pub fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
@@ -363,10 +362,6 @@ impl Sockets {
         self.ways[0].local
     }
 
-    pub(crate) fn last_address(&self) -> SocketAddr {
-        self.ways[self.ways.len() - 1].local
-    }
-
     /// Where packets for the group go, or the group that is heard; none at a receiver without one.
     pub fn targets(&self) -> impl Iterator<Item = SocketAddr> {
         self.groups[0].destinations.iter().map(|(_, to)| *to)
@@ -421,7 +416,6 @@ impl Sockets {
     }
 }
 
-/// Has packets never cut on their way.
 fn send_whole(socket: &Socket, like: IpAddr) -> Result<(), NetError> {
     let done = match like {
         IpAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),

@@ -236,7 +236,6 @@ impl Sockets {
         true
     }
 
-    /// Something has left by a way.
     pub(crate) fn use_again(&mut self, way: usize) {
         let Some(of) = self.ways.get_mut(way).filter(|way| way.health != Health::Up) else {
             return;

@@ -143,7 +143,6 @@ fn gone(kind: u16, body: &[u8]) -> Gone {
 /// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 
-/// Most datagrams that are read at a time.
 const READS_MAX: usize = 64;
 
 #[cfg(test)]

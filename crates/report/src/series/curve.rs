@@ -14,9 +14,8 @@ pub const BINS_GIVEN_MAX: u64 = 2 * BINS_MAX;
 /// Buckets and marks start about a microsecond wide: 2 to this power nanoseconds.
 const SHIFT_START: u32 = 10;
 
-/// A quantity over time in bounded memory. Time is cut into buckets as wide as they must be for
-/// [`CURVE_BUCKETS_MAX`] of them to hold all points, and each keeps its first, least, greatest
-/// and last point, so that no peak is ever lost.
+/// A quantity over time in [`CURVE_BUCKETS_MAX`] buckets of equal width, each with its first,
+/// least, greatest and last point: no peak is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     buckets: Vec<Bucket>,
