@@ -180,7 +180,7 @@ pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failu
     each(option, hosts, name)
 }
 
-/// What `read` makes of each host that `option` lists. All that are wrong are in the error.
+/// Results of `read` for the hosts that `option` lists. All that are wrong are in the error.
 fn each<T>(
     option: &str,
     hosts: &[String],

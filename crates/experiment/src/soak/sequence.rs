@@ -27,7 +27,7 @@ const WARM_UP: WallDuration = WallDuration::from_secs(12);
 /// Time after a fault in which the rate has to be back.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// The same after a relay has started again: 2 s, and the second after which a rate is known.
+/// Time for that after a relay has started again: 2 s, and the second after which a rate is known.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(3);
 
 /// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
