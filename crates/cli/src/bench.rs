@@ -7,7 +7,6 @@ use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print, this_program};
 use crate::progress::{Terminal, listen, with_jobs};
 
-/// Runs suites, prints their rows, and writes pages where asked to.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.speed_case {
         return print(&speed::run_case(case)?);
@@ -102,7 +101,6 @@ fn only_whole_suites_in_documents(args: &BenchArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints what came of a suite, and writes its files where asked to.
 fn show(args: &BenchArgs, results: &Results) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         results.write(out)?;

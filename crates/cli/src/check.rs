@@ -11,7 +11,6 @@ use crate::live;
 use crate::live::words::wrapped;
 use crate::progress::{interrupted, listen};
 
-/// Looks at this host and, with others that do the same, at the network between them.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     let settings = Settings {
         group: args.group,
@@ -45,7 +44,6 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Prints what was found; anything wrong makes the exit status 1.
 fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     let is_ok = found.iter().all(|found| found.state != State::Wrong);
     if args.json {

@@ -27,8 +27,5 @@ pub(crate) fn clean(args: &CleanArgs) -> Result<(), Failure> {
         let lines = removed.iter().map(|path| format!("removed {}\n", shown_path(path)));
         print(&lines.collect::<String>())?;
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Work(errors.join("; "))),
-    }
+    if errors.is_empty() { Ok(()) } else { Err(Failure::Work(errors.join("; "))) }
 }

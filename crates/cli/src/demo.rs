@@ -70,8 +70,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 const DURATION_S_MIN: u64 = 60;
-/// A rate that a session which shares 20 Mbit/s with one TCP flow does not fall below; larger
-/// files get the time that they need at it.
+/// Rate that a session beside one TCP flow on 20 Mbit/s reaches; larger files get more time.
 const RATE_BPS_MIN: u64 = 5_000_000;
 
 /// Text as TOML writes it, so that a path may hold quotes: its escapes are those of JSON.

@@ -22,7 +22,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A file that cannot be written.
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
     }
@@ -80,7 +79,6 @@ impl From<faircast_experiment::Error> for Failure {
     }
 }
 
-/// The executable file of this program.
 pub(crate) fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
@@ -93,8 +91,7 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "faircast: {}", escaped_lines(text));
 }
 
-/// Writes to standard output, with characters of format escaped: names in a text or in JSON may come from a network or a file.
-/// A reader that went away, such as `head`, is no failure.
+/// Writes to standard output, escaped. A reader that went away, such as `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     use io::Write as _;
     match io::stdout().lock().write_all(escaped_lines(text).as_bytes()) {

@@ -5,7 +5,6 @@ use faircast_seal::{Exposure, GroupKey};
 use crate::args::{KeyArgs, KeyVerb};
 use crate::error::{Failure, print};
 
-/// Makes a key, or shows the id of one.
 pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
     let wrong = |error: faircast_seal::KeyError| Failure::Usage(error.to_string());
     match &args.what {

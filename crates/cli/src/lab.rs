@@ -9,7 +9,6 @@ use crate::progress::{Watch, interrupted, listen};
 /// How long a check takes, for the progress line.
 const ABOUT: Duration = Duration::from_secs(13);
 
-/// Tries the lab and prints what came of it.
 pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {
     listen();
     let mut watch = Watch::new(ABOUT, false);

@@ -7,7 +7,6 @@ use clap::CommandFactory as _;
 use crate::args::Args;
 use crate::error::{Failure, print};
 
-/// Prints completions.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "faircast", &mut out);

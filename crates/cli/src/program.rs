@@ -11,7 +11,6 @@ use crate::args::{ProgramArgs, ProgramVerb};
 use crate::error::{Failure, print};
 use crate::live::read_small;
 
-/// Checks one, signs one, or makes a key.
 pub(crate) fn program(args: &ProgramArgs) -> Result<(), Failure> {
     match &args.what {
         ProgramVerb::Check { file } => {

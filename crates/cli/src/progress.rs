@@ -69,7 +69,6 @@ impl Watch {
         Self { started: Instant::now(), end: Time::ZERO + duration, bar, shown: false }
     }
 
-    /// Removes the line.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -188,7 +187,6 @@ impl Progress {
     }
 }
 
-/// How long the rest takes where what is done took `gone`.
 fn left(gone: Duration, done: u64, total: u64) -> Duration {
     let share = total.saturating_sub(done) as f64 / done.max(1) as f64;
     Duration::from_secs_f64((gone.as_secs_f64() * share).min(1e9))

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
-use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::metrics::{counters, gauges, traffic};
 use crate::live::words::{bytes, count, hex, path_text, rate, seat_json, time};
 use crate::live::{self, Above, Output, with};
 use crate::progress::{interrupted, listen};
@@ -89,8 +89,7 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
     show.finish(args)
 }
 
-/// Begins; where the network is not there yet it waits for it, unless it is for one object only.
-/// `None` where it was interrupted.
+/// Begins, if needed after waiting for the network; `None` where it was interrupted.
 async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
     let begun = Instant::now();
     let mut told = false;
@@ -125,7 +124,6 @@ fn is_of_one_source(group: SocketAddr) -> bool {
     }
 }
 
-/// Why it is not waited any longer, where that is so.
 fn given_up(args: &RecvArgs, status: &ReceiveStatus) -> Option<String> {
     let silent = status.elapsed.saturating_sub(status.heard.unwrap_or(Duration::ZERO));
     if let Some(limit) = args.give_up.filter(|limit| silent > *limit) {
@@ -242,7 +240,6 @@ fn source_text(incoming: &Incoming) -> String {
 /// Silence of the address of `--from` before a warning.
 const FROM_SILENT: Duration = Duration::from_secs(10);
 
-/// Turns one status after the other into events.
 struct Show {
     output: Output,
     /// Objects that are being received, and whether their length was told.
@@ -251,7 +248,6 @@ struct Show {
     /// The one address that is listened to, and whether it was said that it is silent.
     from: Option<IpAddr>,
     is_silent: bool,
-    /// Last warning on packet lengths, by object number.
     paths: BTreeMap<u64, PathLimit>,
     once: bool,
     list: bool,
@@ -350,7 +346,6 @@ impl Show {
         ))
     }
 
-    /// Warns if long packets do not arrive, or arrive again.
     fn path(&mut self, number: u64, path: Option<PathLimit>) -> Result<(), Failure> {
         let Some(path) = path else {
             self.paths.remove(&number);
@@ -529,7 +524,6 @@ impl Show {
         self.list || files.len() <= FILES_SHOWN
     }
 
-    /// Lists files that are in their places.
     fn files(&self, last: &Incoming, files: &[ReceivedFile]) -> Result<(), Failure> {
         for file in files {
             let hash = file.blake3.as_ref().map(|hash| hex(hash));
@@ -615,14 +609,13 @@ fn incoming_json(incoming: &Incoming) -> Value {
 fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
     let objects = status.incoming.iter().map(|incoming| &incoming.object);
     let sum = |of: fn(&ObjectStatus) -> u64| objects.clone().map(of).sum::<u64>() as f64;
-    for (name, help, value) in [
+    let all = [
         ("objects", "Objects that are being received", status.incoming.len() as f64),
         ("content_bytes", "Bytes of their content", sum(|it| it.bytes_total.unwrap_or_default())),
         ("content_done_bytes", "Bytes of that which are here", sum(|it| it.bytes_done)),
-    ] {
-        gauge(registry, name, help, value);
-    }
-    counter(registry, "objects_complete", "Objects that were received whole", status.complete);
+    ];
+    gauges(registry, all);
+    counters(registry, [("objects_complete", "Objects that were received whole", status.complete)]);
     traffic(registry, &status.traffic, &status.refusals);
 }
 

@@ -19,12 +19,11 @@ use serde_json::{Value, json};
 
 use crate::args::{RelayArgs, RelayStatusArgs, RelayVerb};
 use crate::error::{Failure, print};
-use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::metrics::{counters, gauges, traffic};
 use crate::live::words::{bytes, rate};
 use crate::live::{self, Above, Output};
 use crate::progress::{interrupted, listen};
 
-/// Works until it is interrupted.
 pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     let listen_at = match (&args.verb, args.listen) {
         (Some(RelayVerb::Status(status)), _) => return live::runtime()?.block_on(tell(status)),
@@ -163,7 +162,6 @@ fn json_of(report: &RelayReport) -> Value {
     })
 }
 
-/// Adds facts of a connection.
 fn connection_json(json: &mut Value, connection: &ConnectionStats) {
     let ConnectionStats { rtt, window_bytes, sent_bytes, sent_packets, lost_packets, .. } =
         connection;
@@ -181,7 +179,6 @@ const fn kind(is_relay: bool) -> &'static str {
     if is_relay { "relay" } else { "host" }
 }
 
-/// Asks a relay how it stands, and prints that.
 async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     let text = live::metrics::status(args.at)
         .await
@@ -232,7 +229,6 @@ async fn tell(args: &RelayStatusArgs) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Tells who comes and goes.
 struct Show {
     output: Output,
     /// Address, name and kind of neighbours.
@@ -274,8 +270,8 @@ impl Show {
 
 fn metrics(registry: &mut Registry, status: &RelayStatus) {
     let Some(report) = &status.report else { return };
-    let RelayReport { node, above, counters, .. } = report;
-    traffic(registry, counters, &Refusals::default());
+    let RelayReport { node, above, .. } = report;
+    traffic(registry, &report.counters, &Refusals::default());
     let NodeStatus { neighbours, served, refused, .. } = node;
     let relays = neighbours.iter().filter(|it| it.is_relay).count();
     let receivers: u32 = neighbours.iter().map(|it| it.receivers).sum();
@@ -283,7 +279,7 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
     let is_attached = |it: &&RelayAbove| matches!(it.state, UplinkState::Attached(_));
     let attached = above.as_ref().filter(is_attached).is_some();
     neighbour_metrics(registry, report);
-    for (name, help, value) in [
+    let all = [
         ("relay_hosts", "Hosts that are attached", (neighbours.len() - relays) as f64),
         ("relay_relays", "Relays that are attached", relays as f64),
         ("relay_multicast", "Hosts that have a group by multicast", multicast as f64),
@@ -301,10 +297,9 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
             served.plain as f64,
         ),
         ("relay_programs", "Programs of sessions that are kept", served.programs as f64),
-    ] {
-        gauge(registry, name, help, value);
-    }
-    for (name, help, value) in [
+    ];
+    gauges(registry, all);
+    let all = [
         ("relay_packets_in", "Packets of sessions that came", node.received),
         ("relay_packets_out", "Packets of sessions that left", node.sent),
         ("relay_refused_foreign", "Datagrams of no connection", refused.foreign),
@@ -324,9 +319,8 @@ fn metrics(registry: &mut Registry, status: &RelayStatus) {
             served.failed,
         ),
         ("relay_lost", "Packets that had nowhere to go", refused.lost),
-    ] {
-        counter(registry, name, help, value);
-    }
+    ];
+    counters(registry, all);
 }
 
 /// Metrics of each connection, with the name and the address of the neighbour.

@@ -18,7 +18,6 @@ impl Sink for Last {
     }
 }
 
-/// Reads a trace, prints its summary, and writes summary, report, and what else is asked for.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
     let unreadable = |error: ReadError| Failure::Usage(error.to_string());

@@ -7,7 +7,6 @@ use crate::args::{On, RunArgs};
 use crate::error::{Failure, note, print};
 use crate::progress::{Watch, listen};
 
-/// Runs a scenario, prints its summary, and writes trace and report where asked to.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let overrides = Overrides { set: args.set.clone(), seed: args.seed };
     let scenario = Scenario::load(&args.file, &overrides, &faircast_sim::catalog())?;

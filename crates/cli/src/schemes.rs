@@ -18,7 +18,6 @@ struct Entry {
     options: Vec<OptionSpec>,
 }
 
-/// Prints protocols and router programs with their options.
 pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
     let all = entries(&faircast_sim::catalog());
     let chosen: Vec<&Entry> = match &args.name {
@@ -61,7 +60,6 @@ fn entries(catalog: &Catalog) -> Vec<Entry> {
     protocols.chain(programs).collect()
 }
 
-/// A line for each.
 fn overview(entries: &[&Entry]) -> String {
     let mut text = String::new();
     let mut kind = "";
@@ -78,7 +76,6 @@ fn overview(entries: &[&Entry]) -> String {
     text
 }
 
-/// One with all its options.
 fn details(entry: &Entry) -> String {
     let mut text = format!("{} ({}): {}\n", entry.name, entry.kind, entry.about);
     for option in &entry.options {
@@ -99,7 +96,6 @@ fn details(entry: &Entry) -> String {
     text
 }
 
-/// The values that an option takes, in words.
 fn allowed(kind: OptionKind) -> String {
     match kind {
         OptionKind::Bool => "true or false".to_string(),

@@ -110,7 +110,6 @@ fn is_for_this_host(to: &[SocketAddr]) -> bool {
     to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
-/// Shows what happens until it has ended.
 async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> {
     let mut status = sender.status();
     let mut closing = false;
@@ -137,7 +136,6 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
     }
 }
 
-/// Who must be there before content is sent.
 fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
     Ok(match &args.receivers {
         Some(file) => Wanted::Names(names(file)?),
@@ -198,8 +196,7 @@ fn builder(
     })
 }
 
-/// Whether to repair with parity, which may be said as a setting of the scheme too, and the other
-/// settings.
+/// Parity, which may be a setting of the scheme too, and the other settings.
 fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
     let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
@@ -232,7 +229,6 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-/// Turns one status after the other into events.
 struct Show {
     output: Output,
     /// Names that are waited for, or how many receivers are.
@@ -240,7 +236,6 @@ struct Show {
     rate_min: Option<Bitrate>,
     states: BTreeMap<u64, MemberState>,
     begun: bool,
-    /// What was said already of what is wrong.
     told: Told,
     hints: Hints,
     above: Above,
@@ -256,7 +251,6 @@ enum Wanted {
     Names(BTreeSet<String>),
 }
 
-/// Warning of two receivers with one identity, with the remedy.
 fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
     let called = |id: u64| {
         let member = status.members.iter().find(|member| member.id == id);
@@ -274,10 +268,8 @@ fn clones(status: &SendStatus, (one, other): (u64, u64)) -> String {
 #[derive(Default)]
 struct Told {
     mismatch: bool,
-    /// Receivers of which one has a copy of the other's folder.
     clones: BTreeSet<(u64, u64)>,
     unsent: bool,
-    /// Last warning on packet lengths, by receiver id.
     paths: BTreeMap<u64, PathLimit>,
 }
 
@@ -332,7 +324,6 @@ impl Show {
         if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
     }
 
-    /// Says that a receiver asks for less than is sent at least.
     fn overrule(&self, member: &Member) -> Result<(), Failure> {
         let (Some(limit), Some(least)) = (member.rate_max, self.rate_min) else { return Ok(()) };
         if limit >= least {
@@ -344,7 +335,6 @@ impl Show {
         ))
     }
 
-    /// Warns if long packets do not reach receivers, or reach them again.
     fn paths(&mut self, status: &SendStatus) -> Result<(), Failure> {
         let is_served =
             |member: &&Member| matches!(member.state, MemberState::Joined | MemberState::Receiving);
@@ -545,8 +535,7 @@ impl Show {
     }
 }
 
-/// How long nothing may happen before it is called stalled: receivers tell seldom how far they are,
-/// the seldomer the more there are.
+/// Time without progress that counts as stalled; longer with more receivers.
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const WORD_EACH: WallDuration = WallDuration::from_millis(60);
 

@@ -8,7 +8,6 @@ use crate::args::SoakArgs;
 use crate::error::{Failure, note, print, this_program};
 use crate::progress::{Terminal, interrupted, listen};
 
-/// Runs rounds until the time is over, and says what came of them.
 pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
     listen();
     let mut soak = Soak::new(Request {

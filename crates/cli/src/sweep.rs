@@ -120,7 +120,6 @@ fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
     reasons.iter().take(REASONS_MAX).map(line).collect()
 }
 
-/// One command line for each run that is to be done.
 fn print_commands(
     args: &SweepArgs,
     sweep: &Sweep,
@@ -137,7 +136,6 @@ fn print_commands(
     Ok(())
 }
 
-/// Tables and plots of all runs that are there.
 fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Result<(), Failure> {
     let mut tables = Tables::new(sweep);
     let axis = |axis: &Axis| SweepAxis {

@@ -24,9 +24,6 @@ pub enum Bench {
 
 /// The benchmarks of these names; where there are none, those that judge. All of them are read before
 /// the first one runs: a mistake in the last must not cost the minutes of those before it.
-///
-/// # Errors
-/// There is no such suite, its file is wrong, or it cannot do what is asked.
 pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Bench>, Error> {
     let names: Vec<&str> = match (names, &request.scheme) {
         // A scheme can only take the place of a suite's session.
@@ -75,8 +72,7 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     }
 }
 
-/// Leaves out the suites of which `only` chooses nothing, if there are others. No suite passes
-/// because it is empty.
+/// Leaves out the suites of which `only` chooses nothing, if there are others.
 fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
     let mut full = Vec::new();
     for bench in chosen {
@@ -102,9 +98,6 @@ fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error>
 
 impl Bench {
     /// Name and question of the benchmark, in one line.
-    ///
-    /// # Errors
-    /// As [`list`](Self::list).
     pub fn title(&self, request: &Request) -> Result<String, Error> {
         let list = self.list(request)?;
         // The title stands before the first group or experiment.
@@ -119,9 +112,6 @@ impl Bench {
     }
 
     /// Lists each experiment with its question.
-    ///
-    /// # Errors
-    /// There is nothing of what was asked for.
     pub fn list(&self, request: &Request) -> Result<String, Error> {
         match self {
             Self::Speed => Ok(speed::list()),
@@ -133,9 +123,6 @@ impl Bench {
     }
 
     /// Runs it.
-    ///
-    /// # Errors
-    /// The work failed, or was stopped with nothing to show.
     pub fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
         match self {
             Self::Speed => speed::run(request),

@@ -43,9 +43,6 @@ impl Done {
 }
 
 /// Does a run until it is valid or was interrupted, [`TRIES_MAX`] times at the most; gives what came last.
-///
-/// # Errors
-/// The first one of `run`.
 pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Result<(Done, T), E> {
     let mut last = run()?;
     for _ in 1..TRIES_MAX {
@@ -109,9 +106,6 @@ pub fn execute(
 }
 
 /// Runs `scenario` and leaves summary, trace and report in the folder `out`, which is made.
-///
-/// # Errors
-/// Those of [`execute()`]; a file cannot be written.
 pub fn run_into(
     scenario: &Scenario,
     on: On,

@@ -6,11 +6,7 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Makes an output folder, with all above it. That it cannot be made is a mistake in what was asked
-/// for, and found before any work is done.
-///
-/// # Errors
-/// It cannot be made.
+/// Makes an output folder, with all above it. A failure is a mistake in what was asked for.
 pub fn make_folder(out: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(out).map_err(|error| {
         Error::Usage(format!(
@@ -21,9 +17,6 @@ pub fn make_folder(out: &Path) -> Result<(), Error> {
 }
 
 /// Writes a file whole.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
 }
@@ -32,10 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
 }
 
-/// Reads the page that `--docs` writes anew; `None` if there is none yet.
-///
-/// # Errors
-/// The file is another one, which must not be lost: `heading` is not its first line. Or it cannot be read.
+/// The page that `--docs` writes anew; `None` if there is none yet. Refuses another file.
 pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Error> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -51,7 +41,6 @@ pub(crate) fn read_page(path: &Path, heading: &str) -> Result<Option<String>, Er
     }
 }
 
-/// A document of JSON, with the end of its last line.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("plain values serialise") + "\n"
 }

@@ -38,7 +38,6 @@ pub trait Monitor: Sync {
     }
 }
 
-/// Nobody watches.
 impl Monitor for () {}
 
 /// Ends a run where everything is to stop.
@@ -46,9 +45,6 @@ pub(crate) struct Watch<'a>(pub(crate) &'a dyn Monitor);
 
 impl Observer for Watch<'_> {
     fn observe(&mut self, _now: Time, _events: u64) -> ControlFlow<()> {
-        match self.0.is_to_stop() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if self.0.is_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -18,8 +18,7 @@ pub struct Request {
     pub on: On,
     /// Runs at the same time, where a number was given.
     pub jobs: Option<u16>,
-    /// The scheme to judge in place of the suite's own, or to send with; several for the matrix, with
-    /// commas between.
+    /// The scheme to judge, or to send with; several for the matrix, with commas between.
     pub scheme: Option<String>,
     /// Options of that scheme, `KEY=VALUE`.
     pub options: Vec<String>,
@@ -71,9 +70,6 @@ pub struct Results {
 
 impl Results {
     /// Writes the files into a folder, which is there.
-    ///
-    /// # Errors
-    /// One cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), Error> {
         self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
     }

@@ -34,8 +34,7 @@ struct Case {
     repeat: u64,
 }
 
-/// Most peak memory of cases with up to a thousand receivers, and of the others, in megabytes: about six times
-/// what they take, since memory does not differ from machine to machine. And of a hundred thousand.
+/// Most peak memory in MB up to 1000, 10 000 and 100 000 receivers: six times what they take.
 const MEMORY_MAX_MB: [f64; 3] = [100.0, 1000.0, 2000.0];
 
 /// Cases that take minutes, which are run where they are asked for.
@@ -47,8 +46,7 @@ const HUNDRED_THOUSAND: &str = "tram-100000";
 const LOOP_EVENTS: u64 = 2_000_000;
 const LOOP_CPU_S: f64 = 0.5;
 
-/// Events of the loop in whose time a scenario is to be read and its network laid out: 2.1 million at most when
-/// that was measured.
+/// Most loop events in the time to read and lay out a scenario: 2.1 million when measured.
 const SETUP_EVENTS_MAX: f64 = 5e6;
 
 /// All cases: those of the simulator, then a large group for every registered scheme.
@@ -114,14 +112,11 @@ struct Figures {
     peak_memory_mb: f64,
 }
 
-/// The figures of a case with what they were held against.
 #[derive(Clone, Debug, Serialize)]
 struct Judged {
     #[serde(flatten)]
     figures: Figures,
-    /// What the fixed loop did beside the case.
     loop_events_per_cpu_s: f64,
-    /// Packet-hops for each event of the loop.
     ratio: f64,
     at_least: f64,
     memory_max_mb: f64,
@@ -152,7 +147,6 @@ pub(crate) fn run(request: &Request) -> Result<Results, Error> {
     })
 }
 
-/// Runs a case with what it is held against.
 fn judged(case: &Case, own: &Path) -> Result<Judged, Error> {
     let before = loop_events_per_cpu_s(case.like)?;
     let figures = in_own_process(case, own)?;
@@ -198,9 +192,6 @@ fn in_own_process(case: &Case, own: &Path) -> Result<Figures, Error> {
 }
 
 /// Runs one case in this process; what it prints is what the process that started it reads.
-///
-/// # Errors
-/// There is no such case.
 pub fn run_case(id: &str) -> Result<String, Error> {
     let Some(case) = cases().into_iter().find(|case| case.id == id) else {
         return Err(Error::Usage(format!("speed has no case \"{id}\"")));
@@ -304,8 +295,7 @@ fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     [text, options.into(), level("s", "a{1..10}", "0.0")].into_iter().chain(a).chain(b).collect()
 }
 
-/// A session that fills a bottleneck of 1 Mbit/s, behind which a tree with 10 000 receivers begins:
-/// all of them lose the same packets there, and want to say so.
+/// A session over 1 Mbit/s to a tree with 10 000 receivers, which all lose the same packets.
 fn crowd(protocol: &str) -> String {
     include_str!("speed/crowd.toml").replace("PROTOCOL", protocol)
 }
@@ -321,7 +311,6 @@ fn relayed_crowd() -> String {
     )
 }
 
-/// The largest group of the suite `tram-scale`.
 fn hundred_thousand() -> String {
     let text = include_str!("../../../scenarios/tram-scale/crowd.toml");
     let text = text.replace("[10, 10, 10]", "[10, 10, 10, 100]");

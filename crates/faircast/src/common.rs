@@ -35,13 +35,14 @@ pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
 /// bear; where many receivers share a host they spent a quarter of their time on waking up.
 pub(crate) const GATHER: Duration = Duration::from_millis(2);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
     /// `None` for the default at a sender, and for the sender's at a receiver.
     pub(crate) scheme: Option<String>,
     pub(crate) options: Vec<(String, OptionValue)>,
-    pub(crate) mtu: Bytes,
+    /// `None` for 1500 bytes.
+    pub(crate) mtu: Option<Bytes>,
     pub(crate) sockets: SocketSettings,
     pub(crate) trace: Option<PathBuf>,
     /// Relays through which the group is reached, instead of multicast.
@@ -54,26 +55,8 @@ pub(crate) struct Common {
     pub(crate) leaves_slow: bool,
 }
 
-impl Default for Common {
-    fn default() -> Self {
-        Self {
-            key: None,
-            scheme: None,
-            options: Vec::new(),
-            mtu: Bytes::new(1500),
-            sockets: SocketSettings::default(),
-            trace: None,
-            via: Vec::new(),
-            meeting: None,
-            name: String::new(),
-            leaves_slow: false,
-        }
-    }
-}
-
 impl Common {
-    /// The way through relays to a meeting with this number of receivers here; `None` without
-    /// relays.
+    /// The way through relays to a meeting with `receivers` here; `None` without relays.
     fn via(&self, group: Option<&Multicast>, receivers: u32) -> Result<Option<ViaSettings>, Error> {
         if self.via.is_empty() {
             return Ok(None);
@@ -90,8 +73,7 @@ impl Common {
         }))
     }
 
-    /// The sockets of a source, and the way through relays if there are any; `with_heads` if receivers look for repair
-    /// heads.
+    /// Sockets of a source, and its way through relays; `with_heads` if receivers look for heads.
     pub(crate) fn source_sockets(
         &self,
         target: &Target,
@@ -137,8 +119,7 @@ impl Common {
         Ok((Self { options, ..self.clone() }, credits))
     }
 
-    /// The scheme of a sender and its settings, checked. `more` are those that the kind of session
-    /// dictates.
+    /// Scheme of a sender and its checked settings; `more` are those of the kind of session.
     pub(crate) fn scheme(
         &self,
         more: &[(&str, OptionValue)],
@@ -146,7 +127,9 @@ impl Common {
         let entry = match self.named()? {
             None => default_scheme(),
             Some(Carrier::Pgm(entry)) => entry,
-            Some(Carrier::Tram(tree)) => return Err(unknown(&tree.name(), over_pgm_alone())),
+            Some(Carrier::Tram(tree)) => {
+                return Err(unknown(&tree.name(), SCHEMES.iter().map(over_pgm)));
+            }
         };
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
@@ -162,8 +145,7 @@ impl Common {
         Ok((entry, options))
     }
 
-    /// What carries files from a sender, and its settings, checked: `pgm` and `tram` are those that files dictate over
-    /// each.
+    /// Carrier of files and its checked settings; `pgm` and `tram` are those that files dictate.
     pub(crate) fn carrier(
         &self,
         pgm: &[(&str, OptionValue)],
@@ -219,7 +201,6 @@ impl Common {
         Ok((payload - SYMBOL_HEADER as u32).min(SYMBOL_BYTES_MAX) as u16 & !1)
     }
 
-    /// Bytes of a stream that fit into a packet.
     pub(crate) fn stream_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u32, Error> {
         match carrier {
             Carrier::Pgm(entry) => {
@@ -236,7 +217,8 @@ impl Common {
     fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
         // What UDP can take, with its headers.
         let (min, max) = (others + least, 65_507 + 28);
-        let bytes = if self.via.is_empty() { self.mtu.count() } else { RELAYED_BYTES };
+        let own = self.mtu.map_or(1500, Bytes::count);
+        let bytes = if self.via.is_empty() { own } else { RELAYED_BYTES };
         if !(min..=max).contains(&bytes) {
             return Err(Error::Mtu { bytes, min, max });
         }
@@ -288,8 +270,7 @@ pub(crate) fn name_of(name: &str) -> String {
         .collect()
 }
 
-/// A setting must be one of the scheme that was named, or else of any, since it is not known which
-/// one will be spoken.
+/// Checks a setting of the named scheme, or else of any: it may be spoken.
 fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result<(), Error> {
     let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
     if let Some(carrier) = named {
@@ -305,10 +286,6 @@ fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Resu
 /// The name by which users ask for TRAM that steers itself.
 const TRAM: &str = "tram";
 
-fn over_pgm_alone() -> impl Iterator<Item = Stack> {
-    SCHEMES.iter().map(over_pgm)
-}
-
 /// The error of a name that is none of these stacks.
 fn unknown(name: &str, known: impl Iterator<Item = Stack>) -> Error {
     let known: Vec<String> = known.map(|stack| stack.name()).collect();
@@ -323,7 +300,6 @@ fn default_scheme() -> &'static SchemeEntry {
 pub(crate) struct Speaks {
     /// What it insists on; `None` to follow the sender.
     named: Option<Carrier>,
-    /// Settings over each.
     pgm: Vec<(String, OptionValue)>,
     tram: Vec<(String, OptionValue)>,
 }
@@ -417,10 +393,8 @@ pub(crate) fn multicast_of(listen: &Listen) -> Option<&Multicast> {
 
 /// The group of packets to `target`, as PGM writes it.
 pub(crate) fn group_to(target: &Target) -> Nla {
-    match target {
-        Target::Multicast(multicast) | Target::Both(multicast, _) => nla(multicast.group.ip()),
-        Target::Unicast(_) => nla(unspecified(family(target))),
-    }
+    let group = multicast_to(target).map(|multicast| multicast.group.ip());
+    nla(group.unwrap_or_else(|| unspecified(family(target))))
 }
 
 /// The same, of packets that are heard. Where each receiver is sent to by itself the address at
@@ -448,7 +422,6 @@ fn nla(ip: IpAddr) -> Nla {
     }
 }
 
-/// The methods that all builders have.
 macro_rules! common_settings {
     () => {
         /// Encrypts and authenticates everything with this key. Default: none.
@@ -506,7 +479,6 @@ macro_rules! common_settings {
     };
 }
 
-/// The methods that builders of sending ends have.
 macro_rules! sender_settings {
     () => {
         /// Never sends more payload than this. Default: as fast as is fair.
@@ -524,7 +496,7 @@ macro_rules! sender_settings {
 
         /// Bytes of the largest IP packet. Default 1500.
         pub fn mtu(mut self, bytes: faircast_base::Bytes) -> Self {
-            self.common.mtu = bytes;
+            self.common.mtu = Some(bytes);
             self
         }
     };
@@ -559,7 +531,7 @@ mod tests {
 
     fn payload(mtu: u64, sealed: bool, family: &str) -> Result<u32, Error> {
         let key = sealed.then(|| GroupKey::from_bytes([1; 32]));
-        Common { mtu: Bytes::new(mtu), key, ..Common::default() }
+        Common { mtu: Some(Bytes::new(mtu)), key, ..Common::default() }
             .payload(family.parse().unwrap(), scheme("pgmcc").unwrap())
     }
 

@@ -23,7 +23,6 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Finds out at once whether it can be written to.
     pub(crate) fn probe(&self) -> Result<(), Error> {
         match self {
             Self::Folder(options) => probe_folder(&options.dir),
@@ -57,7 +56,6 @@ impl Destination {
         }
     }
 
-    /// Where a file of the object is once it has come.
     pub(crate) fn path(&self, file: &Path) -> PathBuf {
         match self {
             Self::Folder(options) => options.dir.join(file),

@@ -19,6 +19,17 @@ pub(crate) type Receiving = Box<dyn ObjectTaker>;
 pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
+/// Boxes an end, over the hops if there are any.
+macro_rules! over {
+    ($hops:ident.$side:ident($inner:expr)) => {
+        match $hops {
+            None => Box::new($inner),
+            Some(hops) => Box::new(hops.$side($inner)),
+        }
+    };
+}
+pub(crate) use over;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
     /// PGM, steered by a scheme.
@@ -44,13 +55,9 @@ impl Carrier {
     }
 
     pub(crate) fn source(self, setup: ObjectSourceSetup<'_>, hops: Option<&Hops<'_>>) -> Sending {
-        match (self, hops) {
-            (Self::Pgm(entry), None) => Box::new(entry.object_source(setup)),
-            (Self::Pgm(entry), Some(hops)) => Box::new(hops.source(entry.object_source(setup))),
-            (Self::Tram(tree), None) => Box::new(TramObjectSource::new(setup, tree)),
-            (Self::Tram(tree), Some(hops)) => {
-                Box::new(hops.source(TramObjectSource::new(setup, tree)))
-            }
+        match self {
+            Self::Pgm(entry) => over!(hops.source(entry.object_source(setup))),
+            Self::Tram(tree) => over!(hops.source(TramObjectSource::new(setup, tree))),
         }
     }
 
@@ -64,20 +71,10 @@ impl Carrier {
         hops: Option<&Hops<'_>>,
     ) -> Receiving {
         match self {
-            Self::Pgm(entry) => {
-                let receiver = entry.object_receiver(setup);
-                match hops {
-                    None => Box::new(receiver),
-                    Some(hops) => Box::new(hops.receiver(receiver)),
-                }
-            }
+            Self::Pgm(entry) => over!(hops.receiver(entry.object_receiver(setup))),
             Self::Tram(tree) => {
                 let negotiation = tree_negotiation(Some(tree).filter(|_| insists));
-                let receiver = TramObjectReceiver::new(setup, source, negotiation);
-                match hops {
-                    None => Box::new(receiver),
-                    Some(hops) => Box::new(hops.receiver(receiver)),
-                }
+                over!(hops.receiver(TramObjectReceiver::new(setup, source, negotiation)))
             }
         }
     }
@@ -92,7 +89,6 @@ pub(crate) struct Hops<'a> {
 }
 
 impl<'a> Hops<'a> {
-    /// The hops of session `tsi`, under credits with these settings.
     pub(crate) fn new<M: Machine>(live: &mut Live<M>, tsi: Tsi, credits: &'a Options) -> Self {
         let session = tram::session_of(tsi);
         Self { session, node: live.node(), now: live.now(), credits }

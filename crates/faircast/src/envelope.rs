@@ -40,8 +40,7 @@ pub(crate) struct Incidents {
 
 pub(crate) type Watched = Arc<Mutex<Incidents>>;
 
-/// What the driver of one end wraps around its datagrams: seals them, or, without a key, leaves
-/// them as they are and looks out for those that are sealed.
+/// Seals the datagrams of one end; without a key it looks out for sealed ones.
 pub(crate) struct Wrapper {
     seal: Option<Seal>,
     side: Side,
@@ -89,8 +88,7 @@ impl Wrapper {
         Self { seal, side, incidents, watched, opened, suspects, relayed: false, answer: None }
     }
 
-    /// Leaves open what relays have to read of packets. Nobody whose packets cannot be opened is
-    /// told, since nobody behind a relay has an address.
+    /// Leaves open what relays read. Behind a relay nobody has an address to be told at.
     pub(crate) fn pass_relays(&mut self) {
         self.relayed = true;
         if let Side::Receiver { notices, .. } = &mut self.side {
@@ -217,7 +215,7 @@ impl Wrapper {
     ) -> Option<&'a [u8]> {
         let theirs = match &mut self.seal {
             None => match key_hint(datagram) {
-                None if is_notice(datagram) => return None,
+                None if *datagram == [0; NOTICE_BYTES] => return None,
                 None => {
                     let answer = wire::answer(datagram);
                     if let (Some(answer), Side::Receiver { .. }) = (answer, &self.side) {
@@ -308,10 +306,6 @@ impl Notices {
             let _ = socket.set_nonblocking(true).and_then(|()| socket.send_to(notice, to));
         }
     }
-}
-
-fn is_notice(datagram: &[u8]) -> bool {
-    datagram == [0; NOTICE_BYTES]
 }
 
 /// Sessions that a receiver answers to at a time; the one that was silent longest makes room.

@@ -5,8 +5,7 @@ use faircast_base::{Duration, Event, Time};
 use faircast_trace::{Record, Sink, Subject};
 use tracing::{Level, debug, enabled, trace};
 
-/// A sink of events that logs them. Single losses and refused packets are too many: of those it tells
-/// how many there were in a second.
+/// A sink that logs events; of single losses and refused packets it logs counts a second.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     since: Time,

@@ -56,7 +56,6 @@ impl SessionSetup {
         })
     }
 
-    /// Has everything go through a relay.
     pub(crate) fn set_via(&mut self, via: Option<ViaSettings>) {
         if let Some(via) = &via {
             self.settings.node = Some(via.node);
@@ -67,7 +66,6 @@ impl SessionSetup {
     }
 }
 
-/// Starts a thread that drives what `make` puts into the driver.
 pub(crate) fn start<M, W>(
     setup: SessionSetup,
     make: impl FnOnce(&mut Live<M>) -> Result<W, Error> + Send + 'static,

@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 
 use crate::Error;
 
-/// A trace file whose header is known only at the end, when all receivers have been heard: the
-/// records go to a file beside it until then.
+/// A trace whose header is known only at the end; its records go to a file beside it until then.
 #[derive(Clone)]
 pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
 
@@ -49,7 +48,6 @@ pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) scheme: String,
-    /// Names of receivers that are known.
     pub(crate) names: BTreeMap<NodeId, String>,
     /// Nodes that are others by another name: where a receiver is, and what it calls itself.
     pub(crate) aliases: BTreeMap<NodeId, NodeId>,

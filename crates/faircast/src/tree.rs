@@ -151,9 +151,7 @@ impl RepairTree {
 }
 
 const SENDER_WORD: &str = "sender";
-/// The setting that says whether a receiver repairs for others.
 const HEAD: &str = "head";
-/// Bytes of the names that receivers tell.
 const NAME_BYTES_MAX: usize = 64;
 
 #[cfg(test)]

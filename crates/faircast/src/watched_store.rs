@@ -56,7 +56,6 @@ impl Holders {
         holder.session == session
     }
 
-    /// `session` has no object any more.
     fn release(&self, session: u64) {
         let mut all = self.0.lock();
         all.retain(|_, holder| holder.session != session);

@@ -21,7 +21,6 @@ use crate::name;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The directory that somebody receives into.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
@@ -41,7 +40,6 @@ impl Root {
         Ok(Self { fd: fd.into(), path: path.to_path_buf() })
     }
 
-    /// An open directory, and its path for people.
     pub(crate) const fn of(fd: OwnedFd, path: PathBuf) -> Self {
         Self { fd, path }
     }
@@ -50,7 +48,6 @@ impl Root {
         self.fd.as_fd()
     }
 
-    /// For people.
     pub(crate) fn path(&self, below: &[u8]) -> PathBuf {
         self.path.join(OsStr::from_bytes(below))
     }

@@ -1,7 +1,6 @@
 //! A word to those who wait for a thread, where it has panicked.
 
-/// Lets nobody wait for a thread that has panicked: what it is given is called with what is to be said
-/// then. Kept for as long as the thread works.
+/// Calls what it is given if its thread panics, so that nobody waits for the thread.
 pub(crate) struct PanicGuard<F: FnMut(String)> {
     does: &'static str,
     tell: F,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-/// Files that are open at once.
 const HANDLES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
 
 #[derive(Debug)]

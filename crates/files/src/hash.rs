@@ -8,8 +8,7 @@ use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtre
 
 use crate::layout::Group;
 
-/// The digest of one group: the file's own hash where it has no other group, and else the chaining
-/// value of this part of the tree.
+/// Digest of a group: the file's hash if it has no other, else the chaining value.
 pub(crate) fn group_digest(group: &Group, bytes: &[u8]) -> [u8; 32] {
     piece_digest(group.alone, group.file_offset, bytes)
 }
@@ -22,15 +21,13 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
     Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
 }
 
-/// What a range of a file's groups hashes to.
 pub(crate) enum Node {
     Digest([u8; 32]),
     /// What its two sides hash to together.
     Sides,
 }
 
-/// The BLAKE3 of a file, as `b3sum` prints it, from what parts of it hash to, which are asked for
-/// in order.
+/// BLAKE3 of a file, as `b3sum` prints it, from the hashes of its parts in order.
 pub(crate) fn file_hash<E>(
     groups: u32,
     mut node: impl FnMut(Range<u32>) -> Result<Node, E>,
@@ -71,8 +68,7 @@ fn subtree<E>(
     Ok(merge_subtrees_non_root(&left, &right, Mode::Hash))
 }
 
-/// The two sides of a range of more than one group: the left one has the largest power of two that
-/// leaves something to the right.
+/// Sides of a range of groups: the left one has the largest power of two that fits.
 pub(crate) fn sides(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let middle = range.start + (range.end - range.start).next_power_of_two() / 2;
     (range.start..middle, middle..range.end)

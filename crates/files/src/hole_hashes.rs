@@ -17,8 +17,7 @@ use crate::layout::{DIGEST_BYTES, GROUP_BYTES, Layout, groups_in};
 use crate::manifest::Hole;
 use crate::table::Table;
 
-/// Bytes of holes of an object that are hashed: some half a minute's work. The files with the others
-/// have no hash.
+/// Bytes of holes that are hashed: half a minute's work. Files with more have no hash.
 pub(crate) const HASHED_MAX: u64 = 64 << 30;
 
 /// The digests of all parts of holes of an object, in the order of its files.
@@ -27,7 +26,6 @@ pub(crate) struct HoleHashes {
     digests: Table,
     /// Files with holes that are hashed, and the number of their first part.
     files: Vec<(u32, u32)>,
-    /// Parts that are hashed.
     done: u32,
     /// The file that is being hashed, as an index of `files`, and its first group that is not.
     at: (usize, u32),
@@ -90,8 +88,7 @@ impl HoleHashes {
         Ok(true)
     }
 
-    /// The hash of a file, once everything is hashed, if it has one; `digest` gives those of groups of
-    /// content.
+    /// Hash of a file, once everything is hashed; `digest` gives those of groups of content.
     pub(crate) fn file_hash(
         &mut self,
         layout: &Layout,
@@ -161,7 +158,6 @@ impl<'a> Tree<'a> {
         !root && hole.first <= range.start && range.end <= hole.end()
     }
 
-    /// The first part from a group on.
     fn part(&self, from: u32) -> Option<Range<u32>> {
         let hole = self.holes.get(self.holes.partition_point(|hole| hole.end() <= from))?;
         let start = hole.first.max(from);

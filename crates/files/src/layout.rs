@@ -9,9 +9,8 @@ use crate::manifest::{Entry, Manifest};
 /// Bytes of the digest of a group.
 pub const DIGEST_BYTES: u64 = 32;
 
-/// A manifest, and where its files lie: content is all files' bytes without their holes in the
-/// manifest's order, and the digests are those of all files' groups in the same order. Groups of
-/// holes are counted nowhere.
+/// A manifest, and where its files lie: content is all files' bytes without holes, in the
+/// manifest's order, and so are digests of groups.
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,
@@ -26,7 +25,6 @@ struct Place {
     offset: u64,
     entry: u32,
     group: u32,
-    /// The first of its jumps.
     jump: u32,
 }
 
@@ -143,8 +141,7 @@ impl Layout {
         self.group_in(file, self.files[file].group + within.expect("limited"))
     }
 
-    /// The parts of groups that a range of content has. Asked for many small ranges, the first group is
-    /// often known, which saves a search.
+    /// Parts of groups in a range of content. A known first group saves a search.
     pub(crate) fn pieces(
         &self,
         range: Range<u64>,

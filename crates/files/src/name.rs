@@ -36,8 +36,7 @@ pub enum NameError {
     /// A component is the folder in which receivers keep incomplete objects.
     #[error("a part of it is `.faircast`, which receivers use themselves")]
     State,
-    /// A component has more than [`COMPONENT_BYTES_MAX`] bytes, or the path more than
-    /// [`PATH_BYTES_MAX`].
+    /// A component is longer than [`COMPONENT_BYTES_MAX`], or the path than [`PATH_BYTES_MAX`].
     #[error("it is too long")]
     Long,
     /// The path has more than [`DEPTH_MAX`] components.
@@ -72,9 +71,6 @@ pub fn check_component(name: &[u8]) -> Result<(), NameError> {
 }
 
 /// Checks the title of an object: a component that is text without [characters of format](is_format).
-///
-/// # Errors
-/// As of [`check_component`], or a character of format.
 pub fn check_title(title: &str) -> Result<(), NameError> {
     check_component(title.as_bytes())?;
     if title.contains(is_format) {
@@ -90,9 +86,6 @@ pub(crate) fn title(name: &[u8]) -> String {
 }
 
 /// Checks a whole path, components separated by `/`.
-///
-/// # Errors
-/// The path could not be one, or would lead out of its base directory.
 pub fn check_path(path: &[u8]) -> Result<(), NameError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(NameError::Long);
@@ -110,13 +103,11 @@ pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-/// The order of a manifest: component by component, so that a directory comes directly before
-/// what is in it.
+/// Order of a manifest: by components, a directory directly before what is in it.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     components(a).cmp(components(b))
 }
 
-/// Path inside an object as one of this system.
 pub(crate) fn local_path(path: &BStr) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
@@ -133,7 +124,6 @@ pub(crate) fn split(path: &[u8]) -> (Option<&BStr>, &BStr) {
     }
 }
 
-/// True if `path` lies below `directory`, or is it.
 pub(crate) fn is_within(directory: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

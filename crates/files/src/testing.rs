@@ -43,7 +43,6 @@ impl Object {
     }
 }
 
-/// An entry of the time 0.
 pub(crate) fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
     Entry::new(path, kind, mode, Mtime { seconds: 0, nanos: 0 })
 }

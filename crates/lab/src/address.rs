@@ -55,7 +55,6 @@ pub(crate) fn to_group(flow: FlowId, address: Ipv4Addr) -> Option<GroupId> {
     (group(flow, found) == address).then_some(found)
 }
 
-/// Where packets of a flow to a destination go.
 pub(crate) fn of(flow: FlowId, to: Destination) -> Ipv4Addr {
     match to {
         Destination::Group(to) => group(flow, to),

@@ -12,14 +12,11 @@ use serde::Serialize;
 use crate::LabError;
 use crate::tcp::congestion_controls;
 
-/// Rates that are tried, in bits per second.
 const RATES: [f64; 3] = [1e6, 10e6, 100e6];
 /// A rate that no machine reaches, to find the one that this machine does.
 const FLOOD_BPS: f64 = 4e9;
-/// Payload bytes of a packet, and with its headers.
 const PACKET: f64 = 1400.0;
 const PACKET_ON_WIRE: f64 = PACKET + 16.0 + 28.0;
-/// Seconds that each rate is tried for.
 const TRIED_S: f64 = 2.0;
 /// How far a rate may be off for the machine to be good up to it.
 const RATE_ERROR_MAX: f64 = 0.02;
@@ -156,7 +153,6 @@ struct Tried {
     cpu_s: f64,
 }
 
-/// Keeps a link of this rate full for a while.
 fn try_rate(asked_bps: f64, observer: &mut dyn Observer) -> Result<Tried, LabError> {
     let text = format!(
         "title = \"How exact is a link?\"\nduration = \"{} s\"\nwarmup = \"0.5 s\"\n\
@@ -183,7 +179,6 @@ fn try_rate(asked_bps: f64, observer: &mut dyn Observer) -> Result<Tried, LabErr
     Ok(Tried { rate, packets: ran.lateness.packets as f64, cpu_s: ran.cpu_s })
 }
 
-/// Counts packets that were delivered after a moment.
 struct Delivered {
     from_s: f64,
     packets: u64,

@@ -31,8 +31,7 @@ pub(crate) const fn wall(span: Duration) -> WallDuration {
     WallDuration::from_nanos(span.as_nanos())
 }
 
-/// Asks for exact timers and, where `priority` is given and permitted, for the processor whenever
-/// this thread can run. True where it was permitted.
+/// Asks for exact timers and, with `priority`, for the processor. True if that is permitted.
 pub(crate) fn be_exact(priority: u8) -> bool {
     use thread_priority::unix::{
         RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
@@ -54,6 +53,5 @@ pub(crate) fn be_exact(priority: u8) -> bool {
 pub(crate) const EMULATOR_PRIORITY: u8 = 50;
 /// How urgent senders are: after the emulator, before everything else.
 pub(crate) const HOST_PRIORITY: u8 = 20;
-/// How urgent receivers are: before senders, since a sender that always has something to send would
-/// leave them no processor to take it with.
+/// Priority of receivers: above senders, which may have something to send at any time.
 pub(crate) const RECEIVER_PRIORITY: u8 = 30;

@@ -37,7 +37,6 @@ pub(crate) struct TcpInfo {
     pub(crate) timeouts: Option<u16>,
 }
 
-/// Asks for one connection, again and again.
 pub(crate) struct Diagnosis {
     socket: Socket,
     request: [u8; HEADER_LEN + 56],

@@ -33,8 +33,7 @@ use crate::tap::Tap;
 /// Packets that are read from one host before others have their turn.
 pub(crate) const READS_MAX: usize = 16;
 const PACKET_MAX: usize = 65_535;
-/// Spans to wait that are shorter than this are spent looking for packets: to sleep and wake
-/// takes as long.
+/// Shorter waits are spent looking for packets: to sleep and wake takes as long.
 const SPIN: WallDuration = WallDuration::from_micros(15);
 /// How long it sleeps at the most, so that the trace flows and a stop is seen.
 const SLEEP_MAX_MS: u16 = 20;
@@ -47,7 +46,6 @@ pub(crate) struct Shared {
     pub(crate) events: AtomicU64,
 }
 
-/// A host as the emulator sees it: an end of a flow.
 pub(crate) struct Port {
     pub(crate) device: SyncDevice,
     pub(crate) flow: FlowId,
@@ -64,12 +62,10 @@ struct Action {
     join: bool,
 }
 
-/// The network of a scenario between its hosts.
 struct Emulator<'a> {
     scenario: &'a Scenario,
     fabric: Fabric<'a>,
     clock: Clock,
-    /// By the number of the end.
     ports: Vec<Port>,
     /// By flow; `None` for datagrams of machines.
     segments: Vec<Option<Segments>>,
@@ -95,15 +91,13 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Reader of the segments of a flow over the kernel's TCP.
 struct Segments {
     tap: Tap,
     /// Longest time that a packet of the sender waits, which is uniform from 0 on.
     overhead: Duration,
 }
 
-/// Runs the network until the scenario ends or everything is to stop. What the hosts' applications got is
-/// not in the outcome.
+/// Runs the network until the scenario ends. What applications got is not in the outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     ports: Vec<Port>,
@@ -192,7 +186,8 @@ impl Emulator<'_> {
                 return Ok(());
             }
             let held = self.next_held().map(|(at, _)| at);
-            let next = [self.fabric.next_time(), self.next_action(), held, Some(end)];
+            let action = self.actions.get(self.acted).map(|action| action.at);
+            let next = [self.fabric.next_time(), action, held, Some(end)];
             let next = next.into_iter().flatten().min().unwrap_or(end);
             for port in waiter.wait(self.clock.until(next), &mut ready)? {
                 self.read(port, end, &mut buffer);
@@ -200,7 +195,6 @@ impl Emulator<'_> {
         }
     }
 
-    /// Lets everything happen that is due by `now`.
     fn advance(&mut self, now: Time) {
         while let Some((at, port)) = self.next_held().filter(|(at, _)| *at <= now) {
             self.act(at);
@@ -250,10 +244,6 @@ impl Emulator<'_> {
             }
         };
         self.events += fabric.advance(now, network_out, &mut deliver);
-    }
-
-    fn next_action(&self) -> Option<Time> {
-        self.actions.get(self.acted).map(|action| action.at)
     }
 
     fn read(&mut self, port: usize, end: Time, buffer: &mut [u8]) {
@@ -368,7 +358,6 @@ fn segments((index, flow): (usize, &Flow)) -> Option<Segments> {
     Some(Segments { tap, overhead: plan.overhead })
 }
 
-/// All joins and leaves of the scenario in order of time.
 fn actions(scenario: &Scenario) -> Vec<Action> {
     let mut actions = Vec::new();
     for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
@@ -389,7 +378,6 @@ fn actions(scenario: &Scenario) -> Vec<Action> {
     actions
 }
 
-/// Waits for packets and for moments.
 pub(crate) struct Waiter {
     epoll: Epoll,
     timer: TimerFd,
@@ -407,7 +395,6 @@ impl Waiter {
         Ok(Self { epoll, timer })
     }
 
-    /// Room for what is ready at a time.
     pub(crate) fn ready() -> [EpollEvent; 64] {
         [EpollEvent::empty(); 64]
     }

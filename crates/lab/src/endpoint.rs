@@ -1,5 +1,4 @@
-//! An end of a flow at a host, as it runs on real networks: sockets and driver are those of
-//! `faircast-net`.
+//! An end of a flow at a host, with the sockets and the driver of `faircast-net`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,8 +36,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Place<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) node: NodeId,
-    /// Its number among the ends of all flows and the relays, by which the simulator too makes it
-    /// random.
+    /// Its number among all ends and relays, by which the simulator too makes it random.
     pub(crate) number: u32,
     pub(crate) subject: Subject,
     pub(crate) clock: Clock,
@@ -84,7 +82,6 @@ impl Place<'_> {
         matches!(self.subject, Subject::Endpoint { sender: true, .. })
     }
 
-    /// Faults of the node, in order of time.
     fn faults(&self) -> VecDeque<NodeFault> {
         let all = self.scenario.faults.iter().filter(|fault| fault.node == self.node);
         all.copied().collect()
@@ -101,7 +98,6 @@ impl Place<'_> {
     }
 }
 
-/// One end of a flow, in its own namespace.
 pub(crate) struct End<'a> {
     pub(crate) place: Place<'a>,
     pub(crate) flow: &'a Flow,
@@ -116,8 +112,7 @@ impl<'a> Deref for End<'a> {
 }
 
 impl End<'_> {
-    /// When it is a member, in order: from a moment, until another. Throughout where the scenario does
-    /// not say.
+    /// Memberships in order: from a moment, until another; throughout by default.
     fn memberships(&self) -> Vec<(Time, Option<Time>)> {
         let joins = self.flow.join.iter().filter(|join| join.node == self.node);
         let mut memberships: Vec<_> = joins.map(|join| (join.at, join.leave)).collect();
@@ -129,7 +124,6 @@ impl End<'_> {
     }
 }
 
-/// Opens the sockets of an end, in its own namespace.
 pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, LabError> {
     if flow.via.contains_key(&node) {
         return relayed_sockets(node);
@@ -187,8 +181,7 @@ pub(crate) fn send(end: End<'_>, sockets: Sockets, sent: &SentContent) -> Result
     Ok(())
 }
 
-/// Receives everything, while it is a member, and sends too where it is a sender as well. Before a
-/// membership it has no sockets, so that the kernel is no member either.
+/// Receives while it is a member, and has no sockets before; sends if it is a sender too.
 pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
     let memberships = end.memberships();
@@ -220,7 +213,6 @@ pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabE
     Ok(driven.finish())
 }
 
-/// Runs a relay.
 pub(crate) fn relay(
     place: Place<'_>,
     relay: &RelaySpec,
@@ -243,7 +235,6 @@ struct Driven<'a> {
     place: Place<'a>,
     delivery: Delivery,
     close_at: Option<Time>,
-    /// Faults that are to come.
     faults: VecDeque<NodeFault>,
     is_killed: bool,
     /// When a killed program starts again.
@@ -331,7 +322,6 @@ impl<'a> Driven<'a> {
         self.delivery
     }
 
-    /// Lets a fault happen that is due.
     fn suffer<D: Demux>(&mut self, live: &mut Live<FlowMachine, D>, now: Time) {
         let Some(fault) = self.faults.front().copied().filter(|fault| fault.at <= now) else {
             return;

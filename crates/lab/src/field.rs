@@ -57,8 +57,7 @@ pub struct FieldCounts {
     pub too_long: u64,
 }
 
-/// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
-/// programs that still run there do not, and are the caller's.
+/// Hosts and what is between them. It removes all but programs that still run there.
 pub struct Field {
     hosts: Vec<Host>,
     stop: Arc<AtomicBool>,
@@ -67,7 +66,6 @@ pub struct Field {
     network: Option<JoinHandle<Result<(), LabError>>>,
 }
 
-/// Hosts that are not as they were made.
 #[derive(Debug, Default)]
 struct State {
     moved: BTreeSet<NodeId>,
@@ -79,10 +77,7 @@ struct State {
 
 impl State {
     fn address(&self, node: NodeId) -> Ipv4Addr {
-        match self.moved.contains(&node) {
-            true => address::of_moved(node),
-            false => address::of_node(node),
-        }
+        if self.moved.contains(&node) { address::of_moved(node) } else { address::of_node(node) }
     }
 
     fn to(&self, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
@@ -163,9 +158,6 @@ impl Field {
     }
 
     /// Does something on a host, in a thread that must not be kept long.
-    ///
-    /// # Errors
-    /// There is no such host.
     pub fn on<T: Send + 'static>(
         &self,
         node: NodeId,
@@ -180,17 +172,11 @@ impl Field {
     }
 
     /// Starts a program on a host.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn spawn(&self, node: NodeId, mut command: Command) -> io::Result<Child> {
         self.on(node, move || command.spawn())?
     }
 
     /// Sets a host's interface down, or up again with its routes.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
         let address = self.state().address(node);
         self.on(node, move || {
@@ -203,11 +189,7 @@ impl Field {
         })?
     }
 
-    /// Gives a host another address in place of its own, or its own address again. Packets to the old address reach
-    /// no host.
-    ///
-    /// # Errors
-    /// The kernel refuses.
+    /// Gives a host another address, or its own again. Packets to the old address reach no host.
     pub fn set_moved(&self, node: NodeId, moved: bool) -> io::Result<()> {
         let mut state = self.state();
         let old = state.address(node);
@@ -226,8 +208,7 @@ impl Field {
         })?
     }
 
-    /// Drops every IP packet of more than `bytes` bytes from or to a host, as a black hole of path MTU discovery
-    /// does. `None` removes the limit.
+    /// Drops IP packets of more than `bytes` bytes from or to a host, as a black hole does.
     pub fn set_longest(&self, node: NodeId, bytes: Option<u32>) {
         let longest = &mut self.state().longest;
         match bytes {
@@ -252,9 +233,6 @@ impl Field {
     }
 
     /// Ends everything.
-    ///
-    /// # Errors
-    /// The network had failed before.
     pub fn finish(mut self) -> Result<FieldCounts, LabError> {
         self.end()?;
         Ok(self.counts())
@@ -304,7 +282,6 @@ impl Host {
     }
 }
 
-/// The thread between the hosts.
 struct Network {
     scenario: Scenario,
     devices: Vec<SyncDevice>,
@@ -351,7 +328,6 @@ impl Network {
         Ok(())
     }
 
-    /// Lets everything happen that is due.
     fn step(
         &mut self,
         fabric: &mut Fabric<'_>,
@@ -381,8 +357,7 @@ impl Network {
     }
 }
 
-/// Puts a host's packet on its first link. What is neither UDP nor TCP, such as IGMP, is of no concern
-/// to the network.
+/// Puts a host's packet on its first link, if it is UDP or TCP.
 fn take(
     fabric: &mut Fabric<'_>,
     scenario: &Scenario,

@@ -24,7 +24,6 @@ pub(crate) enum Transport<'a> {
     Other,
 }
 
-/// Where a datagram is from and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) from: u16,
@@ -32,7 +31,6 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Both in one number.
     pub(crate) fn tag(self) -> u32 {
         u32::from(self.from) << 16 | u32::from(self.to)
     }
@@ -121,8 +119,7 @@ pub(crate) fn write_udp(
     write(out, header.expect("it came in a packet"), &[&udp.to_bytes(), parcel.bytes]);
 }
 
-/// Writes a whole packet as it was sent, with what is left of its time to live; nothing where a bit that the
-/// scenario has flipped leaves no header.
+/// Writes a whole packet with its new time to live; nothing if a flipped bit leaves no header.
 pub(crate) fn write_again(out: &mut Vec<u8>, packet: &[u8], time_to_live: u8) {
     match Ipv4Header::from_slice(packet) {
         Ok((header, body)) => write(out, Ipv4Header { time_to_live, ..header }, &[body]),

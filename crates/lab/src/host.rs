@@ -13,8 +13,7 @@ use crate::error::LabError;
 use crate::netlink::Routing;
 use crate::plan::TcpPlan;
 
-/// Packets that the kernel holds for the emulator: so many that only the queues of the scenario
-/// ever drop one.
+/// Packets that the kernel holds for the emulator: only the scenario's queues drop any.
 const BACKLOG_PACKETS: u32 = 20_000;
 pub(crate) const INTERFACE: &str = "fc0";
 const TUN: &str = "/dev/net/tun";
@@ -64,7 +63,6 @@ pub(crate) fn connect(
     routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
 }
 
-/// Moves the calling thread into a network namespace of its own.
 pub(crate) fn enter() -> Result<(), LabError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| LabError::NoNamespace(error.into()))
 }

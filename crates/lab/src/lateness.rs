@@ -22,7 +22,6 @@ pub(crate) fn lateness(late: &Histogram<u64>, realtime: bool) -> Lateness {
 /// What the system's counters of processor time say, summed over all processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessorTime {
-    /// All ticks.
     total: u64,
     /// Those that the host of this virtual machine gave to others.
     stolen: u64,

@@ -55,8 +55,7 @@ pub struct LabOutcome {
     pub lateness: Lateness,
     /// Seconds of a processor that the emulator took.
     pub cpu_s: f64,
-    /// For each flow, for each of its receivers in the scenario's order: whether what was
-    /// delivered is intact; `None` where nothing was.
+    /// By flow and receiver: whether what was delivered is intact; `None` where nothing was.
     pub intact: Vec<Vec<Option<bool>>>,
     /// What the reader of the figures should know, in sentences.
     pub notes: Vec<String>,

@@ -6,8 +6,7 @@ use faircast_trace::{Record, Sink};
 /// How long records are held back, so that those of other threads with earlier times can come.
 const HELD: Duration = Duration::from_millis(500);
 
-/// Takes records from several threads, each in the order of its own times, and passes them on in
-/// the order of all times.
+/// Merges records of several threads, each in the order of its times.
 #[derive(Default)]
 pub(crate) struct Merge {
     waiting: Vec<Record>,
@@ -55,7 +54,6 @@ pub(crate) struct Outbox {
     sent: Time,
 }
 
-/// Records that are sent together at the most.
 const BATCH_MAX: usize = 4096;
 /// How long a record waits for others to be sent with.
 const BATCH_SPAN: Duration = Duration::from_millis(20);

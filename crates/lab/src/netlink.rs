@@ -24,7 +24,6 @@ pub(crate) fn open(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A connection to the routing part of the kernel, for the namespace of the calling thread.
 pub(crate) struct Routing {
     socket: Socket,
 }
@@ -64,8 +63,7 @@ impl Routing {
         message
     }
 
-    /// Sends everything for a block of addresses over an interface; TCP over this route has
-    /// `metrics`.
+    /// Routes a block of addresses over an interface; TCP over the route has `metrics`.
     pub(crate) fn add_route(
         &self,
         interface: u32,

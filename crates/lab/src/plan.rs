@@ -39,7 +39,6 @@ const APPLIED: &[&str] =
     &["window_max", "initial_window", "initial_ssthresh", "min_rto", "delayed_ack", "overhead"];
 
 impl TcpPlan {
-    /// The plan of a flow; `None` for what is not TCP.
     pub(crate) fn of(flow: &Flow) -> Option<Self> {
         let PacketFormat::Kernel(tcp) = flow.stack.transport.packets else { return None };
         let KernelTcp { congestion_control, sack, .. } = tcp;
@@ -154,7 +153,6 @@ pub(crate) fn data_len(flow: &Flow) -> Option<u64> {
 /// The largest packet of a relay, headers counted.
 pub(crate) const RELAY_MTU: u16 = 1500;
 
-/// The largest packet on any interface, headers counted.
 pub(crate) fn mtu(flow: &Flow) -> u16 {
     if !flow.via.is_empty() {
         return RELAY_MTU;

@@ -161,7 +161,6 @@ fn watch(
     interrupted
 }
 
-/// An end of a flow and its thread.
 struct Host<'scope> {
     flow: FlowId,
     node: NodeId,
@@ -294,7 +293,6 @@ impl<'env> Lab<'env> {
     }
 }
 
-/// What an end has before the run begins.
 enum Opened {
     Tcp(Socket),
     /// The sockets of an end that only sends.

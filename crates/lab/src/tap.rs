@@ -1,5 +1,4 @@
-//! Events of a TCP connection, from its packets where they enter and leave the network: a kernel does not say what
-//! it sends and misses.
+//! Events of a TCP connection from its packets, since a kernel does not report all.
 
 use faircast_base::{Event, FlowId, NodeId, Time};
 use faircast_proto::LossRecord;
@@ -13,11 +12,9 @@ pub(crate) struct Tap {
     subject: Subject,
     receiver: NodeId,
     receiver_subject: Subject,
-    /// Payload bytes of a packet.
     packet: u64,
     /// Bytes of the whole transfer, where it ends.
     object_len: Option<u64>,
-    /// The sequence number of the first byte.
     first: Option<u32>,
     /// Bytes sent at least once, and acknowledged.
     sent: u64,

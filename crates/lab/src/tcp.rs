@@ -21,11 +21,9 @@ use crate::plan::{TcpPlan, data_len};
 
 /// How often the kernel is asked how a connection stands.
 const SAMPLE_SPAN: Duration = Duration::from_millis(10);
-/// Bytes that are written or read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A socket that behaves as the plan says, and waits for the connection where it is a receiver's. The
-/// namespace's settings are those of the plan already.
+/// A socket as the plan and the namespace's settings say; a receiver's listens.
 pub(crate) fn socket(flow: &Flow, plan: &TcpPlan, sender: bool) -> Result<Socket, LabError> {
     let made = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
@@ -239,7 +237,6 @@ fn wait(socket: &impl AsFd, wanted: PollFlags, span: Duration) -> io::Result<boo
     }
 }
 
-/// Turns what the kernel says of a connection into events.
 struct Monitor {
     diagnosis: Diagnosis,
     last: TcpInfo,

@@ -35,8 +35,7 @@ pub struct Multicast {
     /// At a receiver: hears this source alone, by a source-specific membership (IGMPv3, MLDv2);
     /// groups in 232.0.0.0/8 and ff3x::/32 need it. At a source: the address that it sends from.
     pub source: Option<IpAddr>,
-    /// Where the group is joined, and where its packets leave, once by each; the one to which routes
-    /// lead where none is named.
+    /// Where the group is joined and its packets leave, once by each; routes choose if empty.
     pub interfaces: Vec<Interface>,
 }
 
@@ -95,8 +94,7 @@ impl Multicast {
         }
     }
 
-    /// Finds the interfaces, each once, however often and in whatever way it is named. All that are
-    /// missing are in the error.
+    /// Finds the interfaces, each once. All that are missing are in the error.
     pub(crate) fn resolve(&self) -> Result<Vec<(Interface, Resolved)>, NetError> {
         let (mut found, mut missing, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         let ip = self.group.ip();
@@ -122,8 +120,7 @@ impl Multicast {
 pub enum Target {
     /// To a group.
     Multicast(Multicast),
-    /// To each of these, where no multicast is to be had; 1 to [`RECEIVERS_MAX`], of one family. Who is
-    /// named twice is sent to once.
+    /// To each of these, 1 to [`RECEIVERS_MAX`] of one family, without multicast; once each.
     Unicast(Vec<SocketAddr>),
     /// To a group, and to each of these beside it, in one session.
     Both(Multicast, Vec<SocketAddr>),
@@ -161,7 +158,6 @@ pub enum Upstream {
     Port(u16),
 }
 
-/// An interface as the system has it now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// Its number; 0 lets routes choose.

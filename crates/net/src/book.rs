@@ -131,8 +131,7 @@ impl AddressBook {
         Self { by_address, by_node, next_local, own: None, learns: true, hosts: None }
     }
 
-    /// The book is that of `node`: who is heard at its address, as another program on its host, has
-    /// a number of its own.
+    /// Node of this host: another program at its address has a number of its own.
     pub(crate) const fn keep_for(&mut self, node: NodeId) {
         self.own = Some(node);
     }

@@ -17,7 +17,6 @@ pub(crate) struct Clock {
     read: Instant,
     /// The time that has passed until then.
     passed: Time,
-    /// The latest moment that was given out.
     last: Time,
     /// Time that did not count, since it was last asked for.
     skipped: Duration,
@@ -40,7 +39,6 @@ impl Clock {
         self.step_to(Instant::now())
     }
 
-    /// Takes what the system's clock says.
     fn step_to(&mut self, system: Instant) -> Time {
         let step = system.saturating_duration_since(self.read);
         self.read = system;

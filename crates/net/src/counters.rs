@@ -24,8 +24,7 @@ pub struct Received {
     pub packets: u64,
     /// Their bytes, without UDP and IP headers.
     pub bytes: u64,
-    /// Of those, how many had met congestion: marked by the network (ECN CE), or the first of a read
-    /// that left the socket's buffer crowded.
+    /// Of those, marked by the network (ECN CE), or first in a read from a crowded socket.
     pub marked: u64,
     /// Reads that left so much in the socket's buffer that the next pause may cost packets.
     pub crowded: u64,
@@ -56,8 +55,7 @@ pub struct Sent {
     pub failures: u64,
     /// Datagrams that were dropped, because the network stayed down or the address was refused.
     pub unsent: u64,
-    /// Datagrams without a destination: to a node that is not in the address book, or to a group
-    /// where there is none.
+    /// Datagrams without a destination: to an unknown node, or to a group that is not there.
     pub unaddressed: u64,
 }
 

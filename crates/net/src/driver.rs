@@ -53,6 +53,14 @@ enum At {
     Via(Destination),
 }
 
+/// Arrival of a datagram; `marked` by congestion.
+#[derive(Clone, Copy)]
+struct Came {
+    at: At,
+    from: SocketAddr,
+    marked: bool,
+}
+
 /// Why a driver ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -66,9 +74,6 @@ pub enum Ended {
 
 impl<M: Machine> Driver<M> {
     /// A driver without machines, of PGM, which learns addresses as it hears them.
-    ///
-    /// # Errors
-    /// The system gives no more descriptors.
     pub fn new(sockets: Sockets, settings: DriverSettings) -> Result<Self, NetError> {
         Self::with_demux(sockets, AddressBook::native(), PgmDemux::default(), settings)
     }
@@ -76,9 +81,6 @@ impl<M: Machine> Driver<M> {
 
 impl<M: Machine, D: Demux> Driver<M, D> {
     /// A driver without machines, with this address book, of the protocol that `demux` knows.
-    ///
-    /// # Errors
-    /// The system gives no more descriptors.
     pub fn with_demux(
         sockets: Sockets,
         book: AddressBook,
@@ -244,7 +246,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Sleeps until a packet, a command or the next timer.
     fn wait(&mut self) -> Result<(), NetError> {
         let live = &mut self.live;
         let real = live.clock.real();
@@ -355,8 +356,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
-    /// enough.
+    /// Takes a batch. If crowded its first datagram counts as marked: one a round trip is enough.
     fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, at: At, crowded: bool) {
         let mut crowded = crowded;
         let now = self.live.now();
@@ -366,23 +366,15 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             let entry = inbox.entry(index);
             for datagram in inbox.datagrams(entry) {
                 let marked = std::mem::take(&mut crowded) || entry.marked;
-                self.take(app, now, at, entry.from, marked, datagram);
+                self.take(app, now, Came { at, from: entry.from, marked }, datagram);
             }
         }
         self.inbox = inbox;
         self.live.flush();
     }
 
-    fn take(
-        &mut self,
-        app: &mut dyn App<M, D>,
-        now: Time,
-        at: At,
-        from: SocketAddr,
-        marked: bool,
-        datagram: &mut [u8],
-    ) {
-        let live = &mut self.live;
+    fn take(&mut self, app: &mut dyn App<M, D>, now: Time, came: Came, datagram: &mut [u8]) {
+        let (live, Came { at, from, marked }) = (&mut self.live, came);
         let len = datagram.len();
         if len > live.sockets.settings.datagram_max {
             live.counters.refused.oversized += 1;
@@ -402,13 +394,14 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             live.counters.refused.foreign += 1;
             return;
         }
-        self.open(app, now, at, from, marked, datagram);
+        self.open(app, now, came, datagram);
     }
 
     fn take_via(&mut self, app: &mut dyn App<M, D>, now: Time, marked: bool) {
         while let Some(packet) = self.live.via.as_mut().and_then(|via| via.take(now)) {
             let SessionPacket { origin, to, bytes } = packet;
-            self.open(app, now, At::Via(to), address_of(origin), marked, &mut Vec::from(bytes));
+            let came = Came { at: At::Via(to), from: address_of(origin), marked };
+            self.open(app, now, came, &mut Vec::from(bytes));
         }
         if self.live.via.as_mut().is_some_and(Via::take_new_path) {
             for id in self.live.sessions().collect::<Vec<_>>() {
@@ -417,17 +410,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// One datagram, of which it is known from where it comes.
-    fn open(
-        &mut self,
-        app: &mut dyn App<M, D>,
-        now: Time,
-        at: At,
-        from: SocketAddr,
-        marked: bool,
-        datagram: &mut [u8],
-    ) {
-        let live = &mut self.live;
+    fn open(&mut self, app: &mut dyn App<M, D>, now: Time, came: Came, datagram: &mut [u8]) {
+        let (live, Came { at, from, marked }) = (&mut self.live, came);
         let len = datagram.len();
         let mut envelope = live.envelope.take();
         let authenticated = envelope.as_ref().is_some_and(|envelope| envelope.authenticates());

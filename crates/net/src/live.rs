@@ -35,7 +35,6 @@ pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) via: Option<Via>,
     pub(crate) sink: Option<Box<dyn Sink>>,
     pub(crate) outbox: Outbox,
-    /// Why the outbox cannot be emptied now.
     pub(crate) blocked: Flushed,
     pub(crate) node: NodeId,
     pub(crate) closed_at: Option<Time>,
@@ -120,14 +119,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
         &self.counters
     }
 
-    /// The address of a node that was heard, such as a receiver in a status; `None` behind relays,
-    /// where nodes have no address.
+    /// The address of a node that was heard; `None` behind relays, where nodes have none.
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.book.address(node).filter(|_| self.via.is_none())
-    }
-
-    pub(crate) fn node_at(&mut self, address: SocketAddr) -> Option<NodeId> {
-        self.book.node(address)
     }
 
     /// All sessions, oldest first.
@@ -211,7 +205,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
         self.timeouts.set(id, None);
-        self.sockets.leave_all(id);
+        self.sockets.groups.iter_mut().for_each(|group| group.leave(id));
         self.demux.remove(id);
     }
 
@@ -220,8 +214,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.stopped = true;
     }
 
-    /// Whether there is room for a session that was heard. Those that are over make room, and else
-    /// the first that may go.
+    /// True if there is room for a session: ended ones make room, else the first that may go.
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         if self.sessions.len() >= max {
@@ -255,8 +248,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         found
     }
 
-    /// Sends what went to a receiver of the list at its `old` address to its `new` one from now on. Returns
-    /// whether the old address was on the list.
+    /// Sends to `new` instead of the listed receiver `old`. Returns whether `old` was listed.
     pub fn retarget(&mut self, old: SocketAddr, new: SocketAddr) -> bool {
         let listed =
             self.sockets.is_source && self.via.is_none() && self.sockets.retarget(old, new);
@@ -380,7 +372,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Gives a packet to the connection to the relay.
     fn post_via(&mut self, transmit: &Transmit, packet: &mut Vec<u8>) {
         let Self { via: Some(via), envelope, counters, .. } = self else { return };
         packet.resize(packet.len() + transmit.zeros as usize, 0);
@@ -413,7 +404,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.via = Some(Via::new(self.clock.now(), settings));
     }
 
-    /// Gives the way to the relay its time.
     pub(crate) fn attach(&mut self) {
         let Self { via: Some(via), clock, sockets, .. } = self else { return };
         let now = clock.now();
@@ -425,7 +415,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         }
     }
 
-    /// Leaves the relay.
     pub(crate) fn detach(&mut self) {
         let now = self.clock.now();
         if let Some(via) = &mut self.via {
@@ -457,7 +446,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.packet = packet;
     }
 
-    /// Sends everything that waits, as far as the system takes it.
     pub(crate) fn flush(&mut self) {
         self.flush_batch();
         if self.via.is_some() {

@@ -9,8 +9,7 @@ use faircast_base::{Duration, Time};
 /// Interval between lookups while none of the addresses answers.
 const AGAIN: Duration = Duration::from_secs(6);
 
-/// Hosts by name and port, such as `hq.example:7600`. A thread of its own looks up the names, as
-/// often as the hosts are not reached.
+/// Hosts by name and port, such as `hq.example:7600`, which a thread of its own looks up.
 #[derive(Debug)]
 pub(crate) struct Names {
     texts: Vec<String>,
@@ -39,8 +38,7 @@ impl Names {
         self.error.as_deref()
     }
 
-    /// Returns all addresses after a lookup. Names are looked up again every 6 s while they are
-    /// `wanted`.
+    /// All addresses after a lookup, which is repeated every 6 s while they are `wanted`.
     pub(crate) fn poll(&mut self, now: Time, wanted: bool) -> Option<Vec<SocketAddr>> {
         if let Some(found) = &self.found {
             let lookup = match found.try_recv() {

@@ -16,9 +16,8 @@ use crate::{AddressBook, Live, SessionId, Sockets, Upstream};
 /// How a receiver of PGM knows a session's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgmSettings {
-    /// Whether a receiver sends to network elements that name themselves in SPMs, and takes packets
-    /// in the name of the source from them. Default false: anybody could claim to be one and aim
-    /// answers at a third party.
+    /// Whether a receiver believes network elements that name themselves in SPMs. Default false:
+    /// anybody could claim to be one and aim answers at a third party.
     pub elements: bool,
     /// Time without a new SPM of its source after which a session at a receiver may move to another
     /// address that sends one. Default 60 s, twice as long as sources of PGM are silent.
@@ -409,8 +408,7 @@ impl<M: Machine> Live<M, PgmDemux> {
         self.demux.session(id)?.spms.newest()
     }
 
-    /// At a receiver: the source of a session has just answered, so it is where it is heard. See
-    /// [`PgmSettings::confirms`].
+    /// At a receiver: the source has just answered from there. See [`PgmSettings::confirms`].
     pub fn confirm(&mut self, id: SessionId) {
         if let Some(session) = self.demux.sessions.iter_mut().find(|session| session.id == id) {
             session.confirmed = true;

@@ -25,9 +25,6 @@ pub struct InterfaceState {
 
 impl Multicast {
     /// Finds the interface by which the group is reached from here.
-    ///
-    /// # Errors
-    /// A bad address, an interface that is not there, no route.
     pub fn interface_state(&self) -> Result<InterfaceState, NetError> {
         self.check()?;
         let ip = self.group.ip();
@@ -54,9 +51,6 @@ impl Multicast {
 }
 
 /// The addresses of all interfaces that are up, with the interfaces' names.
-///
-/// # Errors
-/// The system does not tell.
 pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
     let all = getifaddrs().map_err(NetError::doing("list interfaces"))?;
     let up = all.filter(|entry| entry.flags.contains(InterfaceFlags::IFF_UP));
@@ -67,9 +61,6 @@ pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
 
 /// The socket of a sender to one receiver, which nothing drives and which cuts no packet, and the
 /// longest packet that leaves here whole. Reading waits for `wait`.
-///
-/// # Errors
-/// The system refuses the socket or one of its options.
 pub fn probe_socket(
     to: SocketAddr,
     settings: SocketSettings,
@@ -99,9 +90,6 @@ pub struct ProbeSockets {
 
 impl ProbeSockets {
     /// Joins a group.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn join(multicast: Multicast, settings: SocketSettings) -> Result<Self, NetError> {
         let settings = SocketSettings { offload: false, ..settings };
         let sockets = Sockets::receiver(Listen::Multicast(multicast), settings)?;

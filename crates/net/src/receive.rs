@@ -14,7 +14,6 @@ use socket2::Socket;
 use crate::address::socket_address;
 use crate::counters::{Received, Refused};
 
-/// Buffers for a batch of datagrams.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,

@@ -145,7 +145,7 @@ impl<F: FnMut(RelayReport)> App<RelayNode, RelayDemux> for Tell<'_, F> {
         let now = live.now();
         let is_searching = live.machine(*session).is_some_and(RelayNode::is_searching);
         if let Some(found) = names.poll(now, is_searching) {
-            let parents = found.into_iter().filter_map(|at| live.node_at(at)).collect();
+            let parents = found.into_iter().filter_map(|at| live.book.node(at)).collect();
             live.with(*session, |node, _| node.set_parents(parents));
         }
         if let Some(report) = self.work.report(live) {
@@ -191,7 +191,8 @@ impl RelayDriver {
 
     /// The address at which the relay listens, with its port.
     pub fn local_address(&mut self) -> SocketAddr {
-        self.driver.live().sockets().last_address()
+        let ways = &self.driver.live().sockets.ways;
+        ways[ways.len() - 1].local
     }
 
     /// State of the relay.
@@ -210,9 +211,6 @@ impl RelayDriver {
     }
 
     /// Works until the relay is stopped. `tell` has its state some times a second.
-    ///
-    /// # Errors
-    /// The system refuses to wait for packets.
     pub fn run(&mut self, tell: impl FnMut(RelayReport)) -> Result<(), NetError> {
         let Self { driver, work } = self;
         driver.run(&mut Tell { work, tell }).map(|_| ())

@@ -14,9 +14,8 @@ pub struct SocketSettings {
     pub hops: u8,
     /// Whether members on this host hear what this host sends to a group. Default true.
     pub loopback: bool,
-    /// The port from which it sends and on which it hears unicast. Default `None`: at a source that
-    /// of the target where it is free, as OpenPGM's and ZeroMQ's receivers need it, and else any;
-    /// at a receiver any.
+    /// The port from which it sends and on which it hears unicast. Default `None`: at a source the
+    /// target's if it is free, as OpenPGM and ZeroMQ need it; else any.
     pub port: Option<u16>,
     /// Where a receiver's answers go. Default [`Upstream::FromPacket`].
     pub upstream: Upstream,
@@ -59,25 +58,21 @@ impl Default for SocketSettings {
 /// The settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverSettings {
-    /// The node that it is. Default `None`: a source is the node of its IPv4 address, because
-    /// receivers of other makes answer to that; all others choose a random number, since several
-    /// may be at one address.
+    /// The node that it is. Default `None`: at a source that of its IPv4 address, to which
+    /// receivers of other makes answer; else a random number.
     pub node: Option<NodeId>,
     /// Seed of the machines' randomness. Default `None`: from the system.
     pub seed: Option<u64>,
-    /// Most sessions that are heard at a time; where they are all taken those that are over are
-    /// forgotten. Default 16.
+    /// Most sessions that are heard at a time; those that are over make room. Default 16.
     pub sessions_max: usize,
     /// Time between two calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
     pub tick: Duration,
     /// How long it goes on after a close for what machines have still to do. Default 30 s.
     pub close_timeout: Duration,
-    /// Whether it ends when there are sessions and none has anything left to do. Default true. A
-    /// daemon that waits for sessions says false.
+    /// Whether it ends when no session has anything left to do. Default true; daemons: false.
     pub ends_when_idle: bool,
-    /// How much ahead of its time a timer may be handled, so that packets that are less than the
-    /// system's timers can tell apart leave together; at most 64 of them. Default 50 us; no more
-    /// than 1 ms is taken.
+    /// How much ahead of its time a timer may be handled, so that packets leave together, 64 at
+    /// most. Default 50 us; no more than 1 ms is taken.
     pub grain: Duration,
     /// How long after it has read packets it leaves others that come alone, so that they are read together: to wake
     /// up costs more than to handle a packet. Default 0; no more than 2 ms is taken.

@@ -30,7 +30,6 @@ impl Timeouts {
         self.in_order.extend(at.map(|at| (at, id)));
     }
 
-    /// The earliest, and whose it is.
     pub(crate) fn first(&self) -> Option<(Time, SessionId)> {
         self.in_order.first().copied()
     }

@@ -32,7 +32,6 @@ impl Route {
     }
 }
 
-/// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// All has left, or was dropped and counted.
@@ -43,7 +42,6 @@ pub(crate) enum Flushed {
     At(Time),
 }
 
-/// Packets that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -51,8 +49,7 @@ pub(crate) struct Outbox {
     /// The first run that has not left whole, and how many of its messages have.
     run: usize,
     message: usize,
-    /// Longest packet that may leave within a larger one; 0 where the kernel or the network card
-    /// refuses all.
+    /// Longest packet within a larger one; 0 if the kernel or the network card refuses all.
     segment_max: usize,
     /// True if no packets are joined, for what a receiver says of its path.
     singly: bool,
@@ -133,7 +130,6 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits, as far as the system takes it.
     pub(crate) fn flush(&mut self, now: Time, sockets: &mut Sockets, sent: &mut Sent) -> Flushed {
         while let Some(&run) = self.runs.get(self.run) {
             if self.messages(&run) == 0 {
@@ -257,7 +253,6 @@ impl Outbox {
         (now.since(since) < OUTAGE_MAX).then(|| now + REFUSAL_PAUSE)
     }
 
-    /// Drops what the system refuses.
     fn skip_message(&mut self, run: &Run, sent: &mut Sent) {
         sent.unsent += run.packets as u64;
         self.next_message(run);
@@ -325,7 +320,6 @@ impl Outbox {
         Ok(())
     }
 
-    /// `count` more messages have left.
     fn left(&mut self, count: usize, sent: &mut Sent) {
         self.refused = None;
         for _ in 0..count {
@@ -357,8 +351,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Bytes that are gathered before they are sent: enough to pay for the calls, few enough to stay in
-/// the processor's cache.
+/// Bytes that are gathered before they are sent: they pay for a call, and fit the cache.
 const BATCH_BYTES: usize = 2 * SUPER_PACKET_MAX;
 
 /// Most packets in a large packet: UDP_MAX_SEGMENTS of kernels before 6.9.

@@ -1,5 +1,4 @@
-//! The way of a host through a relay, where there is no multicast: packets of its sessions go there
-//! over QUIC, and come from there.
+//! The way of a host through a relay, where there is no multicast: packets over QUIC.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -51,7 +50,6 @@ pub struct RelayAbove {
     pub slow: Option<SlowLink>,
 }
 
-/// A host, with the addresses of its relays.
 #[derive(Debug)]
 pub(crate) struct Via {
     host: Host,
@@ -145,7 +143,6 @@ impl Via {
         self.host.send(to, hops, Bytes::from(packet))
     }
 
-    /// Takes the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if let Some(found) = self.names.poll(now, self.host.is_searching()) {
             let Self { host, book, .. } = self;

@@ -14,8 +14,7 @@ use crate::{Live, NetError};
 /// What a driver is to do in its own thread.
 pub(crate) type Command<M, D> = Box<dyn FnOnce(&mut Live<M, D>) + Send>;
 
-/// Reaches a driver from other threads and from signal handlers' threads. Clones reach the same.
-/// Once the driver has ended it does nothing.
+/// Reaches a driver from other threads; without effect once the driver has ended.
 pub struct Waker<M, D: Demux = PgmDemux> {
     queue: mpsc::Sender<Command<M, D>>,
     wake_up: Arc<EventFd>,
@@ -28,8 +27,7 @@ impl<M, D: Demux> fmt::Debug for Waker<M, D> {
 }
 
 impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
-    /// Closes all machines; the driver goes on until they have nothing left to do, or until its
-    /// timeout.
+    /// Closes all machines; the driver goes on until they are done, or until its timeout.
     pub fn close(&self) {
         self.run(Live::close);
     }
@@ -54,7 +52,6 @@ impl<M, D: Demux> Clone for Waker<M, D> {
     }
 }
 
-/// The driver's end.
 #[derive(Debug)]
 pub(crate) struct Commands<M, D: Demux> {
     queue: mpsc::Receiver<Command<M, D>>,

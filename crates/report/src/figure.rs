@@ -33,8 +33,7 @@ struct Told {
     title: String,
     about: String,
     best: Good,
-    /// From worst to best, where the next step begins; of fairness by factors of 5, 3, 2 and 1.25
-    /// between the two.
+    /// Steps from worst to best; of fairness at factors of 5, 3, 2 and 1.25 from 1.
     steps: [f64; 4],
 }
 
@@ -79,8 +78,7 @@ impl Figure {
         match self.told().best {
             Good::More => value,
             Good::Less => -value,
-            // Whoever has nothing while others have something is starved; a ratio of two that
-            // have nothing says nothing.
+            // A session with nothing beside others is starved; nothing over nothing says nothing.
             Good::One if value > 0.0 => value.min(1.0 / value),
             Good::One => 0.0,
         }

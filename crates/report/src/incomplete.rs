@@ -5,7 +5,6 @@ use faircast_base::Shortfall;
 use crate::summary::{FlowSummary, Summary};
 use crate::text::count;
 
-/// Most that are named in a note.
 const NAMED_MAX: usize = 10;
 
 /// The word for it in a summary, as in a trace.
@@ -20,8 +19,7 @@ pub(crate) fn key(reason: Shortfall) -> &'static str {
 }
 
 impl Summary {
-    /// For each flow whose sender knew of any: who did not get everything, and why. For each receiver that long packets
-    /// do not reach: which do.
+    /// Receivers that lack something, and why; and those that long packets do not reach.
     pub(crate) fn incomplete_notes(&self) -> Vec<String> {
         let incomplete = self.flows.iter().filter_map(FlowSummary::incomplete_note);
         incomplete.chain(self.flows.iter().flat_map(FlowSummary::length_notes)).collect()

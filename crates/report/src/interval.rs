@@ -52,9 +52,7 @@ fn counted(n: usize) -> (usize, f64) {
     best
 }
 
-/// What an interval is to reach where there are values enough.
 const CONFIDENCE: f64 = 0.95;
-/// Fewest values that have one.
 const VALUES_MIN: usize = 5;
 /// Most values for which the sum is made; 2^-1074 is the least number that there is.
 const COUNTED_MAX: usize = 1000;

@@ -24,8 +24,7 @@ use slots::Slots;
 pub struct Metrics {
     header: Header,
     warmup: Time,
-    /// The counted time in which all flows are on: from the last start to the first end, which moves
-    /// towards the start when a flow is complete.
+    /// Counted time in which all flows are on, up to the first that is complete.
     common_from: Time,
     common_to: Time,
     flows: Vec<Flow>,
@@ -102,8 +101,7 @@ impl Metrics {
         }
     }
 
-    /// Where the time in which all flows were on begins and ends, in seconds; `None` where there is
-    /// none, or one flow alone.
+    /// Begin and end of the time with all flows on, in seconds; `None` without, or of one flow.
     fn common_s(&self, outcome: &Outcome) -> Option<[f64; 2]> {
         let to = self.common_to.min(outcome.at);
         (self.flows.len() > 1 && to > self.common_from)
@@ -284,7 +282,6 @@ impl Metrics {
     }
 }
 
-/// A flow so far.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     counts_acknowledged: bool,
@@ -448,8 +445,7 @@ impl Flow {
         })
     }
 
-    /// When the last receiver had everything. Receivers that left do not count, and where the
-    /// trace knows no receivers the sender's word does.
+    /// When the last receiver that stayed had everything; without receivers the sender's word.
     fn completed(&self) -> Option<Time> {
         if self.receivers.is_empty() {
             return self.sender_completed;
@@ -466,7 +462,6 @@ impl Flow {
     }
 }
 
-/// A receiver so far.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     counted_bytes: u64,
@@ -507,7 +502,6 @@ impl Receiver {
     }
 }
 
-/// One direction of a link so far.
 #[derive(Clone, Debug, Default)]
 struct Link {
     base: LinkCounters,
@@ -520,8 +514,7 @@ struct Link {
 }
 
 impl Link {
-    /// A link is not sampled before its first packet, and then its counters were zero at the end
-    /// of the warm-up.
+    /// A link before its first sample had counters of zero at the end of the warm-up.
     fn new(warmup: Time) -> Self {
         Self { base_at: warmup, last_at: warmup, ..Self::default() }
     }
@@ -554,7 +547,6 @@ impl Drops {
 }
 
 impl FaultCounts {
-    /// Counts what a link did to a packet that it did not drop.
     fn count(&mut self, event: Event) {
         match event {
             Event::PacketDuplicated { .. } => self.duplicated += 1,

@@ -26,15 +26,12 @@ const PAGE_CSS: &str = include_str!("page/page.css");
 const THEME_JS: &str = "try{const t=localStorage.getItem('faircast-theme');\
     if(t)document.documentElement.dataset.theme=t}catch{}";
 
-/// What differs between kinds of page.
 struct Page<'a> {
     title: &'a str,
     kind: &'a str,
-    /// Anchor and label of each entry of the navigation.
     navigation: &'a [(String, String)],
     main: &'a str,
     footer: &'a str,
-    /// JSON for the plots.
     data: &'a str,
 }
 

@@ -29,9 +29,8 @@ const BINS_MAX: usize = 4_000_000;
 /// Bins that every flow has at least before they become wider.
 const FLOW_BINS_MIN: usize = 128;
 
-/// Counts each flow's payload in spans of one second. Runs that are so long, or have so many
-/// flows, that this would be more than some million numbers are counted in longer spans: see
-/// [`span_s`](Self::span_s).
+/// Counts each flow's payload in spans of one second, or longer ones where that would be more than
+/// some million numbers: see [`span_s`](Self::span_s).
 #[derive(Clone, Debug)]
 pub struct Rates {
     flows: Vec<FlowBins>,

@@ -14,8 +14,7 @@ use faircast_trace::{Header, On, Record, Sink, Subject};
 pub const FLOWS_MAX: usize = 16;
 /// Most links of which plots are made: those that drop and queue the most.
 pub const LINKS_MAX: usize = 12;
-/// Most links that are watched at a time. A link that turns out worse than one of them takes its
-/// place, and is then known from that moment on.
+/// Most links that are watched. A worse one takes the place of another from then on.
 const LINKS_WATCHED_MAX: usize = 48;
 /// Most changes of representative that are kept for each flow: the first ones.
 pub const SWITCHES_MAX: usize = 2_000;
@@ -183,7 +182,6 @@ impl Series {
         links
     }
 
-    /// The place among `rest` for flow `index`.
     fn rest_of(&mut self, header: &Header, index: usize, bins: &Bins) -> usize {
         let flow = &header.flows[index];
         let place = self.rest.iter().position(|rest| rest.protocol == flow.protocol);
@@ -303,7 +301,6 @@ fn name_of(names: &[String], node: NodeId) -> String {
     names.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
 }
 
-/// Bytes of the event that count as throughput.
 fn payload(event: &Event, counts_acknowledged: bool) -> u64 {
     match *event {
         Event::DataSent { bytes, repair: false, .. } if !counts_acknowledged => u64::from(bytes),
@@ -364,8 +361,7 @@ impl FlowSeries {
         self.throughput.add(at, u64::from(bytes));
     }
 
-    /// Where a sequence number is on the curve of packets sent: numbers need not start at zero,
-    /// and one from outside what was sent must not stretch the plot.
+    /// Place of a sequence number on the curve of sent packets, which others must not stretch.
     fn place_of(&self, seq: u64) -> f64 {
         let place = seq.wrapping_sub(self.first_seq.unwrap_or(seq));
         place.min(self.packets_sent) as f64

@@ -103,7 +103,6 @@ pub struct Row {
     pub plots: Plots,
 }
 
-/// Each seed with its value, as objects.
 fn per_seed<S: serde::Serializer>(values: &[(u64, f64)], to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Of {

@@ -65,14 +65,11 @@ pub struct FlowSummary {
     pub protocol: String,
     /// The sender's node.
     pub from: String,
-    /// New payload put on the wire by the sender (TCP: acknowledged payload) over the counted
-    /// time, in bits per second.
+    /// New payload sent (TCP: acknowledged payload) in the counted time, in bits per second.
     pub throughput_bps: f64,
-    /// The same over that part of the counted time in which the flow was on: between its start and
-    /// its stop or completion.
+    /// The same over the part in which the flow was on: from its start to its stop or completion.
     pub active_throughput_bps: f64,
-    /// The same over the time in which all flows were on, which alone compares their shares; `None`
-    /// where there is none.
+    /// The same while all flows were on, which alone compares shares; `None` without such a time.
     pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
     /// per second; not what repair heads send.
@@ -82,13 +79,11 @@ pub struct FlowSummary {
     /// the counted time in which the flow was on; 0 where that has no length.
     #[serde(default)]
     pub feedback_per_s: f64,
-    /// How much its rate varies: standard deviation over mean of its throughput in spans of one
-    /// second, over that part of the counted time in which the flow was on; `None` where nothing
-    /// was sent, or it was on for less than two seconds.
+    /// Standard deviation over mean of its throughput in spans of one second while it was on;
+    /// `None` where nothing was sent, or it was on for less than two seconds.
     pub rate_variation: Option<f64>,
-    /// Seconds from its start until its rate was that of the long run and stayed there, as
-    /// [`Rates`](crate::Rates) defines it; `None` where it did not, or the run was too short to
-    /// see it.
+    /// Seconds from its start until its rate stayed that of the long run, as
+    /// [`Rates`](crate::Rates) defines it; `None` if never, or too late to be seen.
     pub settled_s: Option<f64>,
     /// Packets with new data that the sender sent.
     pub sent_packets: u64,
@@ -164,8 +159,7 @@ pub struct ReceiverSummary {
     pub lost_packets: u64,
     /// Packets that it gave up.
     pub abandoned_packets: u64,
-    /// Lost packets per packet that was sent while it was a member, repairs with sequence numbers of their own
-    /// among them.
+    /// Lost packets per packet that was sent while it was a member, numbered repairs included.
     pub loss_ratio: f64,
     /// When its last byte was delivered, in seconds, where it got everything.
     pub completed_s: Option<f64>,
@@ -181,8 +175,7 @@ pub struct ReceiverSummary {
     /// Bytes of the longest packet that arrives, where it found at last that longer ones get lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<u32>,
-    /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
-    /// `None` where nobody checked, or nothing came.
+    /// Whether it delivered exactly a prefix, or all, of what was sent; `None` if nobody checked.
     pub intact: Option<bool>,
     /// The node that repaired for it last, where the flow has repair heads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -277,16 +270,14 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl FlowSummary {
-    /// Whether its sender is in the trace: that of a receiver on a real network has only what that
-    /// receiver did.
+    /// Whether its sender is in the trace, as it is not in that of a receiver on a real network.
     pub fn has_sender(&self, on: On) -> bool {
         on != On::Net || self.sent_packets > 0
     }
 }
 
 impl ReceiverSummary {
-    /// Whether what it got is in the trace: that of a sender on a real network has only what the
-    /// sender was told.
+    /// Whether deliveries are in the trace, as they are not in that of a real network's sender.
     pub fn has_deliveries(&self, on: On) -> bool {
         on != On::Net || self.delivered_packets > 0 || self.lost_packets > 0
     }

@@ -56,17 +56,13 @@ pub struct SweepFigure {
     pub id: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// Its name above a column.
     pub(crate) short: &'static str,
-    /// Its name on an axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
-    /// How a value is written, unit and all.
     pub(crate) shown: fn(f64) -> String,
     value: fn(&Summary, &FlowSummary) -> Option<f64>,
 }
 
-// The places of some of them.
 const SLOWEST: usize = 1;
 const ROUND_TRIP: usize = 3;
 const LOSS: usize = 4;
@@ -133,7 +129,6 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
 /// One line of a plot: what the runs of a flow, or of all flows of a protocol, gave.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
-    /// By combination: the values of the runs.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
@@ -164,7 +159,6 @@ impl Sweep {
         }
     }
 
-    /// How many runs were added to the combination that has most.
     fn has_spread(&self) -> bool {
         self.values.values().any(|runs| runs.len() > 1)
     }
@@ -199,8 +193,7 @@ impl Sweep {
         choices
     }
 
-    /// For each combination and flow the median of each figure over the seeds, with its confidence interval where
-    /// there are seeds enough.
+    /// Medians of each figure over the seeds, with confidence intervals if there are enough seeds.
     pub fn medians(&self) -> serde_json::Value {
         let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
         let mut rows = Vec::new();
@@ -237,8 +230,7 @@ impl Sweep {
         rows.into()
     }
 
-    /// The sweep as text, at most 100 columns wide. Each combination and flow has medians over the seeds and the
-    /// confidence interval of the throughput, or the progress.
+    /// The sweep as text, at most 100 columns wide: medians and intervals over the seeds.
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();

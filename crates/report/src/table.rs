@@ -52,7 +52,6 @@ impl Summary {
         if self.warmup_s > 0.0 { format!("{name}*") } else { name.to_string() }
     }
 
-    /// File, place, seed and length, in one line.
     pub(crate) fn circumstances(&self) -> String {
         let warmup = if self.warmup_s > 0.0 {
             format!(", the first {} not counted", seconds(self.warmup_s))
@@ -99,16 +98,14 @@ impl Summary {
         format!("{jain} · {} events in {}{hash}", count(self.events), seconds(self.wall_s))
     }
 
-    /// Whether some flow was not on all the time, and so has two throughputs that are worth
-    /// knowing.
+    /// True if some flow was not on all the time, and so has two throughputs.
     pub(crate) fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
             (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
         })
     }
 
-    /// The time in which all flows were on, where that is not the whole, and long enough to compare
-    /// their shares in it.
+    /// Time with all flows on, if not the whole run and long enough to compare shares.
     pub(crate) fn shared_time(&self) -> Option<Common> {
         let common = self.common.filter(|common| common.to_s - common.from_s >= SHARED_S_MIN);
         common.filter(|_| self.has_partial_flows())
@@ -116,8 +113,7 @@ impl Summary {
 
     fn write_flows(&self, out: &mut String) {
         let partly = self.has_partial_flows();
-        // What all had while all were on comes first: over any other time shares are not
-        // comparable.
+        // Shares while all were on come first: over other times they are not comparable.
         let first = match (self.shared_time(), partly) {
             (Some(_), _) => Some("While all on"),
             (None, true) => Some("While on"),
@@ -170,14 +166,12 @@ impl Summary {
         ));
     }
 
-    /// The throughput by which flows compare: while all were on; where there is no such time, while
-    /// this one was.
+    /// Throughput by which flows compare: while all were on, or else while this one was.
     pub(crate) fn share_bps(&self, flow: &FlowSummary) -> f64 {
         let common = flow.common_throughput_bps.filter(|_| self.shared_time().is_some());
         common.unwrap_or(flow.active_throughput_bps)
     }
 
-    /// The flows of each protocol, in order of first appearance.
     pub(crate) fn flows_by_protocol(&self) -> Vec<(String, Vec<&FlowSummary>)> {
         let mut groups: Vec<(String, Vec<&FlowSummary>)> = Vec::new();
         for flow in &self.flows {
@@ -321,8 +315,7 @@ impl TreeSummary {
 }
 
 impl FlowSummary {
-    /// All receivers where they are at most `all_max`, else the `worst` ones: damaged first, then
-    /// by goodput.
+    /// All receivers, or of more than `all_max` the `worst`: damaged first, then by goodput.
     pub(crate) fn worst_receivers(&self, all_max: usize, worst: usize) -> Vec<&ReceiverSummary> {
         let mut receivers: Vec<&ReceiverSummary> = self.receivers.iter().collect();
         if receivers.len() > all_max {
@@ -341,8 +334,7 @@ impl FlowSummary {
         if self.has_sender(on) { count(value) } else { "–".into() }
     }
 
-    /// [Cells](ReceiverSummary::cells) of the least, the median and the greatest of each figure by
-    /// itself.
+    /// [Cells](ReceiverSummary::cells) of the least, median and greatest of each figure.
     pub(crate) fn receiver_spread(&self, on: On) -> [[String; 6]; 3] {
         let of = |value: fn(&ReceiverSummary) -> f64| {
             spread(self.receivers.iter().map(value)).unwrap_or_default()
@@ -379,7 +371,6 @@ fn receiver_row(flow: &FlowSummary, node: &str, cells: [String; 6], intact: &str
     vec![flow, node, goodput, lost, abandoned, loss, done, intact]
 }
 
-/// Three lines that stand for many receivers.
 fn push_spread(table: &mut Table, flow: &FlowSummary) {
     let total = count(flow.receivers.len() as u64);
     for (cells, word) in
@@ -389,7 +380,6 @@ fn push_spread(table: &mut Table, flow: &FlowSummary) {
     }
 }
 
-/// How many of a flow's many receivers are complete and intact.
 fn spread_note(flow: &FlowSummary) -> String {
     let number = |which: fn(&ReceiverSummary) -> bool| {
         count(flow.receivers.iter().filter(|r| which(r)).count() as u64)

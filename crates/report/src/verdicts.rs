@@ -61,8 +61,7 @@ impl Verdicts {
     /// First line of the page.
     pub const HEADING: &str = "# Verdicts of the suites";
 
-    /// Reads a page that [`to_markdown`](Self::to_markdown) has made, which [`HEADING`](Self::HEADING) begins. Text that
-    /// it has not made is left out.
+    /// Reads a page that [`to_markdown`](Self::to_markdown) has made; other text is left out.
     pub fn parse(page: &str) -> Self {
         let mut suites = BTreeMap::new();
         for section in page.split("\n## ").skip(1) {

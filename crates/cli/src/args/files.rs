@@ -41,7 +41,6 @@ pub struct FileOptions {
     pub dry_run: bool,
 }
 
-/// What to do about symbolic links, by name.
 fn links() -> impl TypedValueParser<Value = Links> {
     PossibleValuesParser::new(["keep", "follow", "skip"]).map(|name| match &*name {
         "follow" => Links::Follow,
@@ -51,7 +50,6 @@ fn links() -> impl TypedValueParser<Value = Links> {
 }
 
 impl FileOptions {
-    /// The same for the library.
     pub(crate) fn scan(&self) -> Result<ScanOptions, Failure> {
         let mut exclude = Vec::new();
         for file in &self.exclude_from {

@@ -48,7 +48,6 @@ pub struct WatchOptions {
     pub log_json: bool,
 }
 
-/// Reads a multicast group and a port.
 pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected a group and a port, such as 239.192.7.1:7500 or [ff15::7:1]:7500";
     match socket_address(text)? {
@@ -91,21 +90,18 @@ pub(super) fn source(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Number of the interface that a zone names.
 fn zone_index(zone: &str) -> Result<u32, String> {
     let number = zone.parse().ok().filter(|number| interface_name(*number).is_some());
     let found = if_nametoindex(zone).ok().or(number);
     found.ok_or_else(|| format!("the zone `%{zone}` is no interface of this host; see `ip link`"))
 }
 
-/// Reads the name of a scheme.
 pub(super) fn scheme(text: &str) -> Result<String, String> {
     let known: Vec<String> = live_stacks().map(|stack| stack.name()).collect();
     let found = known.iter().find(|name| *name == text);
     found.cloned().ok_or_else(|| format!("there are {}", known.join(", ")))
 }
 
-/// Reads an address of this host and a port.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let address = socket_address(text)?.filter(|address| address.port() > 0);
     address.ok_or_else(|| {
@@ -121,12 +117,10 @@ pub(super) fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a duration, such as 30s.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     quantity(text)
 }
 
-/// Reads a rate above zero, such as 10Mbit/s.
 pub(super) fn rate(text: &str) -> Result<Bitrate, String> {
     match quantity::<Bitrate>(text)? {
         rate if rate.bits_per_s() == 0 => Err("must be above zero".to_string()),
@@ -134,7 +128,6 @@ pub(super) fn rate(text: &str) -> Result<Bitrate, String> {
     }
 }
 
-/// Reads a number of bytes, such as 9000 or 9000B.
 pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
     match text.parse() {
         Ok(count) => Ok(Bytes::new(count)),
@@ -142,7 +135,6 @@ pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// Reads a number of receivers.
 pub(super) fn receivers(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
     number.ok_or_else(|| "expected a whole number from 1 to 65536".to_string())

@@ -118,7 +118,6 @@ pub struct SendArgs {
     pub trace: Option<PathBuf>,
 }
 
-/// Reads what to do about slow receivers.
 fn slow(text: &str) -> Result<SlowPolicy, String> {
     if text == "wait" {
         return Ok(SlowPolicy::Wait);
@@ -129,7 +128,6 @@ fn slow(text: &str) -> Result<SlowPolicy, String> {
     }
 }
 
-/// Reads whether to repair with parity.
 pub(crate) fn fec(text: &str) -> Result<Fec, String> {
     let ratio = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),

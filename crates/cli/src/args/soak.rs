@@ -72,7 +72,6 @@ pub struct SoakArgs {
     pub json: bool,
 }
 
-/// The faults by their names.
 fn faults() -> impl TypedValueParser<Value = Fault> {
     let values = Fault::ALL.iter().map(|(_, name, help)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new(values).map(|name| {

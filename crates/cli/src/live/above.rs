@@ -19,7 +19,6 @@ impl Above {
         Self { begun: Instant::now(), told: None }
     }
 
-    /// `now` is the relay that is above or asked.
     pub(crate) fn update(
         &mut self,
         output: &Output,

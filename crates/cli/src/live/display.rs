@@ -15,7 +15,6 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// For what is fast now.
     pub(crate) const fn of_now() -> Self {
         Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
     }
@@ -76,7 +75,6 @@ impl Left {
         }
     }
 
-    /// For programs.
     pub(crate) fn seconds(self) -> Option<f64> {
         match self {
             Self::Time(left) => Some(left.as_secs_f64()),
@@ -85,8 +83,7 @@ impl Left {
     }
 }
 
-/// When it is said again what is waited for: after ten seconds, and then after gaps that grow to ten
-/// minutes.
+/// Moments to repeat what is waited for: after 10 s, then after gaps that grow to 10 min.
 #[derive(Debug)]
 pub(crate) struct Hints {
     at: faircast_base::Duration,
@@ -100,12 +97,10 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// The first one is due at once.
     pub(crate) fn at_once() -> Self {
         Self { at: faircast_base::Duration::ZERO, gap: HINT_FIRST / 2 }
     }
 
-    /// Whether it is to be said after so much waiting.
     pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
         let due = waited >= self.at;
         if due {

@@ -25,7 +25,6 @@ use tokio::task::AbortHandle;
 use crate::args::WatchOptions;
 use crate::error::Failure;
 
-/// The place at which metrics are asked for, where they are.
 pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = watch.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -40,8 +39,7 @@ pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, 
     Ok(Some(listener))
 }
 
-/// Serves `GET /metrics` for as long as the runtime lives: what `fill` puts into a registry, at each
-/// request anew.
+/// Serves `GET /metrics`: what `fill` puts into a registry, at each request anew.
 pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
     serve_with(listener, fill, || None);
 }
@@ -142,20 +140,30 @@ pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
     text
 }
 
-/// A number that only grows.
-pub(crate) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
-    registry.register(name, help, ConstCounter::new(value));
+/// Adds numbers that only grow, each with its name and help.
+pub(crate) fn counters<'a>(
+    registry: &mut Registry,
+    all: impl IntoIterator<Item = (&'a str, &'a str, u64)>,
+) {
+    for (name, help, value) in all {
+        registry.register(name, help, ConstCounter::new(value));
+    }
 }
 
-/// A number that goes up and down.
-pub(crate) fn gauge(registry: &mut Registry, name: &str, help: &str, value: f64) {
-    registry.register(name, help, ConstGauge::new(value));
+/// Adds numbers that go up and down.
+pub(crate) fn gauges<'a>(
+    registry: &mut Registry,
+    all: impl IntoIterator<Item = (&'a str, &'a str, f64)>,
+) {
+    for (name, help, value) in all {
+        registry.register(name, help, ConstGauge::new(value));
+    }
 }
 
 pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Refusals) {
     let Counters { received, sent, refused, timers, .. } = traffic;
     let refused = refused.total() - refused.sealed;
-    for (name, help, value) in [
+    let all = [
         ("received_packets", "Datagrams that came and were of use", received.packets),
         ("received_bytes", "Bytes of those, without UDP and IP headers", received.bytes),
         (
@@ -170,9 +178,8 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
         ("refused_packets", "Datagrams that were not for this program or not right", refused),
         ("unsealed_packets", "Datagrams that the group's key does not open", refusals.total()),
         ("late_timers", "Timers that were more than a millisecond late", timers.late_over_1ms),
-    ] {
-        counter(registry, name, help, value);
-    }
+    ];
+    counters(registry, all);
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -221,7 +228,7 @@ mod tests {
         let answer = runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
             let address = listener.local_addr().expect("an address");
-            serve(listener, |registry| gauge(registry, "one", "A number", 1.0));
+            serve(listener, |registry| gauges(registry, [("one", "A number", 1.0)]));
             tokio::task::spawn_blocking(move || ask_beside_silent_ones(address)).await
         });
         let answer = answer.expect("it ends");

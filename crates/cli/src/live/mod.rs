@@ -103,7 +103,6 @@ fn level(text: &str) -> Result<LevelFilter, String> {
 /// What can be logged by itself: who comes and goes, congestion control, packets.
 const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
-/// The runtime that a session is watched from.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -148,8 +147,7 @@ fn read_with<K>(
     options.key.as_deref().map(read).transpose()
 }
 
-/// The addresses of `--to`, each once, of the family of the group where there is one. All that are wrong are
-/// in the error.
+/// The addresses of `--to`, each once, of the family of the group. All wrong ones are told.
 pub(crate) fn receivers(
     hosts: &[String],
     group: Option<SocketAddr>,
@@ -179,13 +177,23 @@ pub(crate) fn names(option: &str, hosts: &[String]) -> Result<Vec<String>, Failu
             _ => Err("expected HOST:PORT, such as hq.example:7600".to_string()),
         }
     };
-    let all: Vec<_> = hosts.iter().map(|host| (host, name(host))).collect();
-    let wrong = all.iter().filter_map(|(host, name)| Some((host, name.as_ref().err()?)));
-    let wrong: Vec<String> = wrong.map(|(host, what)| format!("{option} {host}: {what}")).collect();
-    if wrong.is_empty() {
-        return Ok(all.into_iter().filter_map(|(_, name)| name.ok()).collect());
+    each(option, hosts, name)
+}
+
+/// Results of `read` for the hosts that `option` lists. All that are wrong are in the error.
+fn each<T>(
+    option: &str,
+    hosts: &[String],
+    read: impl Fn(&String) -> Result<T, String>,
+) -> Result<Vec<T>, Failure> {
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for host in hosts {
+        match read(host) {
+            Ok(one) => all.push(one),
+            Err(what) => wrong.push(format!("{option} {host}: {what}")),
+        }
     }
-    Err(Failure::Usage(wrong.join("; ")))
+    if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
 }
 
 /// The addresses that `option` lists, each once, preferably of this family.
@@ -194,15 +202,11 @@ pub(crate) fn hosts(
     hosts: &[String],
     ipv6: bool,
 ) -> Result<Vec<SocketAddr>, Failure> {
-    let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for host in hosts {
-        match resolve(host, ipv6) {
-            Ok(address) if all.contains(&address) => {}
-            Ok(address) => all.push(address),
-            Err(what) => wrong.push(format!("{option} {host}: {what}")),
-        }
+    let mut all: Vec<SocketAddr> = Vec::new();
+    for address in each(option, hosts, |host| resolve(host, ipv6))? {
+        all.extend((!all.contains(&address)).then_some(address));
     }
-    if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
+    Ok(all)
 }
 
 /// The interface that people name or whose address they give.
@@ -220,7 +224,6 @@ pub(crate) fn interface(given: Option<&str>) -> Interface {
     }
 }
 
-/// The address of one host, or what is wrong with it.
 fn checked(address: SocketAddr) -> Result<SocketAddr, String> {
     if address.ip().is_multicast() {
         return Err("is a multicast group; use --group".to_string());

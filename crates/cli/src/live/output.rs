@@ -51,14 +51,12 @@ impl Output {
         }
     }
 
-    /// What is waited for, where there is a place for it.
     pub(crate) fn waiting(&self, text: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_message(escaped(&text()).into_owned());
         }
     }
 
-    /// Something is wrong that does not end the work.
     pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
         match (self.mode, &self.bar) {
             (Mode::Json, _) => {
@@ -70,8 +68,7 @@ impl Output {
         Ok(())
     }
 
-    /// How far it is, called often; printed where a person or a program can use it: to a bar each
-    /// time, as lines every few seconds, as JSON once a second.
+    /// Progress, called often: each time to a bar, as lines every 5 s, as JSON every second.
     pub(crate) fn progress(
         &mut self,
         share: f64,
@@ -116,7 +113,6 @@ impl Output {
     }
 }
 
-/// How a line of so many columns shows `text`.
 fn style(columns: usize, text: &str) -> ProgressStyle {
     ProgressStyle::with_template(&template(columns, text)).expect("the template is valid")
 }

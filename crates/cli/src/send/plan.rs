@@ -11,7 +11,6 @@ use crate::error::Failure;
 use crate::live::words::{bytes, count};
 use crate::live::{self, Output};
 
-/// Says what would be sent, after all checks of it.
 pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
     let failed = |error: FilesError| live::failure(Error::from(error), false);
     let mut output = Output::new(&args.watch);
@@ -55,7 +54,6 @@ pub(super) fn place(args: &SendArgs) -> String {
     group.into_iter().chain(args.to.clone()).collect::<Vec<_>>().join(", ")
 }
 
-/// Files, links, bytes and holes.
 pub(super) fn what(args: &SendArgs, totals: &ScanTotals) -> String {
     if is_pipe(args) {
         return "what comes from standard input".to_string();

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::plan::skipped_json;
-use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::metrics::{counters, gauges, traffic};
 use crate::live::words::{bytes, count, hex, path_text, percent, rate, seat_json, time};
 
 pub(super) fn summary_text(status: &SendStatus) -> String {
@@ -65,7 +65,6 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
 const HEADINGS: [&str; 9] =
     ["receiver", "", "has", "time", "rate", "loss", "repaired by", "for others", ""];
 
-/// Under whom a receiver is in the tree, and how deep.
 fn under(seat: &Seat) -> String {
     let head = seat.head.as_deref().unwrap_or("nobody");
     if seat.level > 2 { format!("{head}, level {}", seat.level) } else { head.to_string() }
@@ -78,7 +77,6 @@ fn repaired(seat: &Seat) -> String {
     }
 }
 
-/// What kept it from going faster, in a line.
 fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
     let whole: f64 = status.object.limits.iter().map(|limit| limit.time.as_secs_f64()).sum();
     if whole < LIMITS_FROM_S {
@@ -103,7 +101,6 @@ fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
     (!words.is_empty()).then(|| format!("No faster because of {}.", words.join(", ")))
 }
 
-/// What kept it from going faster, for people.
 fn limit_words(
     cause: Cause,
     member: Option<&Member>,
@@ -142,8 +139,7 @@ fn limit_words(
     }
 }
 
-/// What it waited for most since `before`, where that is not the way to a receiver: in words that go
-/// after "limited by".
+/// Most waited for since `before`, after "limited by"; `None` for the way to a receiver.
 pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str> {
     let time = |all: &[Limit], of: &Limit| {
         let same = |limit: &&Limit| (limit.cause, limit.member) == (of.cause, of.member);
@@ -268,7 +264,7 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     let number = |state: MemberState| {
         status.members.iter().filter(|member| member.state == state).count() as f64
     };
-    for (name, help, value) in [
+    let all = [
         ("content_bytes", "Bytes of content in all", status.bytes_total() as f64),
         ("content_least_bytes", "The least that a served receiver has", object.bytes_done as f64),
         ("receivers", "Receivers that were heard", status.members.len() as f64),
@@ -291,10 +287,9 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
             "Greatest share of the packets of the transfer that a receiver lost, 0 to 1",
             status.members.iter().fold(0.0, |max, member| member.loss.max(max)),
         ),
-    ] {
-        gauge(registry, name, help, value);
-    }
-    for (name, help, value) in [
+    ];
+    gauges(registry, all);
+    let all = [
         ("symbol_packets", "Packets with content that were sent", object.symbols),
         ("parity_packets", "Packets with parity that were sent", object.parity),
         (
@@ -303,9 +298,8 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
             object.repairs,
         ),
         ("requests", "Requests for repair that came", object.requests),
-    ] {
-        counter(registry, name, help, value);
-    }
+    ];
+    counters(registry, all);
     traffic(registry, &status.traffic, &status.refusals);
 }
 

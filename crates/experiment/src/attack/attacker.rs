@@ -98,8 +98,7 @@ impl Attacker {
     }
 }
 
-/// A datagram with headers of UDP and IP. The kernel fills in what is left zero: length, number and
-/// checksum; UDP may go without one.
+/// A datagram with headers of UDP and IP. The kernel fills in zeros; UDP needs no checksum.
 fn ip_packet(from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 16, 17, 0, 0];
     packet.extend_from_slice(&from.ip().octets());

@@ -10,9 +10,7 @@ use super::tree::{Tree, is_tram};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
-    /// From where the source speaks.
     pub(super) source: Option<SocketAddrV4>,
-    /// Its latest SPM and its latest data.
     pub(super) spm: Vec<u8>,
     pub(super) data: Vec<u8>,
     pub(super) sealed: Vec<u8>,
@@ -20,7 +18,6 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes down a datagram, where it is one of a source.
     pub(super) fn note(&mut self, from: SocketAddrV4, datagram: &[u8]) {
         if is_tram(datagram) {
             if self.tree.note(from, datagram) {
@@ -78,7 +75,6 @@ impl Heard {
         with_word(&self.spm, 8, number + 1)
     }
 
-    /// The latest sealed datagram with a bit of the key's id changed.
     pub(super) fn sealed_damaged(&self) -> Vec<u8> {
         let mut bytes = self.sealed.clone();
         if let Some(byte) = bytes.get_mut(5) {
@@ -103,7 +99,6 @@ impl Heard {
         self.upstream(&Body::Spmr, OptionType::MEMBER, &value)
     }
 
-    /// A request for all of one block of the content.
     pub(super) fn want(&self, group: Ipv4Addr, block: u32) -> Vec<u8> {
         let Ok(Body::Spm(spm)) = Packet::decode(&self.spm, 0).map(|packet| packet.body) else {
             return Vec::new();

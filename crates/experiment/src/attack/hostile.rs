@@ -15,7 +15,6 @@ use super::transfer::{ATTACKER, GROUP, METRICS, PORT, RECEIVERS, SENDER};
 use super::{Attack, FLOOD, Over};
 use crate::host::{Network, enter};
 
-/// Attack by its packets; the table describes each.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Sends {
@@ -47,7 +46,6 @@ pub(super) struct Sent {
     pub(super) answered: Option<Duration>,
 }
 
-/// A thread in the attacker's namespace.
 pub(super) struct Hostile {
     signals: Arc<Signals>,
     thread: std::thread::JoinHandle<std::io::Result<Sent>>,
@@ -104,7 +102,6 @@ impl Hostile {
     }
 }
 
-/// Whether what was heard is all that an attack is made from.
 fn has_enough(attack: &Attack, heard: &Heard, source: Ipv4Addr, receivers: &[Ipv4Addr]) -> bool {
     match attack.sends {
         Sends::Nothing | Sends::Connections => true,

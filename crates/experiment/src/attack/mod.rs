@@ -31,8 +31,7 @@ const TITLE: &str = "What can a host on the network do to a transfer?";
 /// What the sender may send at most, so that a busy machine does not decide.
 const RATE_MBIT_PER_S: u64 = 100;
 
-/// Times of a transfer: until it is steady, while it is measured before and after, how soon it must
-/// be what it was, what is left then, and what its end may take.
+/// Times of a transfer: to settle, to be measured, to recover, the rest, and most for its end.
 const SETTLING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(3);
 const RECOVERY: Duration = Duration::from_secs(3);
@@ -49,12 +48,10 @@ const SAME: f64 = 0.8;
 /// What is on the wire for the rate of payload: headers of Ethernet, IP, UDP and PGM, and reports.
 const WIRE_MAX: f64 = 1.1;
 
-/// Of a flood of requests: what is left of the rate, of which a quarter is theirs and some goes while
-/// thousands join; and what it may cost the sender, in cores.
+/// Least share of the rate under a flood of requests, and its most cost at the sender in cores.
 const FLOODED: f64 = 0.4;
 const FLOODED_CPU: f64 = 0.5;
 
-/// How soon an honest request for metrics is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 static TABLES: LazyLock<BTreeMap<String, Vec<Attack>>> =
@@ -96,7 +93,6 @@ struct Check {
 struct AttackResult {
     id: &'static str,
     title: &'static str,
-    /// Packets or connections of the attacker.
     sent: u32,
     /// `None` where receivers are started only when the attack has begun.
     before: Option<Pace>,
@@ -275,7 +271,6 @@ fn meet(
 /// Characters of what a program said last; `--json` has all of it.
 const WORDS_SHOWN: usize = 120;
 
-/// What came of all attacks, a line for each, and below it what does not hold.
 fn table(outcomes: &[AttackResult]) -> String {
     let mut text = format!(
         "{:<15} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}  {:<5} {}\n",

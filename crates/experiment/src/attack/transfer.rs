@@ -13,12 +13,10 @@ use crate::host::{
 };
 use crate::monitor::Monitor;
 
-/// The hosts: a sender, receivers, and who attacks.
 pub(super) const SENDER: u32 = 1;
 pub(super) const RECEIVERS: [u32; 2] = [2, 3];
 pub(super) const ATTACKER: u32 = 4;
 
-/// The group and the port of every transfer, and the port of metrics.
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 pub(super) const PORT: u16 = 7500;
 pub(super) const METRICS: u16 = 9464;
@@ -26,7 +24,6 @@ pub(super) const METRICS: u16 = 9464;
 /// How long a sender waits for who is silent.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// The file that is sent, and the key, in the folder of a transfer.
 const CONTENT: &str = "content";
 const KEY: &str = "key";
 
@@ -35,7 +32,6 @@ struct Told {
     running: Running,
     log: PathBuf,
     read: u64,
-    /// What it said, and when that was seen.
     events: Vec<(Instant, Value)>,
 }
 
@@ -52,13 +48,10 @@ impl Told {
     }
 }
 
-/// What has been counted by some moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     at: Instant,
-    /// Bytes that left the sender's interface.
     wire: u64,
-    /// Seconds of CPU time of the sender's program.
     cpu: f64,
 }
 
@@ -66,9 +59,7 @@ pub(super) struct Count {
 pub(super) struct Pace {
     /// Content, at the receiver that got less.
     pub(super) mbit_per_s: f64,
-    /// All that left the sender's interface.
     pub(super) wire_mbit_per_s: f64,
-    /// Cores that the sender's program took.
     pub(super) cpu: f64,
 }
 
@@ -93,7 +84,6 @@ pub(super) struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    /// Makes what is to be sent, in an empty folder.
     pub(super) fn new(
         network: &'a Network,
         folder: &'a Path,
@@ -152,7 +142,6 @@ impl<'a> Transfer<'a> {
         self.sender.iter_mut().chain(&mut self.receivers).for_each(Told::poll);
     }
 
-    /// Waits until something is so, no longer than until `deadline`; whether it became so.
     pub(super) fn wait_until(
         &mut self,
         deadline: Instant,
@@ -178,13 +167,11 @@ impl<'a> Transfer<'a> {
         told.named("complete").next().is_some()
     }
 
-    /// When the last receiver said that it has all.
     pub(super) fn complete_at(&self) -> Option<Instant> {
         let last = |told: &Told| told.named("complete").map(|(at, _)| *at).next();
         self.receivers.iter().map(last).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// When the sender had heard of so many receivers.
     pub(super) fn joined_at(&self, count: usize) -> Option<Instant> {
         let joined = self.sender.as_ref()?.named("joined").nth(count - 1);
         joined.map(|(at, _)| *at)

@@ -31,14 +31,10 @@ const INVENTED: [u8; 8] = [7; 8];
 /// Step from one forged packet of the catalogue to the next: neighbours are of one kind.
 const STRIDE: usize = 7919;
 
-/// State of a TRAM session, as one host receives its packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    /// The latest data of the source.
     data: Vec<u8>,
-    /// The latest packet of any kind.
     any: Vec<u8>,
-    /// Address and number of each sending host.
     speakers: BTreeMap<Ipv4Addr, (SocketAddrV4, [u8; 8])>,
 }
 
@@ -57,7 +53,6 @@ impl Tree {
         is_data
     }
 
-    /// True if data was received, and a packet of each of these hosts.
     pub(super) fn has(&self, hosts: &[Ipv4Addr]) -> bool {
         !self.data.is_empty() && hosts.iter().all(|host| self.speakers.contains_key(host))
     }
@@ -80,7 +75,6 @@ impl Tree {
         packet
     }
 
-    /// Puts the number of a host into a packet, or an invented one.
     fn sign(&self, host: Option<Ipv4Addr>, packet: &mut [u8]) {
         let id = host.and_then(|host| self.speakers.get(&host)).map_or(INVENTED, |it| it.1);
         if let Some(place) = TRAM.sender().and_then(|at| packet.get_mut(at)) {
@@ -92,13 +86,11 @@ impl Tree {
         self.forge(BEACON, Some(source), Change::Flags(DONE))
     }
 
-    /// Data with a number `packets` ahead of the newest.
     pub(super) fn ahead(&self, source: Ipv4Addr, packets: i64) -> Vec<u8> {
         let change = Change::Number(FIRST_FIELD, Value::Add(packets));
         self.forge(DATA, Some(source), change)
     }
 
-    /// A head's report that it has removed a member.
     pub(super) fn removal(&self, head: Ipv4Addr) -> Vec<u8> {
         self.forge(REJECT, Some(head), Change::Byte(FIRST_FIELD, PRUNED))
     }

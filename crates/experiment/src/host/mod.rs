@@ -1,5 +1,4 @@
-//! Hosts of experiments on real sockets: namespaces on a bridge, programs in them, what they cost, and
-//! what is needed around them.
+//! Hosts of experiments on real sockets: namespaces, programs in them, and what they cost.
 
 mod network;
 mod process;
@@ -29,7 +28,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts one; the folder is made where it is not there.
     pub(crate) fn new(folder: &Path, options: &str) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let mut command = Command::new("mount");
@@ -51,7 +49,6 @@ impl Drop for Mount {
     }
 }
 
-/// Refuses what only root may do.
 pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
     match Uid::effective().is_root() {
         true => Ok(()),
@@ -66,7 +63,6 @@ pub(crate) fn words(first: &[&str], more: &str) -> Vec<String> {
     first.iter().copied().chain(more.split(' ')).map(str::to_string).collect()
 }
 
-/// A path as a word of a command line.
 pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -75,7 +71,6 @@ pub(crate) fn make_key(file: &Path) -> Result<(), Error> {
     GroupKey::create(file).map(|_| ()).map_err(|error| Error::Work(error.to_string()))
 }
 
-/// Writes the key for relays of a group.
 pub(crate) fn make_relay_key(group: &Path, file: &Path) -> Result<(), Error> {
     let key = GroupKey::read(group, Exposure::Refuse).and_then(|key| key.relay().write(file));
     key.map_err(|error| Error::Work(error.to_string()))
@@ -103,7 +98,6 @@ pub(crate) fn hash_of(file: &Path) -> Option<blake3::Hash> {
     Some(hasher.finalize())
 }
 
-/// Starts a program on a host of a field; what it says is added to `log`.
 pub(crate) fn spawn(
     field: &Field,
     node: NodeId,
@@ -134,7 +128,6 @@ pub(crate) fn wait_until(
     Ok(true)
 }
 
-/// All that a program has said into its log.
 pub(crate) fn said(log: &Path) -> String {
     // A program that was not started has said nothing.
     String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned()

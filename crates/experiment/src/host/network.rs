@@ -10,14 +10,11 @@ use nix::sched::{CloneFlags, setns};
 use super::{process::Running, text};
 use crate::Error;
 
-/// Every namespace and folder of these hosts is called so, then the process that made it, then its
-/// part.
+/// Beginning of the names of all namespaces and folders, before the number of the process.
 pub(crate) const PREFIX: &str = "fcw-";
 
-/// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Where the system has memory as files.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
 pub(crate) const INTERFACE: &str = "e0";
@@ -56,7 +53,6 @@ impl Network {
         Ok(network)
     }
 
-    /// The numbers of all hosts, the sender's first.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
         1..=1 + self.receivers
     }
@@ -65,7 +61,6 @@ impl Network {
         2..=1 + self.receivers
     }
 
-    /// Starts a program on a host; its output goes to `log`.
     pub(crate) fn start(
         &self,
         host: u32,
@@ -75,7 +70,6 @@ impl Network {
         Running::start(&self.path(host), command, log)
     }
 
-    /// The file that stands for the namespace of a host.
     pub(crate) fn path(&self, host: u32) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace(host))
     }
@@ -129,14 +123,12 @@ fn is_leftover(name: &str) -> bool {
     maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
 }
 
-/// Moves this thread, and what it starts, into a namespace.
 pub(crate) fn enter(namespace: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::doing(namespace.display(), error);
     let file = File::open(namespace).map_err(failed)?;
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
 }
 
-/// Bytes that the host of a running program has sent.
 pub(crate) fn sent_bytes(process: u32) -> Option<u64> {
     let table = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE))?;

@@ -115,7 +115,6 @@ impl MatrixFile {
     }
 }
 
-/// What the name of a case with objects ends with.
 const OBJECTS: &str = "-object";
 
 /// The setting by which who knows streams and objects is told which of them to send.
@@ -146,7 +145,6 @@ impl Case {
         self.session.as_deref().unwrap_or(&matrix.session)
     }
 
-    /// The case as an experiment of a suite, quick where that is asked for.
     pub(crate) fn experiment(&self, matrix: &MatrixFile, quick: bool) -> Experiment {
         let mut set = self.set.clone();
         if quick {
@@ -178,9 +176,6 @@ impl Case {
     }
 
     /// Checks what the case says of its scenario.
-    ///
-    /// # Errors
-    /// What is not there, with the key that names it.
     pub(crate) fn check(&self, matrix: &MatrixFile, scenario: &Scenario) -> Result<(), String> {
         let id = &self.id;
         let session = self.session(matrix);

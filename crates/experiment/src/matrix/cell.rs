@@ -45,7 +45,6 @@ pub(super) fn measure(
     Ok(Measured { figures, page: plot.map(|plot| (plot, run.summary)) })
 }
 
-/// The figures of one run, those that the case has.
 fn figures(
     case: &Case,
     session: &str,
@@ -95,7 +94,6 @@ fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     ratios.map(shared).reduce(|a, b| Figure::Fairness.worse(a, b))
 }
 
-/// Repairs for each packet with new data; nothing where nothing was sent.
 fn repairs(flow: &FlowSummary) -> f64 {
     if flow.sent_packets > 0 { flow.repair_packets as f64 / flow.sent_packets as f64 } else { 0.0 }
 }
@@ -111,7 +109,6 @@ impl Cell {
         Self { name, folder, values: BTreeMap::new() }
     }
 
-    /// Takes the figures of one seed, and writes its page where pages are wanted.
     pub(super) fn take(&mut self, seed: u64, measured: Measured) -> Result<(), Error> {
         for (figure, value) in measured.figures {
             self.values.entry(figure).or_default().insert(seed, value);
@@ -130,7 +127,6 @@ impl Cell {
         self.values.iter().filter_map(spread).collect()
     }
 
-    /// The page of each run, from the matrix's own, where they were written.
     pub(super) fn pages(&self) -> Vec<RunPage> {
         let seeds = self.values.values().flat_map(BTreeMap::keys).copied();
         let seeds: BTreeSet<u64> = seeds.collect();

@@ -18,11 +18,7 @@ pub(super) fn heading() -> &'static str {
     TEMPLATE.lines().next().expect("it has one")
 }
 
-/// The page: what the template says, the cases, and the tables. What a person concluded is there
-/// where the matrix is `whole`.
-///
-/// # Errors
-/// A place in the template for a number that the matrix does not have.
+/// The page, with what a person concluded if the matrix is `whole`.
 pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
     let mut cases = String::from("| case | question |\n| --- | --- |\n");
     for case in &matrix.cases {
@@ -39,8 +35,7 @@ pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
         .replace("{tables}", matrix.markdown().trim_end()))
 }
 
-/// What the tables of a page show, scheme by scheme, each with the medians and the worst as far as they are
-/// printed.
+/// The matrix that the tables of a page show, as far as it is printed.
 pub(super) fn tables(page: &str) -> Result<Matrix, String> {
     let mut matrix = Matrix::default();
     for section in page.split("\n### ").skip(1) {
@@ -90,10 +85,7 @@ fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
     Ok(Some(Spread { figure, median, worst, worst_seed: 0, per_seed }))
 }
 
-/// The matrix with the columns that only `others` has.
-///
-/// # Errors
-/// The two have other cases.
+/// The matrix with the columns that only `others` has, whose cases must be the same.
 pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, String> {
     let mut all = matrix.clone();
     let is_new = |name: &String| matrix.schemes.contains(name);
@@ -113,7 +105,6 @@ pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, St
     Ok(all)
 }
 
-/// A text with its numbers in their places.
 fn filled(text: &str, matrix: &Matrix) -> Result<String, String> {
     let mut pieces = text.split('{');
     let mut filled = pieces.next().unwrap_or_default().to_string();

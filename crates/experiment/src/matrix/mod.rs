@@ -38,9 +38,6 @@ pub struct LoadedMatrix {
 
 impl LoadedMatrix {
     /// The matrix that comes with the program, or the one that `--cases` names.
-    ///
-    /// # Errors
-    /// A mistake in its file, a scheme that is not registered, a case that is not there.
     pub(crate) fn new(request: &Request) -> Result<Self, Error> {
         let (mut file, files) = match &request.cases {
             None => {
@@ -228,8 +225,7 @@ impl LoadedMatrix {
         }
     }
 
-    /// Finds mistakes in a case before the first minute is spent. Returns how long it will take,
-    /// in a unit of its own.
+    /// Finds mistakes in a case. Returns how long it will take, in a unit of its own.
     fn check(&self, runner: &Runner<'_>, work: &Work<'_>) -> Result<u64, Error> {
         let mut weight = 0;
         for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
@@ -254,7 +250,6 @@ struct Work<'a> {
     alone: Option<Experiment>,
 }
 
-/// One run, and the one of its slowest receiver alone.
 struct Job {
     scheme: usize,
     case: usize,
@@ -262,7 +257,6 @@ struct Job {
     weight: u64,
 }
 
-/// Leaves the cases that `--only` and `--quick` choose.
 fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
     if request.quick {
         file.cases.retain(|case| case.quick.is_some());

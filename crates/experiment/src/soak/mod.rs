@@ -27,7 +27,7 @@ use plan::Plan;
 use round::{MEMORY_MAX, Round, RoundResult};
 
 macro_rules! faults {
-    ($($id:ident $name:literal $about:literal)*) => {
+    ($($id:ident $name:literal $modes:literal $about:literal)*) => {
         /// What can go wrong in a round.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
@@ -37,50 +37,55 @@ macro_rules! faults {
         impl Fault {
             /// All of them, by the names by which they are asked for, each in a few words.
             pub const ALL: &[(Self, &str, &str)] = &[$((Self::$id, $name, $about)),*];
+
+            /// Faults of a sequence: `s` of those that can happen alone, while a session is at its
+            /// rate, and `r` of those in a session over relays.
+            fn of(mode: char) -> Vec<Self> {
+                let all = [$((Self::$id, $modes)),*].into_iter();
+                all.filter(|(_, modes)| modes.contains(mode)).map(|(fault, _)| fault).collect()
+            }
         }
     };
 }
 
 faults! {
-    Loss "loss" "Links lose packets independently"
-    BurstLoss "burst-loss" "Links lose packets in bursts"
-    Reorder "reorder" "Links deliver packets out of order"
-    Duplicate "duplicate" "Links deliver packets twice"
-    Corrupt "corrupt" "Links flip bits"
-    Outage "outage" "Links are down for seconds"
-    KillReceiver "kill-receiver" "A receiver is killed (SIGKILL) and started again"
-    KillSender "kill-sender" "The sender is killed and started again"
-    StopReceiver "stop-receiver" "A receiver is stopped (SIGSTOP) for up to 30 s"
-    JoinLeave "join-leave" "A receiver comes late, leaves and comes back"
-    Interface "interface" "A host's interface is set down for 5 s"
-    SecondSender "second-sender" "Another sender sends other files to the same group"
-    ReadOnly "read-only" "One receiver more cannot write to its folder"
-    FullDisk "full-disk" "One receiver more has no room on its disk"
-    Noise "noise" "An outsider floods sender and group with garbage, replayed and mutated packets"
-    Clock "clock" "A receiver is killed and started again with its monotonic clock days ahead (time namespace)"
-    Partition "partition" "Half of the receivers are cut off for 10 s"
-    JoinEverySecond "join-every-second" "Receivers come one by one, a second apart, while data is sent"
-    HeavyLoss "heavy-loss" "Every link loses a fifth of all packets"
-    FarLoss "far-loss" "250 ms lie between any two, and a tenth of all packets is lost"
-    KillHead "kill-head" "A repair head is killed and stays away (schemes with heads)"
-    KillHeads "kill-heads" "Half of the repair heads are killed at once and stay away"
-    StopHead "stop-head" "A repair head is stopped for 10 s"
-    StopSender "stop-sender" "The sender is stopped (SIGSTOP) for up to 20 s"
-    Address "address" "A host has another address from then on"
-    BlackHole "black-hole" "Long packets from and to a host vanish"
-    LoseReceiver "lose-receiver" "A receiver is killed and stays away (--relays)"
-    KillRelay "kill-relay" "A relay is killed and started again"
-    StopRelay "stop-relay" "A relay is stopped for up to 20 s"
-    Remap "remap" "Address translation gives a host's packets another port (--relays)"
-    Rename "rename" "A relay has another address, and its name with it"
-    Idle "idle" "A host joins, and does nothing (--relays)"
+    Loss "loss" "s" "Links lose packets independently"
+    BurstLoss "burst-loss" "" "Links lose packets in bursts"
+    Reorder "reorder" "s" "Links deliver packets out of order"
+    Duplicate "duplicate" "s" "Links deliver packets twice"
+    Corrupt "corrupt" "s" "Links flip bits"
+    Outage "outage" "s" "Links are down for seconds"
+    KillReceiver "kill-receiver" "sr" "A receiver is killed (SIGKILL) and started again"
+    KillSender "kill-sender" "sr" "The sender is killed and started again"
+    StopReceiver "stop-receiver" "sr" "A receiver is stopped (SIGSTOP) for up to 30 s"
+    JoinLeave "join-leave" "" "A receiver comes late, leaves and comes back"
+    Interface "interface" "s" "A host's interface is set down for 5 s"
+    SecondSender "second-sender" "" "Another sender sends other files to the same group"
+    ReadOnly "read-only" "" "One receiver more cannot write to its folder"
+    FullDisk "full-disk" "s" "One receiver more has no room on its disk"
+    Noise "noise" "s" "An outsider floods sender and group with garbage, replayed and mutated packets"
+    Clock "clock" "" "A receiver is killed and started again with its monotonic clock days ahead (time namespace)"
+    Partition "partition" "" "Half of the receivers are cut off for 10 s"
+    JoinEverySecond "join-every-second" "" "Receivers come one by one, a second apart, while data is sent"
+    HeavyLoss "heavy-loss" "" "Every link loses a fifth of all packets"
+    FarLoss "far-loss" "" "250 ms lie between any two, and a tenth of all packets is lost"
+    KillHead "kill-head" "" "A repair head is killed and stays away (schemes with heads)"
+    KillHeads "kill-heads" "" "Half of the repair heads are killed at once and stay away"
+    StopHead "stop-head" "" "A repair head is stopped for 10 s"
+    StopSender "stop-sender" "sr" "The sender is stopped (SIGSTOP) for up to 20 s"
+    Address "address" "sr" "A host has another address from then on"
+    BlackHole "black-hole" "sr" "Long packets from and to a host vanish"
+    LoseReceiver "lose-receiver" "r" "A receiver is killed and stays away (--relays)"
+    KillRelay "kill-relay" "r" "A relay is killed and started again"
+    StopRelay "stop-relay" "r" "A relay is stopped for up to 20 s"
+    Remap "remap" "r" "Address translation gives a host's packets another port (--relays)"
+    Rename "rename" "r" "A relay has another address, and its name with it"
+    Idle "idle" "r" "A host joins, and does nothing (--relays)"
 }
 
-/// The scheme whose receivers repair for each other.
 const WITH_HEADS: &str = "tram";
 
 impl Fault {
-    /// The name by which it is asked for.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
@@ -129,20 +134,16 @@ pub struct Request {
 struct Row {
     seed: u64,
     faults: Vec<&'static str>,
-    /// True if the sender sends to each receiver by its address, not to the group.
     unicast: bool,
-    /// True if relays join all hosts.
     relays: bool,
     sealed: bool,
     holds: bool,
     #[serde(flatten)]
     verdict: RoundResult,
     again: String,
-    /// Where its files are, where they were kept.
     kept: Option<PathBuf>,
 }
 
-/// Everything, for programs.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     faircast: &'static str,
@@ -164,9 +165,6 @@ pub struct Soak {
 
 impl Soak {
     /// Begins; no round has run yet.
-    ///
-    /// # Errors
-    /// Only root may make hosts.
     pub fn new(request: Request) -> Result<Self, Error> {
         if !nix::unistd::geteuid().is_root() {
             let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
@@ -180,8 +178,8 @@ impl Soak {
             return Err(Error::Usage(message));
         }
         let (mode, is_known): (_, fn(Fault) -> bool) = match (request.relays, request.one_by_one) {
-            (true, _) => ("with --relays", |fault| relays::RELAYED.contains(&fault)),
-            (false, true) => ("with --one-by-one", |fault| sequence::SINGLE.contains(&fault)),
+            (true, _) => ("with --relays", |fault| Fault::of('r').contains(&fault)),
+            (false, true) => ("with --one-by-one", |fault| Fault::of('s').contains(&fault)),
             _ => ("without --relays", |fault| !fault.is_of_relays()),
         };
         if let Some(fault) = request.only.iter().find(|fault| !is_known(**fault)) {
@@ -206,11 +204,7 @@ impl Soak {
         format!("seed {}, {scheme}, {receivers} receivers{sealed}\n", self.seed)
     }
 
-    /// Runs the next round, and tells of it in lines; `None` where there is no other, or it was
-    /// stopped.
-    ///
-    /// # Errors
-    /// The machine lacks something, or a file cannot be written.
+    /// Runs the next round, and tells of it in lines; `None` after the last, or if stopped.
     pub fn next_round(&mut self, monitor: &dyn Monitor) -> Result<Option<String>, Error> {
         let done = self.rows.len();
         let goes_on = match self.request.rounds {
@@ -279,8 +273,7 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     })
 }
 
-/// Where a round keeps its files: a folder that stays, or one that goes with the round if that
-/// holds.
+/// Folder of a round's files: kept, or removed with a round that holds.
 enum Folder {
     Kept(PathBuf),
     Temporary(tempfile::TempDir),
@@ -330,32 +323,21 @@ fn drawn_seed() -> u64 {
 }
 
 fn again(request: &Request, seed: u64) -> String {
-    let mut command = format!("faircast soak --seed {seed} --rounds 1");
-    if request.scheme != DEFAULT_SCHEME {
-        let _ = write!(command, " --scheme {}", request.scheme);
-    }
-    if request.relays {
-        command += " --relays";
-    }
-    if request.receivers != 4 {
-        let _ = write!(command, " --receivers {}", request.receivers);
-    }
-    if request.key {
-        command += " --key";
-    }
-    if request.one_by_one {
-        command += " --one-by-one";
-    }
-    for fault in &request.only {
-        let _ = write!(command, " --only {}", fault.name());
-    }
-    if let Some(size) = request.size {
-        let _ = write!(command, " --size {}B", size.count());
-    }
-    command
+    let Request { scheme, relays, receivers, key, one_by_one, .. } = request;
+    let options = [
+        (scheme != DEFAULT_SCHEME, format!(" --scheme {scheme}")),
+        (*relays, " --relays".into()),
+        (*receivers != 4, format!(" --receivers {receivers}")),
+        (*key, " --key".into()),
+        (*one_by_one, " --one-by-one".into()),
+    ];
+    let options = options.into_iter().filter_map(|(is_given, option)| is_given.then_some(option));
+    let only = request.only.iter().map(|fault| format!(" --only {}", fault.name()));
+    let size = request.size.map(|size| format!(" --size {}B", size.count()));
+    let options: String = options.chain(only).chain(size).collect();
+    format!("faircast soak --seed {seed} --rounds 1{options}")
 }
 
-/// A round in a line, and its problems below where it has any.
 fn line(row: &Row, index: usize) -> String {
     let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
     let mut line = format!(

@@ -1,5 +1,4 @@
-//! An outsider that floods a session: with garbage, with packets that it has heard, and with such
-//! packets changed.
+//! An outsider that floods a session with garbage, heard packets, and such packets changed.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -9,9 +8,7 @@ use std::time::Duration;
 
 use faircast_base::{NodeId, Purpose, Rng};
 
-/// Packets that it remembers of what it has heard.
 const HEARD_MAX: usize = 2_000;
-/// Packets that it sends, then a pause.
 const BURST: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -68,7 +65,6 @@ impl Noise {
     }
 }
 
-/// A packet to send: of random bytes, as it was heard, or heard and changed.
 fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
     if heard.is_empty() || rng.chance(0.3) {
         return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();

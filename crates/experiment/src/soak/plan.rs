@@ -15,33 +15,25 @@ pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
 /// The last moment of the scenario: a round is over long before.
 const SCENARIO: &str = "1 h";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// The faults of this round, in order.
     pub(super) faults: Vec<Fault>,
-    /// The scenario's text: hosts, links and what goes wrong with them.
     pub(super) scenario: String,
     /// What is done to programs and hosts, in order of time.
     pub(super) actions: Vec<(WallDuration, Action)>,
     /// Bytes of the files of the first sender; the second one sends a quarter of it.
     pub(super) bytes: u64,
-    /// How many receivers, the first ones, are repair heads, and as many members the sender takes; where nothing is
-    /// done to heads everybody may be one.
+    /// Receivers, the first ones, that are repair heads; `None` if everybody may be one.
     pub(super) heads: Option<u32>,
-    /// Faults that happen one after the other, in order of time, where they do.
     pub(super) trials: Vec<Trial>,
-    /// True if relays join all hosts.
     pub(super) relays: bool,
-    /// True if relays have a key of their own.
     pub(super) relay_key: bool,
     /// True if the sender sends to each receiver by its address, and not to the group.
     pub(super) unicast: bool,
     pub(super) sealed: bool,
-    /// Longest silence of a receiver for which the sender waits.
     pub(super) give_up: WallDuration,
 }
 
-/// Something that is done to a program or a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Starts it, where it does not run.
@@ -69,7 +61,6 @@ pub(super) enum Action {
     Fill(Who, bool),
 }
 
-/// A program and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     Sender,
@@ -91,7 +82,6 @@ impl Who {
         others.into_iter().chain((0..receivers).map(Self::Receiver)).collect()
     }
 
-    /// Its name, which is its host's too.
     pub(super) fn name(self) -> String {
         match self {
             Self::Sender => "sender".into(),
@@ -119,8 +109,7 @@ impl Who {
 }
 
 impl Plan {
-    /// The plan of a seed, with faults of repair heads where there are `heads`. `only` replaces the random choice of
-    /// faults, `bytes` the random size.
+    /// The plan of a seed. `only` replaces the random faults, `bytes` the random size.
     pub(super) fn new(
         seed: u64,
         receivers: u32,
@@ -155,12 +144,9 @@ impl Plan {
             actions,
             bytes: bytes.unwrap_or(size),
             heads,
-            trials: Vec::new(),
-            relays: false,
-            relay_key: false,
-            unicast: false,
             sealed,
             give_up: GIVE_UP,
+            ..Self::default()
         }
     }
 }
@@ -174,8 +160,7 @@ fn heads_of(receivers: u32) -> u32 {
 }
 
 impl Plan {
-    /// Receivers without which a sender rightly ends, once each: those that leave, or are stopped for about as long as the sender waits
-    /// or longer.
+    /// Receivers without which a sender rightly ends: they leave, or are stopped for too long.
     pub(super) fn departures(&self) -> Vec<Who> {
         let give_up = self.give_up;
         let mut stopped = BTreeMap::new();
@@ -199,7 +184,6 @@ impl Plan {
         departures
     }
 
-    /// Programs of the round.
     pub(super) fn programs(&self, receivers: u32) -> Vec<Who> {
         match self.relays {
             true => relays::everybody(receivers),
@@ -219,7 +203,6 @@ const PARTITION_MS: [u64; 2] = [2_000, 12_000];
 
 const HEAD_STOPPED: WallDuration = WallDuration::from_secs(10);
 
-/// A moment within the disturbed time.
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
     WallDuration::from_millis(from_ms + rng.below(to_ms - from_ms))
 }
@@ -268,7 +251,6 @@ pub(super) fn push_links(text: &mut String, who: Who, mut settings: impl FnMut()
     }
 }
 
-/// A flow from each host to all others.
 pub(super) fn push_flows(text: &mut String, everybody: &[Who]) {
     for who in everybody {
         let others = everybody.iter().filter(|to| *to != who);

@@ -15,12 +15,10 @@ use crate::host::{children, new_lines, said, spawn, stat};
 /// Seconds that clocks are ahead in a time namespace: twelve days.
 const AHEAD_S: u32 = 1_036_800;
 
-/// A program, running or not.
 pub(super) struct Program {
     own: PathBuf,
     node: NodeId,
     log: PathBuf,
-    /// Whether each start writes a trace, beside what it says.
     trace: bool,
     /// Addresses of hosts by name, in place of the system's /etc/hosts.
     names: Option<PathBuf>,
@@ -43,7 +41,6 @@ impl Program {
         Self { own, node, log, trace, names, child: None, starts: 0, memory: 0 }
     }
 
-    /// Starts it with these arguments, where it does not run.
     pub(super) fn start(
         &mut self,
         field: &Field,
@@ -69,8 +66,7 @@ impl Program {
                 command
             }
         };
-        // A group of its own, so that signals reach what a wrapper has started too, and so that
-        // Ctrl-C on the terminal is for the soak alone.
+        // A group of its own: signals reach a wrapper's child, and Ctrl-C is for the soak alone.
         command.args(arguments);
         if self.trace {
             let name = format!("{}.jsonl.gz", self.starts + 1);
@@ -82,7 +78,6 @@ impl Program {
         Ok(())
     }
 
-    /// Sends it a signal, where it runs.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
             // It may just have ended.
@@ -97,7 +92,6 @@ impl Program {
         family(child.id()).all(stopped)
     }
 
-    /// Kills it and forgets it.
     pub(super) fn kill(&mut self) {
         self.look();
         self.signal(Signal::SIGKILL);
@@ -129,12 +123,10 @@ impl Program {
         }
     }
 
-    /// All that it has said, over all starts.
     pub(super) fn said(&self) -> String {
         said(&self.log)
     }
 
-    /// Lines since byte `heard` of the log, which moves on.
     pub(super) fn news(&self, heard: &mut u64) -> String {
         new_lines(&self.log, heard)
     }
@@ -147,7 +139,6 @@ impl Program {
     }
 }
 
-/// A process and its children.
 fn family(own: u32) -> impl Iterator<Item = u32> {
     children(own).into_iter().chain([own])
 }

@@ -14,22 +14,6 @@ const ROUNDS: u64 = 3;
 /// Most receivers of a round, the idle host among them.
 pub(super) const RECEIVERS_MAX: u32 = 32;
 
-/// Faults of a session over relays.
-pub(super) const RELAYED: [Fault; 12] = [
-    Fault::KillReceiver,
-    Fault::KillSender,
-    Fault::StopReceiver,
-    Fault::StopSender,
-    Fault::Address,
-    Fault::BlackHole,
-    Fault::LoseReceiver,
-    Fault::KillRelay,
-    Fault::StopRelay,
-    Fault::Remap,
-    Fault::Rename,
-    Fault::Idle,
-];
-
 impl Who {
     /// Relays that a relay, a receiver or the sender asks, in this order.
     pub(super) fn relays_above(self) -> Vec<Self> {
@@ -62,7 +46,7 @@ impl Plan {
         bytes: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed / ROUNDS, NodeId(4), Purpose::Fault);
-        let faults = if only.is_empty() { &RELAYED } else { only };
+        let faults = if only.is_empty() { &Fault::of('r') } else { only };
         let places = faults.iter().flat_map(|fault| {
             let hosts = hosts(*fault, receivers, &mut rng);
             hosts.into_iter().map(|who| (*fault, who))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration as WallDuration, Instant};
 
-use faircast_lab::{Field, FieldCounts};
+use faircast_lab::Field;
 use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -33,9 +33,7 @@ const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
 const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
 const AGAIN: WallDuration = WallDuration::from_millis(500);
-/// How often everybody is looked after.
 const TICK: WallDuration = WallDuration::from_millis(50);
-/// The most memory that a program may have had, in bytes.
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
 /// Room of a disk that is filled later, beyond what is sent.
 const ROOM_BYTES: u64 = 4 << 20;
@@ -43,7 +41,6 @@ const ROOM_BYTES: u64 = 4 << 20;
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
 const FILLER: &str = "filler";
-/// Addresses of relays by name.
 const NAMES: &str = "hosts";
 const KEY: &str = "group.key";
 const RELAY_KEY: &str = "relay.key";
@@ -56,14 +53,10 @@ pub(super) struct RoundResult {
     pub(super) notes: Vec<String>,
     /// Seconds that it took, from the start of the programs until everybody had everything.
     pub(super) seconds: f64,
-    /// Bytes that each receiver got.
     pub(super) bytes: u64,
-    /// The most memory that any program had, in bytes.
     pub(super) memory_bytes: u64,
     pub(super) starts: u32,
-    /// What happened to programs while there was something to send: kills of one that ran, stops
-    /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
-    /// of receivers that can keep nothing.
+    /// Events while there was something to send; refusals are those of receivers without room.
     pub(super) kills: u32,
     pub(super) stops: u32,
     pub(super) farewells: u32,
@@ -72,21 +65,15 @@ pub(super) struct RoundResult {
     pub(super) refusals: u32,
     /// First starts of receivers after the beginning.
     pub(super) joins: u32,
-    /// Packets of the outsider.
     pub(super) noise_packets: u64,
-    /// Packets that links lost, doubled, corrupted and delayed.
     pub(super) lost_packets: u64,
     pub(super) duplicated_packets: u64,
     pub(super) corrupted_packets: u64,
     pub(super) delayed_packets: u64,
-    /// Packets that were dropped for their length.
     pub(super) too_long_packets: u64,
-    /// Hosts that got another address, and disks that were filled.
     pub(super) moves: u32,
     pub(super) fills: u32,
-    /// Source ports that address translation changed.
     pub(super) remaps: u32,
-    /// Recovery from each fault of a sequence.
     pub(super) recoveries: Vec<Recovery>,
 }
 
@@ -105,14 +92,12 @@ pub(super) struct Round<'a> {
     verdict: RoundResult,
     /// Who ended by itself, and when it is to be started again.
     again: Vec<(Instant, Who)>,
-    /// Senders that have ended with success.
     done: Vec<Who>,
     /// Whose interface is down: programs cannot start there.
     cut_off: Vec<Who>,
     /// Whoever is there from the beginning has been started.
     has_begun: bool,
     rates: Rates,
-    /// Bytes of each program's output that were read.
     heard: BTreeMap<Who, u64>,
     /// Receivers with a full disk, which end with status 1, and how often the fault counts.
     filled: BTreeMap<Who, u32>,
@@ -128,7 +113,6 @@ struct Flood {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the hosts and the files, in `folder`.
     pub(super) fn new(
         plan: &'a Plan,
         seed: u64,
@@ -189,26 +173,22 @@ impl<'a> Round<'a> {
             let program = Program::new(&request.own, who.node(), log, trace, names);
             round.programs.insert(who, program);
         }
-        for trial in plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk) {
-            let room = format!("size={}", plan.bytes + ROOM_BYTES);
-            let mount = Mount::new(&folder.join(trial.who.name()), &room);
-            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
+        let room = format!("size={}", plan.bytes + ROOM_BYTES);
+        let filled = plan.trials.iter().filter(|trial| trial.fault == Fault::FullDisk);
+        let mut small: Vec<_> = filled.map(|trial| (trial.who, room.clone())).collect();
+        if plan.trials.is_empty() {
+            let read_only = (Fault::ReadOnly, Who::ReadOnly, "ro".to_string());
+            let full = (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}"));
+            let both = [read_only, full].into_iter().filter(|it| plan.faults.contains(&it.0));
+            small.extend(both.map(|(_, who, options)| (who, options)));
         }
-        for (fault, who, options) in [
-            (Fault::ReadOnly, Who::ReadOnly, "ro".to_string()),
-            (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}")),
-        ] {
-            if plan.trials.is_empty() && plan.faults.contains(&fault) {
-                let mount = Mount::new(&folder.join(who.name()), &options);
-                round
-                    .mounts
-                    .push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
-            }
+        for (who, options) in small {
+            let mount = Mount::new(&folder.join(who.name()), &options);
+            round.mounts.push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
         }
         Ok(round)
     }
 
-    /// Does what is planned, waits for peace to do its work, and compares.
     pub(super) fn run(mut self) -> Result<RoundResult, Error> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
@@ -275,21 +255,12 @@ impl<'a> Round<'a> {
             }
         }
         drop(mounts);
-        let FieldCounts {
-            lost,
-            lost_in_bursts,
-            lost_in_outages,
-            duplicated,
-            corrupted,
-            delayed,
-            too_long,
-            ..
-        } = field.finish()?;
-        verdict.lost_packets = lost + lost_in_bursts + lost_in_outages;
-        verdict.duplicated_packets = duplicated;
-        verdict.corrupted_packets = corrupted;
-        verdict.delayed_packets = delayed;
-        verdict.too_long_packets = too_long;
+        let counts = field.finish()?;
+        verdict.lost_packets = counts.lost + counts.lost_in_bursts + counts.lost_in_outages;
+        verdict.duplicated_packets = counts.duplicated;
+        verdict.corrupted_packets = counts.corrupted;
+        verdict.delayed_packets = counts.delayed;
+        verdict.too_long_packets = counts.too_long;
         Ok(verdict)
     }
 
@@ -548,8 +519,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Who can keep nothing must have said so. How much there is to keep may not have come before the
-    /// transfer was over: nobody waits for who has no room.
+    /// A receiver without room must have said so, unless it never heard how much there is.
     fn check_refusals(&mut self) {
         for (fault, who, words) in [
             (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
@@ -579,7 +549,6 @@ impl<'a> Round<'a> {
         self.programs.values().any(|program| further(&program.said()))
     }
 
-    /// Waits for a program to end; kills it where it does not.
     fn await_end(&mut self, who: Who, longest: WallDuration) -> Option<i32> {
         let program = self.programs.get_mut(&who)?;
         let begin = Instant::now();
@@ -682,7 +651,6 @@ fn without(said: &str) -> Vec<String> {
     without
 }
 
-/// Writes to a folder until its disk is full.
 fn fill(folder: &Path) -> io::Result<()> {
     let mut file = std::fs::File::create(folder.join(FILLER))?;
     let block = vec![1; 1 << 16];

@@ -13,25 +13,6 @@ use super::Fault;
 use super::plan::{Action, NARROW_BYTES, Plan, Who, push_flows, push_links};
 use super::relays::{self, RECEIVERS_MAX, RELAYS};
 
-/// Faults that can happen alone, while a session is at its rate.
-pub(super) const SINGLE: [Fault; 14] = [
-    Fault::Loss,
-    Fault::Reorder,
-    Fault::Duplicate,
-    Fault::Corrupt,
-    Fault::Outage,
-    Fault::KillReceiver,
-    Fault::KillSender,
-    Fault::StopReceiver,
-    Fault::Interface,
-    Fault::FullDisk,
-    Fault::Noise,
-    Fault::StopSender,
-    Fault::Address,
-    Fault::BlackHole,
-];
-
-/// Fault of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) fault: Fault,
@@ -46,15 +27,13 @@ const WARM_UP: WallDuration = WallDuration::from_secs(12);
 /// Time after a fault in which the rate has to be back.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time in which the rate has to be back after a relay has started again: 2 s, and the second after
-/// which a rate is known.
+/// Time for that after a relay has started again: 2 s, and the second after which a rate is known.
 const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(3);
 
 /// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
 const CALM: WallDuration = WallDuration::from_secs(5);
 
-/// Share of the rate before the first fault that counts as back. The rate of a session that fills its link moves by
-/// a tenth from one second to the next.
+/// Share of the rate that counts as back: full links vary by a tenth from second to second.
 const BACK_SHARE: f64 = 0.8;
 
 /// Rate of every link to a receiver. The sender's link bears a copy for each receiver.
@@ -62,9 +41,8 @@ const LINK_BITS_PER_S: u64 = 8_000_000;
 const SENDER_LINK_BITS_PER_S: u64 = 300_000_000;
 
 impl Plan {
-    /// The plan of a sequence: each fault that can happen alone, or those of `only`, in random order, once at the
-    /// sender and once at a receiver where it can happen at both. Even seeds send to the group, odd ones to each
-    /// receiver by its address; of four seeds in a row the last two are sealed.
+    /// The plan of all single faults, or of `only`, in random order, at the sender and at a
+    /// receiver. Odd seeds send by unicast; of four seeds in a row the last two are sealed.
     pub(super) fn one_by_one(
         seed: u64,
         receivers: u32,
@@ -73,7 +51,7 @@ impl Plan {
         bytes: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed, NodeId(3), Purpose::Fault);
-        let faults = if only.is_empty() { &SINGLE } else { only };
+        let faults = if only.is_empty() { &Fault::of('s') } else { only };
         let mut places: Vec<(Fault, Who)> = Vec::new();
         for fault in faults {
             let places_of = hosts(*fault, receivers, &mut rng).into_iter();
@@ -87,7 +65,6 @@ impl Plan {
         }
     }
 
-    /// The plan of faults at their places, one after the other.
     pub(super) fn sequence(
         places: &[(Fault, Who)],
         receivers: u32,
@@ -114,14 +91,11 @@ impl Plan {
             scenario,
             actions,
             bytes: bytes.unwrap_or(most),
-            heads: None,
             trials,
             relays,
-            relay_key: false,
-            unicast: false,
-            sealed: false,
             // Longer than anybody is stopped.
             give_up: WallDuration::from_secs(if relays { 30 } else { 60 }),
+            ..Self::default()
         }
     }
 }
@@ -132,7 +106,6 @@ pub(super) fn shuffle(places: &mut [(Fault, Who)], rng: &mut Rng) {
     }
 }
 
-/// Hosts to which a fault happens, one after the other.
 fn hosts(fault: Fault, receivers: u32, rng: &mut Rng) -> Vec<Who> {
     let receiver = Who::Receiver(rng.below(u64::from(receivers)) as u32);
     match fault {
@@ -182,7 +155,6 @@ fn scenario(trials: &[Trial], everybody: &[Who], rng: &mut Rng) -> String {
     text
 }
 
-/// Faults of the links of one host, both ways.
 fn wrong<'a>(trials: impl Iterator<Item = &'a Trial>) -> String {
     let (mut changes, mut outages) = (Vec::new(), Vec::new());
     for Trial { fault, from, to, .. } in trials {
@@ -267,8 +239,7 @@ fn actions(
 /// Rates of a session over time, and how late the machine was.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Rates of each program in the seconds between its lines of progress, in bits per second, and when these came: the
-    /// sender's of what it sends, the receivers' of what they receive.
+    /// Rates of each program between its lines of progress, in bits per second, with their times.
     samples: BTreeMap<Who, Vec<(WallDuration, f64)>>,
     /// The latest seconds and bytes since the start of each program.
     counters: BTreeMap<Who, (f64, f64)>,
@@ -276,7 +247,6 @@ pub(super) struct Rates {
     late: Vec<(WallDuration, WallDuration)>,
 }
 
-/// Recovery of the rate after one fault.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Recovery {
     fault: &'static str,
@@ -285,10 +255,8 @@ pub(super) struct Recovery {
     /// The sender's rate before the first fault of the round, and before this one.
     first_bits_per_s: f64,
     before_bits_per_s: f64,
-    /// Time from the end of the fault until the rate of every program was back; null where one's never was before the
-    /// next fault.
+    /// Time from the fault's end until all rates were back; null if not before the next fault.
     back_s: Option<f64>,
-    /// Longest time allowed.
     back_max_s: f64,
     /// The program whose rate was back last, or never.
     last: String,
@@ -334,7 +302,6 @@ impl Recovery {
 const WINDOW: usize = 3;
 
 impl Rates {
-    /// Takes what a program has said of its rate by now.
     pub(super) fn hear(&mut self, who: Who, now: WallDuration, said: &str) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["event"] == "progress") {
@@ -368,8 +335,7 @@ impl Rates {
         median(self.of(who, at.saturating_sub(CALM)..at).iter().map(|(_, rate)| *rate).collect())
     }
 
-    /// Returns the recovery after each fault in a session with this number of receivers. Over
-    /// relays the receiver that is hit is not judged.
+    /// Recovery after each fault. Over relays the receiver that is hit is not judged.
     pub(super) fn judge(&self, trials: &[Trial], receivers: u32, relays: bool) -> Vec<Recovery> {
         let first = trials.first().map_or(WallDuration::ZERO, |trial| trial.from);
         let judged = trials.iter().enumerate().map(|(i, trial)| {
@@ -447,7 +413,7 @@ mod tests {
                 );
             }
             let mut at_both = BTreeSet::new();
-            for fault in SINGLE {
+            for fault in Fault::of('s') {
                 let at = plan.trials.iter().filter(|trial| trial.fault == fault);
                 let at: Vec<Who> = at.map(|trial| trial.who).collect();
                 if let [_, _] = at[..] {

@@ -1,5 +1,4 @@
-//! The files of a round: made from the seed, compared byte for byte, without any of faircast's
-//! own reading, hashing or comparing.
+//! The files of a round, made from the seed and compared without faircast's own code.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,8 +41,7 @@ pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     file("large", left, &mut rng)
 }
 
-/// What differs between what was sent and what is there; empty where nothing does. Names at most
-/// ten.
+/// Differences between what was sent and what is there, at most ten.
 pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     let (want, have) = (walk(sent)?, walk(got).unwrap_or_default());
     let mut differences = Vec::new();
@@ -63,7 +61,6 @@ pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     Ok(differences)
 }
 
-/// What is in a folder, what is unfinished too.
 pub(super) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -72,7 +69,6 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// All files below a folder, by their paths in it.
 fn walk(folder: &Path) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {

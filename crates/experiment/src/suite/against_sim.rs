@@ -15,7 +15,6 @@ use crate::request::Request;
 /// Seeds of the simulator whose median the lab is judged by: they cost next to nothing.
 const SIM_SEEDS: u32 = 9;
 
-/// What a suite has for the lab, as a suite.
 pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, Error> {
     let name = &suite.name;
     if request.scheme.is_some() {
@@ -28,7 +27,6 @@ pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, 
     }
 }
 
-/// What the simulator gives for each row, by the rows' ids.
 pub(crate) fn simulated(
     loaded: &LoadedSuite,
     request: &Request,

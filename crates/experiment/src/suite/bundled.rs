@@ -28,7 +28,6 @@ macro_rules! suite {
     };
 }
 
-/// Each with the name by which it is asked for.
 static SUITES: &[(&str, Bundled)] = &[
     // The experiments of Seada & Helmy 2002, and the cures that they propose.
     suite!("fairness", "fairness",

@@ -76,8 +76,7 @@ pub(crate) struct Experiment {
     /// What the page shows of the first seed's run.
     #[serde(default)]
     pub(crate) plot: Plots,
-    /// The span in which throughput is counted for that, as `"2 s"`; one that suits the run's
-    /// length where none is given.
+    /// Span of throughput, as `"2 s"`; by default one that suits the run's length.
     #[serde(default)]
     pub(crate) sample: Option<String>,
     #[serde(rename = "row", default)]
@@ -203,7 +202,6 @@ impl RowFile {
         expected.iter().all(Option::is_none) && self.fairer_than.is_none()
     }
 
-    /// The closed range in which a value holds.
     pub(crate) fn range(&self) -> (f64, f64) {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
         let mut narrow = |from: f64, to: f64| {
@@ -231,7 +229,6 @@ pub(crate) struct Bundled {
 }
 
 impl Bundled {
-    /// The text of a file beside the suite's.
     pub(crate) fn find(&self, name: &str) -> Option<&'static str> {
         self.files.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
@@ -259,7 +256,6 @@ impl SuiteFile {
         })
     }
 
-    /// Adds the variants of experiments behind them.
     fn add_variants(&mut self) -> Result<(), String> {
         let Self { experiments, variants, .. } = self;
         for experiment in std::mem::take(experiments) {
@@ -299,8 +295,7 @@ impl SuiteFile {
         Self { experiments, ..self.clone() }
     }
 
-    /// Checks what a file alone can have wrong: names, ids, rows without a verdict, and
-    /// [verdicts that are worth nothing](super::worth).
+    /// Checks names, ids, rows without a verdict, and the [worth](super::worth) of verdicts.
     fn check(&self) -> Result<(), String> {
         plain("name", &self.name)?;
         let mut experiments = BTreeSet::new();

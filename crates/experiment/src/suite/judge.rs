@@ -11,7 +11,6 @@ use super::worth;
 use crate::execute::TRIES_MAX;
 use crate::monitor::Monitor;
 
-/// The rows of all experiments, with the verdicts.
 pub(super) fn rows(
     suite: &SuiteFile,
     measured: Vec<Measured<'_>>,
@@ -51,9 +50,7 @@ pub(super) fn rows(
             };
             let mut row = judge(file, runs.iter().map(value).collect(), words);
             if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
-                row.holds = false;
-                row.explained = Some(format!("not judged, since no run was valid: {why}"));
-                row.proved_by.clear();
+                leave(&mut row, &format!("no run was valid: {why}"));
             }
             rows.push(row);
         }
@@ -89,15 +86,16 @@ fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
             let row = &mut rows[place];
             *row = judge(file, values, words);
             if !missing.is_empty() {
-                row.holds = false;
-                row.explained = Some(format!(
-                    "not judged, since these rows were not run: {}",
-                    missing.join(", ")
-                ));
-                row.proved_by.clear();
+                leave(row, &format!("these rows were not run: {}", missing.join(", ")));
             }
         }
     }
+}
+
+fn leave(row: &mut Row, why: &str) {
+    row.holds = false;
+    row.explained = Some(format!("not judged, since {why}"));
+    row.proved_by.clear();
 }
 
 /// The value of a measure of rows for each seed that all `wanted` rows have.
@@ -136,8 +134,7 @@ fn prove(rows: &mut [Row]) {
     }
 }
 
-/// The verdicts of rows that must be fairer than another one. Where that one was not run they
-/// cannot hold.
+/// The verdicts of rows that must be fairer than another one, which has to be run.
 fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
     let unfairness = |ratio: f64| faircast_base::math::ln(ratio).abs();
     for experiment in &suite.experiments {
@@ -183,8 +180,7 @@ pub(super) fn unmeasured(file: &RowFile) -> Row {
     judge(file, Vec::new(), Row::default())
 }
 
-/// A row with the values of all seeds and the verdict. Its id and the rest about its experiment are
-/// those of `words`.
+/// A row with the values of all seeds and the verdict; the rest is that of `words`.
 fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);

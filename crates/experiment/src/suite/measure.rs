@@ -23,7 +23,6 @@ pub(crate) struct Measure {
     text: String,
     numerator: Term,
     denominator: Option<Term>,
-    /// Limit of `< NUMBER`.
     below: Option<f64>,
 }
 
@@ -31,7 +30,6 @@ pub(crate) struct Measure {
 struct Term {
     fold: Fold,
     quantity: Quantity,
-    /// The quantity as it was written.
     word: String,
     target: String,
 }
@@ -61,7 +59,6 @@ enum Quantity {
     Rows,
 }
 
-/// A flow of a run that was counted for so many seconds.
 #[derive(Clone, Copy)]
 struct Flow<'a> {
     place: usize,

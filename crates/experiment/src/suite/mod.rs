@@ -79,9 +79,6 @@ pub(crate) fn no_session(scheme: &str, suite: &str) -> Error {
 
 impl LoadedSuite {
     /// A suite that comes with the program, or one in a file.
-    ///
-    /// # Errors
-    /// There is none, its file is wrong, or it has no place for the scheme that is to be judged.
     pub(crate) fn new(name: &str, request: &Request) -> Result<Self, Error> {
         let (mut suite, files) = load(name)?;
         if let (Some(scheme), None) = (&request.scheme, &suite.session) {

@@ -1,5 +1,4 @@
-//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions, one by one, at the same
-//! microsecond.
+//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions to the microsecond.
 
 use std::path::Path;
 
@@ -57,8 +56,7 @@ pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
 }
 
-/// A row for each line of the oracle that `--only` chooses: the greatest distance of any moment
-/// from ns-2's.
+/// A row for each line that `--only` chooses: the greatest distance of a moment from ns-2's.
 pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Error> {
     lines(only).map(|line| row(&line)).collect()
 }

@@ -1,5 +1,4 @@
-//! Figures that rows of a suite need beyond the summary: windows over time, and counts within the
-//! counted time only.
+//! Figures of rows beyond the summary: windows over time, and counts of the counted time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +24,6 @@ pub(crate) struct Probe {
     rates: Rates,
 }
 
-/// What was heard of one flow, from the end of the warm-up on.
 #[derive(Default)]
 pub(crate) struct FlowProbe {
     pub(crate) packet_bytes: f64,
@@ -70,7 +68,6 @@ pub(crate) struct Window {
     seconds: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// Times that it came down to one packet.
     pub(crate) visits_to_one: u64,
 }
 
@@ -79,7 +76,6 @@ pub(crate) struct Window {
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
     found: Vec<(Time, Time, u64)>,
-    /// Recent cuts, for a pair that is recognised after them.
     recent_cuts: Vec<Time>,
 }
 
@@ -93,14 +89,12 @@ impl Probe {
         Self { from: header.warmup(), flows, rates: Rates::new(header) }
     }
 
-    /// Standard deviation of a flow's payload of each counted second, as a share of the mean. The
-    /// last second, which may not be whole, does not count.
+    /// Standard deviation of a flow's payload of each whole second, as a share of the mean.
     pub(crate) fn variation(&self, flow: usize) -> f64 {
         let end = self.rates.last_span(flow);
         self.rates.variation(flow, self.from, end).unwrap_or(f64::NAN)
     }
 
-    /// A flow's payload per second between two moments.
     pub(crate) fn throughput_bps(&self, flow: usize, from_s: u32, to_s: u32) -> f64 {
         let [from, to] = [from_s, to_s].map(|s| Time::from_secs_f64(f64::from(s)));
         self.rates.bytes(flow, from, to) * 8.0 / f64::from(to_s - from_s)
@@ -202,8 +196,7 @@ impl FlowProbe {
         }
     }
 
-    /// Seconds from the sender's first packet until the one after which packets came a third later than before in the
-    /// mean; infinite where none did.
+    /// Seconds from the first packet until packets come a third later; infinite if never.
     pub(crate) fn slowed_s(&self) -> f64 {
         self.since_first_s(self.pace.slowed)
     }
@@ -267,7 +260,6 @@ impl Latency {
         }
     }
 
-    /// In the mean over packets and receivers, in milliseconds.
     pub(crate) fn mean_ms(&self) -> f64 {
         1e3 * self.sum_s / self.count as f64
     }
@@ -309,7 +301,6 @@ impl Window {
         self.since = at;
     }
 
-    /// Mean over time, up to the last change.
     pub(crate) fn mean(&self) -> f64 {
         self.integral / self.seconds
     }

@@ -29,7 +29,6 @@ pub(crate) struct Runner<'a> {
     pub(crate) suite: &'a SuiteFile,
     pub(crate) files: &'a Files,
     pub(crate) seeds: Option<u32>,
-    /// A scheme in place of the suite's session.
     pub(crate) scheme: Option<&'a Scheme>,
     pub(crate) only: Option<&'a str>,
     pub(crate) plots: bool,
@@ -50,7 +49,6 @@ pub(crate) struct Measured<'a> {
     pub(crate) runs: Vec<Run>,
     /// Seeds of which no run in the lab was valid, with why.
     pub(crate) invalid: Vec<(u64, String)>,
-    /// The plots of the first seed, where wanted.
     pub(crate) plot: Option<Plot>,
 }
 
@@ -73,7 +71,6 @@ pub(crate) struct Plot {
 }
 
 impl Files {
-    /// The text of a file that was named, and the files beside it.
     pub(crate) fn beside(path: &Path) -> Result<(String, Self), Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         Ok((files::read(path)?, Self::Folder(folder)))
@@ -111,7 +108,6 @@ impl<'a> Runner<'a> {
         experiment.sessions.iter().chain(suites)
     }
 
-    /// The scenario of an experiment, with the scheme in its place.
     pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Error> {
         let (path, text) = self.files.read(&experiment.scenario)?;
         let mut set = experiment.set.clone();
@@ -180,8 +176,7 @@ impl<'a> Runner<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs everything, which progress calls `name`; results are in the suite's order whatever runs beside
-    /// what. In the lab, where every run takes its time, Ctrl-C leaves what is done.
+    /// Runs everything, with results in the suite's order. Ctrl-C in the lab keeps what is done.
     pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
         let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);

@@ -19,7 +19,6 @@ struct Scores {
     experiments: Vec<Score>,
     /// Geometric mean of all fairness figures, 0 to 1.
     fairness: f64,
-    /// The worst of them.
     fairness_worst: f64,
     /// Mean utilisation of the bottlenecks, 0 to 1, over the experiments that have any.
     utilisation: f64,
@@ -30,8 +29,7 @@ struct Score {
     id: String,
     question: String,
     seeds: usize,
-    /// TCP's throughput over the session's, median over seeds, for each TCP flow that the
-    /// experiment compares; below 1 the session takes more than its share.
+    /// Median ratio of each TCP flow's throughput to the session's; below 1 the session has more.
     ratios: Vec<Ratio>,
     /// The least over those of min(f, 1/f): 1 is fair, 0 starves somebody.
     fairness: f64,

@@ -13,7 +13,6 @@ pub(crate) static FILES: Bundled =
 
 const REFERENCE: &str = include_str!("../../../../scenarios/tcp/ns2_reference.csv");
 
-/// One line of the reference: a metric of a case.
 struct Line<'a> {
     set: &'a str,
     flavour: &'a str,
@@ -59,7 +58,6 @@ fn case(line: &Line<'_>) -> String {
     format!("{}.{}.{}", line.set, line.flavour, line.flows)
 }
 
-/// One or two flows over one bottleneck, with the settings of a set.
 fn dumbbell(set: &Experiment, lines: &[Line<'_>], seeds: u32) -> Experiment {
     let Line { flavour, flows, .. } = lines[0];
     let (per_flow, shared): (Vec<_>, Vec<_>) =
@@ -88,7 +86,6 @@ pub(super) fn protocol(flavour: &str) -> &'static str {
     }
 }
 
-/// The row of a line, as a suite's file has rows.
 fn row(line: &Line<'_>, seeds: u32) -> RowFile {
     let Line { set, flavour, flows, metric, mean, sd, near } = line;
     let (title, measure, unit) = describe(metric);

@@ -1,5 +1,4 @@
-//! The equation and the loss intervals of RFC 4654 at values that were worked out by hand (worked.toml), computed by
-//! the very functions with which receivers compute their rate.
+//! Equation and loss intervals of RFC 4654 by receivers' functions, at values worked out by hand.
 
 use faircast_base::{Duration, Seq, Time};
 use faircast_proto::congestion::common::equation::throughput_bits_per_s;
@@ -83,7 +82,6 @@ fn closed(Interval { name, title, lost, last, discounting, worked: [over, by] }:
     interval(&name, &title, over / by, &arrivals(seqs, discounting, first))
 }
 
-/// What a receiver knows when these packets have come.
 fn arrivals(
     seqs: impl IntoIterator<Item = u32>,
     discounting: bool,

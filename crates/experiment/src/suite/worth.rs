@@ -103,8 +103,7 @@ fn remarks(row: &RowFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a tolerance above [`TOLERANCE_MAX`]: where half and one and a half of a published figure would do as well, the
-/// figure says nothing.
+/// Refuses a tolerance above [`TOLERANCE_MAX`], with which a figure says nothing.
 fn tolerance(row: &RowFile) -> Result<(), String> {
     let Some(paper) = row.paper.filter(|paper| *paper != 0.0) else { return Ok(()) };
     let share = row.tolerance.or(row.absolute.map(|distance| distance / paper.abs()));
@@ -119,8 +118,7 @@ fn tolerance(row: &RowFile) -> Result<(), String> {
     }
 }
 
-/// The range that a row accepts once the spread of seeds has widened it to `low..=high`: without what says that the
-/// effect is absent.
+/// Range `low..=high` that the spread of seeds has widened, without the absence of the effect.
 pub(super) fn without_no_effect(row: &RowFile, (low, high): (f64, f64)) -> (f64, f64) {
     let Some(paper) = row.paper else { return (low, high) };
     let even = row.measure.even();
@@ -135,8 +133,7 @@ pub(super) fn without_no_effect(row: &RowFile, (low, high): (f64, f64)) -> (f64,
     }
 }
 
-/// Checks that a row which shows an effect does not accept its absence, and that a row which shows even shares does
-/// not accept uneven ones.
+/// Checks that a row accepts neither the absence of its effect nor uneven shares as even.
 fn effect(row: &RowFile) -> Result<(), String> {
     let (low, high) = row.range();
     let accepts = |value: f64| low < value && value < high;

@@ -39,8 +39,7 @@ impl Axis {
         Ok(Self { key, values })
     }
 
-    /// The values as a column: its name, which ends in the unit where they are quantities, what they
-    /// are, and each of them.
+    /// The values as a column: its name, which ends in the unit of quantities, type, and cells.
     pub fn column(&self) -> (String, ColumnType, Vec<Value>) {
         let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
         type Read = fn(&str) -> Option<Value>;

@@ -82,7 +82,6 @@ fn short(hasher: &blake3::Hasher) -> String {
     hasher.finalize().to_hex()[..24].to_string()
 }
 
-/// What is written is hashed.
 struct Hashed(blake3::Hasher);
 
 impl fmt::Write for Hashed {

@@ -99,18 +99,12 @@ impl Sweep {
     }
 
     /// The question that the scenario answers.
-    ///
-    /// # Errors
-    /// As [`Sweep::scenario`].
     pub fn title(&self) -> Result<String, ScenarioError> {
         let first = vec![0; self.axes.len()];
         Ok(self.scenario(&first, self.seeds.first().copied().unwrap_or(1))?.title)
     }
 
     /// All runs, the seeds of one combination after the other. Every combination is checked.
-    ///
-    /// # Errors
-    /// A combination is no scenario; a file that a flow sends cannot be read.
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.on);
         // The last axis turns fastest, as the digits of a number do.
@@ -131,9 +125,6 @@ impl Sweep {
     }
 
     /// The scenario of a combination with a seed.
-    ///
-    /// # Errors
-    /// A value is not accepted.
     pub fn scenario(&self, choice: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
         let overrides = Overrides { set: self.set(choice), seed: Some(seed) };
         Scenario::parse(&self.file, &self.text, &overrides, &faircast_sim::catalog())
@@ -151,9 +142,8 @@ impl Sweep {
         format!("{}seed {}", set.collect::<String>(), job.seed)
     }
 
-    /// Command line that does one run of the sweep and keeps the run in the folder `out`; the program's name goes
-    /// before the line. No character means anything to a shell or `xargs`, so that the line may pass through several
-    /// of them.
+    /// Command line that does one run of the sweep and keeps it in the folder `out`, without the
+    /// program's name. No character means anything to a shell or `xargs`.
     pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
         let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
         for set in self.set(&job.choice) {
@@ -198,9 +188,6 @@ pub fn plain(word: &str) -> String {
 }
 
 /// Returns the word that [`plain`] wrote, or the word itself where it does not begin with `url:`.
-///
-/// # Errors
-/// An escape is wrong, or the escapes are not UTF-8.
 pub fn from_plain(word: &str) -> Result<String, String> {
     let Some(escaped) = word.strip_prefix(ESCAPED) else { return Ok(word.to_string()) };
     let mut parts = escaped.split('%');

@@ -41,9 +41,8 @@ enum Ended {
     Stopped,
 }
 
-/// Does `jobs` and keeps each in `store` when it ends. In the simulator as many at a time as the thread
-/// pool in which this is called has threads, the longest first; in the lab one after the other, since
-/// what runs beside a lab makes it late. A run that fails loses no other.
+/// Does `jobs`, each kept in `store` when it ends: in the simulator as many at a time as the thread
+/// pool has threads, in the lab one by one, since what runs beside makes it late.
 pub fn run(
     sweep: &Sweep,
     jobs: &[&Job],

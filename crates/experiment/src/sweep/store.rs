@@ -34,7 +34,6 @@ pub enum StoredRun {
     Altered(PathBuf),
 }
 
-/// The beginning of a file's text up to its hash.
 const BEGIN: &str = "{\"hash\":\"";
 
 /// The text of a file, of which the hash is empty, with its hash.
@@ -43,7 +42,6 @@ fn sealed(text: &str) -> String {
     text.replacen(BEGIN, &format!("{BEGIN}{}", &hash[..32]), 1)
 }
 
-/// True if a file's text has this hash.
 fn is_sealed(text: &str, hash: &str) -> bool {
     let begin = format!("{BEGIN}{hash}");
     !hash.is_empty() && text.starts_with(&begin) && sealed(&text.replacen(&begin, BEGIN, 1)) == text
@@ -57,9 +55,6 @@ pub struct Store {
 
 impl Store {
     /// The store in the output folder `out`; its folder `runs` is made where it is not there.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn open(out: &Path) -> io::Result<Self> {
         let folder = out.join("runs");
         std::fs::create_dir_all(&folder)?;
@@ -104,9 +99,6 @@ impl Store {
     }
 
     /// Keeps a run. The file appears whole or not at all, whoever else writes it.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn keep(&self, sweep: &Sweep, job: &Job, summary: &Summary) -> io::Result<()> {
         let kept = Kept {
             hash: String::new(),
@@ -128,8 +120,7 @@ impl Store {
         self.folder.join(format!("{}.{}.{kind}.part", job.key, std::process::id()))
     }
 
-    /// How many runs in the folder are none of `jobs`: of other values, or of another build of the
-    /// program.
+    /// Runs in the folder that are none of `jobs`: of other values, or of another build.
     pub fn others(&self, jobs: &[Job]) -> usize {
         let known: std::collections::BTreeSet<&str> = jobs.iter().map(|job| &*job.key).collect();
         let Ok(files) = std::fs::read_dir(&self.folder) else { return 0 };

@@ -21,8 +21,7 @@ pub struct Tables {
     axes: Vec<Vec<Value>>,
 }
 
-/// The columns of the table of flows, with their types: keys of the summary, and what `add` adds to
-/// them.
+/// Columns of flows with their types: keys of the summary, and what `add` adds.
 const FLOW: &str = "flow text, protocol text, from text, throughput_bps float, active_throughput_bps float, \
     common_throughput_bps float, sent_bps float, goodput_min_bps float, feedback_per_s float, \
     rate_variation float, settled_s float, sent_packets whole, repair_packets whole, feedback_packets whole, \

@@ -53,8 +53,7 @@ impl Table {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The table as comma-separated values (RFC 4180), with the names in the first line. What is not
-    /// there is empty.
+    /// The table as comma-separated values (RFC 4180), with names first; nulls are empty.
     pub fn csv(&self) -> String {
         let mut text = self.names().map(csv_field).collect::<Vec<_>>().join(",") + "\n";
         for row in &self.rows {

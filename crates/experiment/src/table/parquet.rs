@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::{ColumnType, Table};
 
-/// What a file begins and ends with.
 const MAGIC: &[u8] = b"PAR1";
 
 // Numbers of the format's enumerations.
@@ -82,8 +81,7 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     chunk
 }
 
-/// Which values are there: one bit each, packed, as one run of the hybrid encoding with its length
-/// before it.
+/// Bits of the values that are there: a packed run of the hybrid encoding after its length.
 fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
     let groups = cells.len().div_ceil(8);
     let mut run = Vec::new();
@@ -105,7 +103,6 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     packed
 }
 
-/// One value in the plain encoding.
 fn plain(kind: ColumnType, cell: &Value, page: &mut Vec<u8>) {
     match (kind, cell) {
         (ColumnType::Float, Value::Number(number)) => {
@@ -198,7 +195,6 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// A structure of the compact protocol being written.
 #[derive(Default)]
 struct Compact {
     out: Vec<u8>,
@@ -223,7 +219,6 @@ impl Compact {
         self.text(text);
     }
 
-    /// The head of a list; its items follow.
     fn list(&mut self, id: u8, kind: u8, items: usize) {
         self.field(id, LIST);
         match items {
@@ -244,7 +239,6 @@ impl Compact {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A structure within this one.
     fn nested(&mut self, write: impl FnOnce(&mut Self)) {
         let last = std::mem::take(&mut self.last);
         write(self);

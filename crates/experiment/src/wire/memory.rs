@@ -20,7 +20,6 @@ pub(super) fn room_for(copies: u32) -> u64 {
     free.map_or(u64::MAX, |kib| kib * 1024 / 2 / u64::from(copies))
 }
 
-/// A folder in memory, removed at the end.
 pub(super) struct Memory {
     /// Stands first, since it must be taken down before the folder is. A kernel without large pages,
     /// or a user without the right to mount, has memory all the same.
@@ -59,7 +58,6 @@ impl Ballast {
         Ok(Self { file, len, copies })
     }
 
-    /// So many bytes have gone to each of the copies.
     pub(super) fn gone(&self, bytes: u64) {
         // What comes until the next call has its place too.
         let taken = bytes.saturating_mul(self.copies).saturating_add(SPARE);

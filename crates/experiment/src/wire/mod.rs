@@ -71,8 +71,7 @@ const HEAD_START: Duration = Duration::from_millis(500);
 /// Time that programs have to end by themselves when all others have ended.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Figures of a run, in the order of [`Figures::values`]: row, title, unit. Content counts from
-/// its first bytes on the wire to the last copy, and `total` from the start of the sender.
+/// Figures of [`Figures::values`]: row, title, unit. Content counts from its first bytes sent.
 const FIGURES: [[&str; 3]; 5] = [
     ["goodput", "content", "Mbit/s"],
     ["total", "time to the last copy", "s"],
@@ -83,14 +82,11 @@ const FIGURES: [[&str; 3]; 5] = [
 
 #[derive(Clone, Debug, Default)]
 struct Figures {
-    /// True if every copy is equal to the content.
     complete: bool,
     values: [f64; FIGURES.len()],
-    /// Last words of a program that failed.
     trouble: Option<String>,
 }
 
-/// A case and its runs, one a round.
 type Measured = (&'static Case, Vec<Figures>);
 
 fn cases(request: &Request) -> Result<Vec<&'static Case>, Error> {
@@ -136,7 +132,6 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     })
 }
 
-/// One network and one file for several cases.
 struct Sitting<'a> {
     network: Network,
     folder: Memory,
@@ -245,7 +240,6 @@ impl<'a> Sitting<'a> {
     }
 }
 
-/// Rows for the figures of cases, for goals of which both sides were measured, and for copies.
 fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (case, runs) in measured {

@@ -15,7 +15,6 @@ use super::wire::{Body, Packet, TRAINS};
 /// Most other hosts that are told apart; further ones are not answered.
 const PEERS_MAX: usize = 64;
 const ANSWERS_MAX: u32 = 200;
-/// The trains.
 pub(super) const SIZES: u8 = 1;
 pub(super) const STEADY: u8 = 2;
 pub(super) const BURST: u8 = 3;
@@ -24,7 +23,6 @@ pub(super) const TRIED: [u32; 11] =
     [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
 /// How often each size is tried, since single packets get lost.
 pub(super) const TRIES: u32 = 3;
-/// Packets that are sent one by one.
 const STEADY_PACKETS: u32 = 100;
 /// Bytes of the IP packets of trains that are not about size: any way should take them.
 const SIZE: u32 = 1200;
@@ -38,16 +36,14 @@ const GATHER: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(4);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TestSettings {
     /// A random number other than 0 by which this host is known.
     pub(super) id: u64,
     pub(super) wait: Duration,
     /// Until when to go on, to see whether memberships last.
     pub(super) long: Option<Duration>,
-    /// How fast the burst is, in bits per second.
     pub(super) rate_bps: u64,
-    /// The longest IP packet that is tried.
     pub(super) mtu: u32,
 }
 
@@ -55,7 +51,6 @@ pub(super) struct TestSettings {
 pub(super) struct TrainResult {
     pub(super) received: u32,
     pub(super) total: u32,
-    /// Bytes of the longest IP packet.
     pub(super) longest: u32,
     /// Nanoseconds from the first to the last.
     pub(super) span_ns: u64,
@@ -70,7 +65,6 @@ pub(super) struct Peer {
     /// Whether it has said, in whatever way, that it hears this host.
     pub(super) hears: bool,
     pub(super) answered_at: Option<Time>,
-    /// When anything last came from it.
     last_at: Time,
     /// Whether it has tested all that it wanted to.
     pub(super) is_done: bool,
@@ -91,7 +85,6 @@ pub(super) struct Outgoing {
     pub(super) size: Option<u32>,
 }
 
-/// Packets that are sent again and again.
 #[derive(Clone, Debug)]
 struct Task {
     at: Time,
@@ -102,14 +95,12 @@ struct Task {
     is_load: bool,
 }
 
-/// One host's side of the tests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     settings: TestSettings,
     pub(super) peers: Vec<Peer>,
     /// When the tests begin; none until somebody was heard.
     begin: Option<Time>,
-    /// Whether they have.
     has_begun: bool,
     tasks: Vec<Task>,
     next_question: Time,
@@ -121,17 +112,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(settings: TestSettings) -> Self {
-        Self {
-            settings,
-            peers: Vec::new(),
-            begin: None,
-            has_begun: false,
-            tasks: Vec::new(),
-            next_question: Time::ZERO,
-            asked: 0,
-            done_at: None,
-            answers: (0, 0),
-        }
+        Self { settings, ..Self::default() }
     }
 
     pub(super) fn sizes(&self) -> Vec<u32> {
@@ -197,7 +178,6 @@ impl Exchange {
         Outgoing { to: None, packet: self.packet(train, Body::Question { heard }), size: None }
     }
 
-    /// Begins tests, and ends them.
     fn advance(&mut self, now: Time) {
         let Some(begin) = self.begin else {
             if !self.peers.is_empty() {
@@ -205,7 +185,8 @@ impl Exchange {
             }
             return;
         };
-        let length = self.turn_ends();
+        // To the end of this host's turn.
+        let length = TURN * 3 + TURN * self.rank();
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
             let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
             if !self.has_begun {
@@ -215,11 +196,6 @@ impl Exchange {
                 self.next_question = now;
             }
         }
-    }
-
-    /// From the beginning of the tests to the end of this host's turn.
-    fn turn_ends(&self) -> Duration {
-        TURN * 3 + TURN * self.rank()
     }
 
     /// How many hosts have their turn before this one.
@@ -241,8 +217,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a packet that came, as an IP packet of so many bytes, to the group or to this host alone;
-    /// returns what to answer.
+    /// Takes a packet of `bytes` bytes, to the group or to this host alone; returns the answer.
     pub(super) fn receive(
         &mut self,
         now: Time,

@@ -14,7 +14,6 @@ const BURST_LOSS_MAX: f64 = 0.05;
 /// How long after the last answer memberships are taken to be gone.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What was found of all other hosts when the tests ended.
 pub(super) fn findings(exchange: &Exchange, settings: &TestSettings, ended: Time) -> Vec<Finding> {
     if exchange.peers.is_empty() {
         let waited = settings.wait.as_secs_f64();
@@ -89,7 +88,6 @@ fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<TrainResult>; 
     [peer.out[place].map(|outcome| TrainResult { total, ..outcome }), peer.into[place]]
 }
 
-/// The rate at which packets of a burst came.
 fn megabits(outcome: &TrainResult) -> String {
     let bits = f64::from(outcome.received) * f64::from(outcome.longest) * 8.0;
     let seconds = outcome.span_ns as f64 / 1e9;

@@ -17,7 +17,6 @@ pub(super) struct Facts {
     pub(super) others: Vec<String>,
     /// The longest packet that leaves whole.
     pub(super) link_mtu: Option<u64>,
-    /// What sockets got, where some were opened.
     pub(super) buffers: Option<Buffers>,
     /// `net.core.rmem_max` and `wmem_max`.
     pub(super) rmem_max: Option<u64>,
@@ -29,8 +28,7 @@ pub(super) struct Facts {
     pub(super) key: Option<String>,
 }
 
-/// Bytes of the buffers below which fast transfers lose packets: a tenth of what is asked for, some
-/// milliseconds at 1 Gbit/s.
+/// Buffers below which fast transfers lose packets: some milliseconds at 1 Gbit/s.
 const RECEIVE_MIN: u64 = 1_600_000;
 const SEND_MIN: u64 = 400_000;
 /// Bytes of the packets that `send` makes where nothing else is said.
@@ -158,7 +156,6 @@ impl Facts {
     }
 }
 
-/// What is wrong with a group's address or port.
 pub(super) fn address(group: SocketAddr) -> Finding {
     let shown = group.to_string();
     let wrong = |what: &str| f::ADDRESS.found(false, format!("{shown}: {what}"));

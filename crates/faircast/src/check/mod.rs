@@ -138,7 +138,6 @@ fn others(like: IpAddr, used: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Tests the network with others that check the same group.
 fn with_others(
     settings: &Settings,
     group: SocketAddr,
@@ -183,7 +182,6 @@ fn with_others(
     Ok(Some(found))
 }
 
-/// The sockets, with the key where there is one.
 struct Wire {
     sockets: ProbeSockets,
     group: SocketAddr,

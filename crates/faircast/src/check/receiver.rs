@@ -25,9 +25,6 @@ const REST: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Probes a receiver; `None` if `watch` stopped it.
-///
-/// # Errors
-/// The system gives no socket, or no randomness to seal with.
 pub(super) fn findings(
     settings: &Settings,
     to: SocketAddr,

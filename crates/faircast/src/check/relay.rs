@@ -45,9 +45,6 @@ impl App<FlowMachine> for Look<'_> {
 }
 
 /// Attaches this host to the first relay that answers; `None` if `watch` stopped it.
-///
-/// # Errors
-/// The system gives no sockets.
 pub(super) fn findings(
     settings: &Settings,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,

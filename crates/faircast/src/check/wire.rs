@@ -77,7 +77,6 @@ impl Packet {
         bytes
     }
 
-    /// Reads a packet; `None` for anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
         let long = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));

@@ -35,7 +35,6 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// One whose first packet was just heard.
     pub(super) fn new(
         number: u64,
         stack: Stack,

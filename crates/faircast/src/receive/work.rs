@@ -41,7 +41,6 @@ pub(super) struct Work {
     setup: Setup,
     /// Whether an object has ended after which no other one is begun.
     ending: bool,
-    /// Reason for which the receiver stays then.
     stays_for: Option<StaysFor>,
     begun: Option<Time>,
     holders: Holders,
@@ -104,7 +103,6 @@ impl Work {
         })
     }
 
-    /// Tells that an object has ended, once.
     fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
         let Some(last) = self.incoming(live, id) else { return };
         let now = live.now();
@@ -137,8 +135,7 @@ impl Work {
         self.end_after_last(live);
     }
 
-    /// Ends where an object has ended that was to be the only one, nothing else is under way, and nobody depends on
-    /// this end.
+    /// Ends after the only object, if nothing else is under way and nobody depends on this end.
     fn end_after_last(&mut self, live: &mut Live<Receiving>) {
         if !self.ending {
             return;
@@ -165,7 +162,6 @@ impl Work {
         }
     }
 
-    /// Leaves a session whose object is not for this receiver.
     fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.told = true;

@@ -41,7 +41,6 @@ impl<'a> Latest<'a> {
         Self { member, heard: member, both: None }
     }
 
-    /// Adds one that joined later.
     fn add(&mut self, member: &'a MemberStatus) {
         let overlap =
             |one: &MemberStatus, other: &MemberStatus| one.home_heard > other.since + OVERLAP;

@@ -23,13 +23,11 @@ pub(super) struct Setup {
     pub(super) session: SessionId,
     pub(super) files: SupplyHandle,
     pub(super) started: Time,
-    /// Receivers that are waited for by name.
     pub(super) names: BTreeSet<String>,
     pub(super) start_after: Option<Time>,
     /// How many receivers are waited for where they are not by name.
     pub(super) wanted: u32,
     pub(super) wait_max: Option<Duration>,
-    /// Silence after which a receiver is lost.
     pub(super) give_up: Duration,
     pub(super) tell: watch::Sender<SendStatus>,
     pub(super) watched: Watched,
@@ -54,7 +52,6 @@ pub(super) struct Work {
     begun: Option<Time>,
     /// What the trace and the log know of receivers.
     traced: BTreeMap<NodeId, MemberState>,
-    /// Who limits the rate, as the log knows it.
     limiting: Option<NodeId>,
     /// Addresses of receivers at the last look, by their ids.
     addresses: BTreeMap<u64, SocketAddr>,
@@ -209,8 +206,7 @@ impl Work {
         }
     }
 
-    /// Lets receivers that were started again take the place of what they were before. Returns whether
-    /// there were any.
+    /// Replaces members by those that they are since a restart. Returns whether there were any.
     fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) -> bool {
         let restarts =
             Restarts::new(&status.members, live.now(), status.bytes_total.unwrap_or_default());
@@ -294,8 +290,7 @@ impl Work {
     }
 }
 
-/// After how long so many receivers are looked at again: some of them each tick, and of thousands, which
-/// may have been invented, about as many in each second.
+/// Time between two looks at receivers: about as many of thousands in each second.
 fn look_interval(receivers: usize) -> Duration {
     (LOOK_EACH * receivers as u64).min(LOOK_MAX)
 }

@@ -19,7 +19,6 @@ struct Inner {
     /// The packets that are kept: sent ones from `first` on, then those that wait.
     kept: VecDeque<Vec<u8>>,
     first: u64,
-    /// The next packet to be sent.
     next: u64,
     sent_bytes: u64,
     waiting_bytes: usize,
@@ -42,8 +41,7 @@ impl Queue {
         self.lock().payload
     }
 
-    /// Adds bytes, as many as there is room for, to the last packet and to new ones. Pending while
-    /// there is no room.
+    /// Adds bytes to the last packet and to new ones. Pending while there is no room.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, Speaks, group_of};
-use crate::ends::{Carrier, Hops, StreamReceiving};
+use crate::ends::{Carrier, Hops, StreamReceiving, over};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
@@ -168,20 +168,13 @@ impl App<StreamReceiving> for Work {
                     start: heard.now,
                     ..ReceiverConfig::from_options(self.group, &options)
                 };
-                let end = scheme.stream_receiver(live.node(), config, &options);
-                match hops {
-                    None => Box::new(end),
-                    Some(hops) => Box::new(hops.receiver(end)),
-                }
+                over!(hops.receiver(scheme.stream_receiver(live.node(), config, &options)))
             }
             Carrier::Tram(tree) => {
                 let (session, node) = ((heard.tsi, heard.source), live.node());
                 let negotiation = tree_negotiation(Some(tree).filter(|_| self.speaks.insists()));
                 let end = TramStreamReceiver::new(session, node, heard.now, &options, negotiation);
-                match hops {
-                    None => Box::new(end),
-                    Some(hops) => Box::new(hops.receiver(end)),
-                }
+                over!(hops.receiver(end))
             }
         })
     }

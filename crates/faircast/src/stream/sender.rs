@@ -13,7 +13,7 @@ use super::packets::Queue;
 use super::{IncompleteReceiver, StreamStatus};
 use crate::Error;
 use crate::common::{Common, family, group_to};
-use crate::ends::{Carrier, Hops, StreamSending};
+use crate::ends::{Carrier, Hops, StreamSending, over};
 use crate::envelope::{Watched, Wrapper};
 use crate::ids::new_tsi;
 use crate::session::{SessionSetup, Worker, start};
@@ -64,19 +64,12 @@ impl StreamSender {
                 Carrier::Pgm(scheme) => {
                     let (data_port, start) = (address.port(), started);
                     let config = SourceConfig { node, data_port, start, payload, ..config };
-                    let source = scheme.stream_source(config, packets, &options);
-                    match hops {
-                        None => Box::new(source),
-                        Some(hops) => Box::new(hops.source(source)),
-                    }
+                    over!(hops.source(scheme.stream_source(config, packets, &options)))
                 }
                 Carrier::Tram(tree) => {
                     let session = (tsi, node);
                     let source = tram::stream_source(session, started, tree, &options, packets);
-                    match hops {
-                        None => Box::new(source),
-                        Some(hops) => Box::new(hops.source(source)),
-                    }
+                    over!(hops.source(source))
                 }
             };
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
@@ -158,7 +151,6 @@ impl StreamSender {
         last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
-    /// Has the machine look at the queue.
     fn look(&self) {
         self.waker.run(|live| {
             let all: Vec<SessionId> = live.sessions().collect();

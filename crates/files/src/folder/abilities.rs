@@ -1,5 +1,4 @@
-//! Abilities of the file system that an object is received into, found by trying them in the state
-//! folder before anything is received.
+//! Abilities of the target's file system, tried in the state folder before the transfer.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -28,13 +27,11 @@ const LARGE: u64 = u32::MAX as u64;
 /// Name in the state folder of the file that is used for trying.
 const PROBE: &str = "probe";
 
-/// Outcome of a comparison of the times of a file and an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SameTime {
     /// Equal, within the step that was found.
     Yes,
-    /// Equal if the file system keeps times in larger steps than was found. A file of other content may have such a
-    /// time too.
+    /// Equal if times have larger steps than was found; other content may have such a time too.
     Rounded,
     No,
 }
@@ -43,7 +40,6 @@ pub(super) enum SameTime {
 #[derive(Debug)]
 pub(super) struct Abilities {
     pub(super) calls: Calls,
-    /// Step of times, in nanoseconds.
     time_step: i128,
     /// The times that the earliest and the latest time of the object become.
     times: [Option<(Mtime, i128)>; 2],
@@ -59,7 +55,6 @@ pub(super) struct Abilities {
     bad_names: BTreeSet<Box<[u8]>>,
 }
 
-/// Reason for which an entry is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The file system cannot hold the name of the entry or of a directory above.
@@ -70,7 +65,6 @@ pub(super) enum Reason {
 }
 
 impl Abilities {
-    /// Tries all that the object needs.
     pub(super) fn learn(calls: Calls, layout: &Layout, state: &StateFolder) -> Result<Self> {
         let cannot = |error: Errno| state.cannot(error);
         let entries = layout.manifest.entries();
@@ -223,13 +217,11 @@ impl Abilities {
         !self.lost_modes.contains(&mode)
     }
 
-    /// Gives a mode, where the file system keeps it.
     pub(super) fn set_mode(&self, fd: BorrowedFd<'_>, mode: u16) -> Result<(), Errno> {
         let set = self.calls.set_mode(fd, mode);
         if self.keeps_mode(mode) { set } else { Ok(()) }
     }
 
-    /// Gives a time, where the file system has it.
     pub(super) fn set_mtime(&self, fd: BorrowedFd<'_>, mtime: Mtime) -> Result<(), Errno> {
         match self.calls.set_mtime(fd, mtime) {
             Err(Errno::INVAL | Errno::OVERFLOW | Errno::RANGE) => Ok(()),

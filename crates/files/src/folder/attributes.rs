@@ -17,7 +17,6 @@ use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, Xattr, is_acl};
 use crate::name;
 
-/// Changes that a file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// Mode, owner or access control list, which the file's owner alone can change.
@@ -30,7 +29,6 @@ pub(super) enum Lack {
 pub(super) struct Attributes<'a> {
     options: &'a StoreOptions,
     abilities: &'a Abilities,
-    /// What owners are here.
     owners: BTreeMap<&'a Owner, (Uid, Gid)>,
 }
 
@@ -57,10 +55,7 @@ impl<'a> Attributes<'a> {
         let of_owner = owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
             || xattrs.clone().any(|xattr| is_acl(&xattr.name))
             || self.lacks_mode(entry, there);
-        match of_owner {
-            true => Some(Lack::OfOwner),
-            false => xattrs.next().map(|_| Lack::Xattrs),
-        }
+        if of_owner { Some(Lack::OfOwner) } else { xattrs.next().map(|_| Lack::Xattrs) }
     }
 
     fn lacks_mode(&self, entry: &Entry, there: &Stat) -> bool {
@@ -146,7 +141,6 @@ fn mode_of(there: &Stat) -> u16 {
     u16::try_from(Mode::from_raw_mode(there.st_mode).bits() & 0o777).expect("nine bits")
 }
 
-/// True if a file has an extended attribute with its value.
 fn has(fd: BorrowedFd<'_>, xattr: &Xattr) -> bool {
     let mut value = vec![0; xattr.value.len() + 1];
     let held = rustix::fs::fgetxattr(fd, &*xattr.name, &mut value[..]);
@@ -170,8 +164,7 @@ fn here(owner: &Owner) -> (Uid, Gid) {
     )
 }
 
-/// Tries owners and extended attributes before anything is received: on a file and a directory of the state folder,
-/// which is on the same file system.
+/// Tries owners and extended attributes on a file and a directory of the state folder.
 pub(super) fn check<'a>(
     options: &StoreOptions,
     layout: &'a Layout,

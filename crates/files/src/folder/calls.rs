@@ -78,8 +78,7 @@ impl Calls {
         dir::open_file(parent, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// True if the file system keeps no owners or modes: a directory that was made with mode 0700 in `parent` belongs
-    /// to another user, or others may write to it.
+    /// True if a new directory of mode 0700 in `parent` is somebody else's, or open to others.
     pub(super) fn ignores_owners(self, parent: BorrowedFd<'_>) -> Result<bool, Errno> {
         // The name is new: the directory of another user would be found to exist, and is no probe.
         let time = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

@@ -188,8 +188,7 @@ impl Files {
         }
     }
 
-    /// Moves a file or a link of the state folder to `name` in the directory `to`, which is `path`;
-    /// unless `overwrite`, only where nothing is.
+    /// Moves a file or link of the state folder to `path`; over another one only if `overwrite`.
     pub(crate) fn put_into_place(
         &self,
         part: &str,

@@ -21,8 +21,7 @@ use crate::manifest::Entry;
 use crate::name;
 use crate::store::{Shared, Written as _};
 
-/// Files and directories from which on a whole file system is synced at once: much cheaper than
-/// thousands of files one by one.
+/// Most files that are synced one by one; for more the whole file system is synced at once.
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
 /// The groups that are not what their digests say, which are the ones that were announced.
@@ -110,8 +109,7 @@ fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>> {
         .map_err(|error| files.state.cannot(error))?
 }
 
-/// Copies a file that was there before, and of which something must be had anew, so that what is
-/// there stays as it is until the end. Of one from an earlier run the copy takes the place.
+/// Copies a file of which a part must be had anew; what is there stays until the end.
 fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     const COPY: &str = "copy";
     let files = folder.files.clone();

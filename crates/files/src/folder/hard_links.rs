@@ -1,5 +1,4 @@
-//! The hard links of an object, which are made once its files are in their places; copies where the file
-//! system has none.
+//! The hard links of an object, made after its files; copies if there can be no links.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,12 +21,10 @@ use crate::name;
 /// Name in the state folder under which a link or a copy is made before it is moved.
 const NEW: &str = "name.new";
 
-/// Outcome of making the hard links of an object.
 #[derive(Debug, Default)]
 pub(super) struct Made<'a> {
     /// Directories in which something was made; the root is empty.
     pub(super) touched: Vec<&'a BStr>,
-    /// Names that are copies.
     pub(super) copies: u64,
 }
 
@@ -95,7 +92,6 @@ fn has_any(files: &Files) -> bool {
     files.left_out.kept(&files.layout).any(|entry| entry.hard_link_to().is_some())
 }
 
-/// True if both are one file.
 pub(super) fn is_one(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
@@ -134,7 +130,6 @@ impl Source {
         Ok(dir::open_file(self.directory.as_fd(), &self.name, OFlags::RDONLY)?)
     }
 
-    /// True if a file that is there has the same bytes.
     fn is_equal(&self, parent: BorrowedFd<'_>, name: &BStr, there: &Stat) -> std::io::Result<bool> {
         if there.st_size != self.stat.st_size {
             return Ok(false);

@@ -20,8 +20,7 @@ const NEW: &str = "link.new";
 pub(super) const IN_THE_WAY: &str =
     "a link is to be received, and something else is there; move it away";
 
-/// Makes the links that are not there yet; the manifest's check covers their targets. Returns the directories in
-/// which links were made; the root is empty.
+/// Makes missing links. Returns the directories of new ones; the root is empty.
 pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,
@@ -57,7 +56,6 @@ pub(super) fn make<'a>(
     Ok(touched)
 }
 
-/// Whether what is at `name` is the link that is to be there.
 pub(super) fn is_same(
     parent: BorrowedFd<'_>,
     name: &BStr,

@@ -1,5 +1,4 @@
-//! Read-only directories of this user in which something is to be made: their modes are widened for the
-//! last step, and restored after it.
+//! Read-only directories of this user, whose modes are widened for the last step.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -21,8 +20,7 @@ const MODES: &str = "modes";
 #[derive(Debug, Default)]
 pub(super) struct Widened(Vec<(BString, u16)>);
 
-/// Restores the modes that an interrupted run has left in its state folder. A file that is torn counts as far as it
-/// goes.
+/// Restores the modes that an interrupted run has left; a torn file counts as far as it goes.
 pub(super) fn restore_left(root: &Root, state: BorrowedFd<'_>) -> Result<()> {
     let path = root.path(name::STATE_FOLDER.as_bytes());
     let cannot = |error: std::io::Error| FilesError::io(&path, "cannot be read", error);

@@ -20,7 +20,6 @@ pub(super) fn mount(directory: BorrowedFd<'_>) -> Option<u64> {
     told.then_some(stat.stx_mnt_id)
 }
 
-/// Refuses a directory in which nothing can be made.
 pub(super) fn check_directory(path: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     match look(directory, "".into(), AtFlags::EMPTY_PATH) {
         Some(stat) if has(&stat, StatxAttributes::IMMUTABLE) => Err(FilesError::refused(
@@ -40,7 +39,6 @@ pub(super) struct Present<'a> {
 }
 
 impl Present<'_> {
-    /// Refuses a file or link that cannot be replaced.
     pub(super) fn check_replaced(&self) -> Result<()> {
         if let Some(stat) = self.attributes() {
             if has(&stat, StatxAttributes::MOUNT_ROOT) {
@@ -60,7 +58,6 @@ impl Present<'_> {
         check_sticky(self.path, self.parent, self.stat)
     }
 
-    /// Refuses a file that cannot get what it lacks.
     pub(super) fn check_changed(&self, entry: &Entry, lack: Lack) -> Result<()> {
         if let Some(stat) = self.attributes() {
             check_flags(self.path, &stat)?;
@@ -113,7 +110,6 @@ fn check_flags(path: &Path, stat: &Statx) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a file of somebody else in a sticky directory.
 fn check_sticky(path: &Path, parent: BorrowedFd<'_>, there: &Stat) -> Result<()> {
     let Ok(directory) = rustix::fs::fstat(parent) else { return Ok(()) };
     let user = rustix::process::geteuid();

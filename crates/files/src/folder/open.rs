@@ -1,5 +1,4 @@
-//! The opening of an object in a folder: what is there of it already, and whether the rest can be
-//! received at all.
+//! The opening of an object in a folder: what is there, and whether the rest can be received.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -37,11 +36,9 @@ pub(super) struct Found {
     pub(super) doubtful: BTreeSet<u32>,
 }
 
-/// Abilities of the file system, entries that are left out, and places of the files.
 type Parts = (Abilities, Arc<LeftOut>, Vec<Place>);
 
-/// Opens the state of an object. Everything that can be known to be in the way is found here,
-/// before anything is received.
+/// Opens the state of an object, and finds everything that is in the way.
 pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files, Found)> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
@@ -357,8 +354,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Takes over what lies in the folder by other objects, for files of which nothing is here. Returns
-    /// whether there was something.
+    /// Takes over files of other objects for missing ones. Returns whether there was something.
     fn reuse(&self, have: &mut FixedBitSet) -> Result<bool> {
         let before = have.count_ones(..);
         let without = |file: &u32| {
@@ -423,7 +419,8 @@ impl<'a> Survey<'a> {
     }
 
     fn room(&self) -> Result<()> {
-        let space = self.file_system()?;
+        let space = rustix::fs::fstatvfs(self.root.fd())
+            .map_err(|error| FilesError::io(&self.options.dir, "cannot be looked at", error))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if self.bytes > free {
             return Err(FilesError::refused(
@@ -446,10 +443,5 @@ impl<'a> Survey<'a> {
             ));
         }
         Ok(())
-    }
-
-    fn file_system(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::fstatvfs(self.root.fd())
-            .map_err(|error| FilesError::io(&self.options.dir, "cannot be looked at", error))
     }
 }

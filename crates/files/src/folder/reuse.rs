@@ -170,8 +170,7 @@ fn take(
     Some(groups.into_iter())
 }
 
-/// Copies the first `bytes` of a file into a part of `size` bytes. Returns nothing where that fails, since
-/// all of it can be received too.
+/// Copies the first `bytes` of a file into a part of `size` bytes; nothing if that fails.
 fn copy(
     shared: &Shared<Folder>,
     mut old: &File,

@@ -94,8 +94,7 @@ impl StateFolder {
         self.fd.as_fd()
     }
 
-    /// State folders of other objects beside this one, as far as they are ours. None is locked: its object may be
-    /// received at any moment.
+    /// State folders of other objects that are ours, none of them locked.
     pub(super) fn neighbours(&self) -> impl Iterator<Item = Neighbour> + '_ {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.parent).into_iter().flatten().flatten() {
@@ -137,8 +136,7 @@ impl StateFolder {
         dir::open_file(self.fd(), name, how).map_err(|error| self.cannot(error))
     }
 
-    /// Identity of the receiver that uses this folder: random, and kept in the folder. By it a sender recognises a
-    /// receiver that was restarted at another address.
+    /// Identity of the receiver, random and kept here: by it a sender knows a restarted receiver.
     pub(crate) fn identity(&self) -> Result<u64> {
         let mut text = String::new();
         if let Some(file) = self.find(RECEIVER)? {
@@ -179,7 +177,6 @@ impl StateFolder {
         FilesError::io(&self.path, "cannot be written", error)
     }
 
-    /// Makes an empty directory in it, whatever was there before.
     pub(super) fn make_directory(&self, name: &str) -> Result<OwnedFd> {
         self.remove_directory(name)?;
         rustix::fs::mkdirat(self.fd(), name, Mode::RWXU)
@@ -261,8 +258,7 @@ impl Neighbour {
         read_source(self.fd())
     }
 
-    /// Locks the folder for a moment: another receiver waits for 500 ms at most. `None` while a receiver uses the
-    /// folder, and once it was removed.
+    /// Locks the folder, for 500 ms at most; `None` if a receiver uses it, or it was removed.
     pub(super) fn lock(&self) -> Option<Locked> {
         lock(self.fd()).ok().flatten()
     }

@@ -33,8 +33,7 @@ const ZEROS_BYTES: u64 = 1 << 18;
 /// What runs, and what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOptions {
-    /// A line for `/bin/sh`, which reads the content from its standard input. What it prints goes to
-    /// the standard error of this program.
+    /// A line for `/bin/sh`, which reads the content; its output goes to standard error.
     pub command: String,
     /// The name of the object that is given to it. Nothing else ever is.
     pub object: String,
@@ -100,7 +99,6 @@ enum Food {
     End { zeros: u64, layout: Arc<Layout> },
 }
 
-/// What is known once all is written.
 #[derive(Debug)]
 struct Fed {
     /// It is closed when what was written was right.
@@ -288,7 +286,6 @@ impl CommandStore {
         Ok(())
     }
 
-    /// Ends the command and all that it has begun.
     fn kill(&mut self) {
         if let Some(running) = &mut self.running
             && running.status().is_none()

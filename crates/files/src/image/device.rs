@@ -31,8 +31,7 @@ pub struct DeviceOptions {
     pub target: PathBuf,
     /// The name of the object that may be written to it. Nothing else ever is.
     pub object: String,
-    /// Where it is noted what has been written, so that a later run goes on with the rest. Default:
-    /// nowhere, and a later run begins anew.
+    /// Journal of what has been written, for a later run. Default: none; a later run begins anew.
     pub journal: Option<PathBuf>,
     /// Whether it is read back from the device itself, after everything has got there. Default: yes.
     pub sync: bool,
@@ -45,11 +44,7 @@ impl DeviceOptions {
         Self { target, object: object.into(), journal: None, sync: true }
     }
 
-    /// Finds out whether the target and the journal can be written, as far as that can be known before
-    /// there is an object.
-    ///
-    /// # Errors
-    /// It says what is wrong with which of them.
+    /// Checks that target and journal can be written, as far as that can be known before.
     pub fn check(&self) -> Result<()> {
         check_target(&self.target)?;
         if let Some(path) = &self.journal {
@@ -138,7 +133,6 @@ impl Medium for DeviceWork {
         Ok(())
     }
 
-    /// Reads all back and compares it.
     fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>> {
         let (shared, device) = (&self.shared, &self.device);
         let cannot = |what, error| FilesError::io(&device.path, what, error);

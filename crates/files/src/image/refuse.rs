@@ -13,9 +13,6 @@ use crate::error::{FilesError, Result};
 /// Refuses a target that cannot be, or must not be, written in place: one that is mounted, or of
 /// which a partition is; that swap, a volume manager or a RAID holds; a directory; and a name under
 /// `/dev` that is no device. A file that is not there yet is fine elsewhere.
-///
-/// # Errors
-/// It says which it is, and what to do.
 pub fn check_target(path: &Path) -> Result<()> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -51,7 +48,6 @@ pub fn check_target(path: &Path) -> Result<()> {
     ))
 }
 
-/// Asks the system whether `place` may be written to, so that `path` can be.
 fn check_writable(path: &Path, place: &Path) -> Result<()> {
     rustix::fs::accessat(CWD, place, Access::WRITE_OK, AtFlags::EACCESS)
         .map_err(|error| FilesError::io(path, "cannot be written", error))

@@ -61,8 +61,7 @@ impl Single {
         }
     }
 
-    /// Where its groups lie, of which so much is announced. While it may still grow, its last group
-    /// counts as whole.
+    /// Layout of what is announced. While it may grow, its last group counts as whole.
     pub(super) fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
         let mut entry = self.entry.clone();
         if let Kind::Image { size: size @ None } = &mut entry.kind {

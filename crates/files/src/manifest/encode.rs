@@ -18,10 +18,7 @@ type Owners<'a> = BTreeMap<&'a Owner, u16>;
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     let mut bytes = 0;
     put(manifest, &owners(manifest)?, &mut |part| bytes += part.len() as u64);
-    match bytes > MANIFEST_BYTES_MAX {
-        true => Err(ManifestError::Bytes(bytes)),
-        false => Ok(()),
-    }
+    if bytes > MANIFEST_BYTES_MAX { Err(ManifestError::Bytes(bytes)) } else { Ok(()) }
 }
 
 /// What was checked always can.
@@ -90,7 +87,6 @@ fn put_entry(out: &mut impl FnMut(&[u8]), entry: &Entry, owners: &Owners<'_>) {
     }
 }
 
-/// All owners, ascending.
 fn owners(manifest: &Manifest) -> Result<Owners<'_>, ManifestError> {
     let mut owners: Owners<'_> =
         manifest.entries.iter().filter_map(|entry| Some((&**entry.owner.as_ref()?, 0))).collect();

@@ -228,9 +228,6 @@ impl Manifest {
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
-    ///
-    /// # Errors
-    /// The bytes are not a manifest, or not one that is safe to follow.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (name, entries) = decode::decode(bytes)?;
         Self::checked(name, entries)

@@ -56,8 +56,7 @@ impl StoreHandle {
         self.counters.left_out.get().is_some_and(|left_out| left_out.contains(entry))
     }
 
-    /// Harmless differences to the object in words, such as modes that the file system does not keep; known once
-    /// everything is in its place.
+    /// Harmless differences to the object in words, such as lost modes; known in the end.
     pub fn remarks(&self) -> &[String] {
         self.counters.remarks.get().map_or(&[], |remarks| remarks)
     }

@@ -1,5 +1,4 @@
-//! A store that takes content in any order, puts it together in memory by groups, and has a thread
-//! write them.
+//! A store that takes content in any order by groups, and has a thread write them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +15,7 @@ use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
 use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
 
-/// A folder or a device as a store. What comes is put together in memory by groups of 1 MiB; a thread
-/// hashes and writes them.
+/// A folder or a device as a store: groups of 1 MiB, which a thread hashes and writes.
 #[derive(Debug)]
 pub struct GroupStore<M: Medium> {
     shared: Arc<Shared<M>>,
@@ -43,8 +41,7 @@ enum Stage {
 }
 
 impl<M: Medium> GroupStore<M> {
-    /// A store that has not seen an object yet. Nothing is made or opened before one is announced that
-    /// may be.
+    /// A store without an object yet, which makes and opens nothing before one is announced.
     pub fn new(options: M::Options) -> Self {
         let intake = Intake::new();
         Self {
@@ -160,7 +157,6 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    /// Returns what is there, once it is open.
     fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
         // It may have grown since the thread was told to open it.
         let announced = self.intake.announced()?;
@@ -247,7 +243,8 @@ impl<M: Medium> Store for GroupStore<M> {
             self.stage = Stage::Opening;
         }
         self.check()?;
-        match self.shared.take_found() {
+        let found = self.shared.inner.lock().found.take();
+        match found {
             Some(found) => self.opened(found).map(Poll::Ready).map_err(told),
             None => Ok(Poll::Pending),
         }
@@ -269,7 +266,7 @@ impl<M: Medium> Store for GroupStore<M> {
             Stage::Manifest | Stage::Opening | Stage::Verifying => {}
         }
         self.check()?;
-        let Some((verdict, damaged)) = self.shared.take_verdict() else {
+        let Some((verdict, damaged)) = self.shared.inner.lock().verdict.take() else {
             return Ok(Poll::Pending);
         };
         self.stage = match verdict {

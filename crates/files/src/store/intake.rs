@@ -18,7 +18,7 @@ pub(crate) struct Intake {
     pub(crate) counters: Arc<Counters>,
     announcement: Option<Announcement>,
     manifest: Vec<u8>,
-    digests: Arc<Mutex<Table>>,
+    pub(super) digests: Arc<Mutex<Table>>,
     /// Where digests are kept that are too many for memory.
     folder: PathBuf,
 }
@@ -128,11 +128,6 @@ impl Intake {
         }
         out.extend_from_slice(&self.manifest[in_memory(offset)..in_memory(end)]);
         Ok(())
-    }
-
-    /// The digests, for a thread that compares.
-    pub(crate) fn shared_digests(&self) -> Arc<Mutex<Table>> {
-        self.digests.clone()
     }
 
     pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {

@@ -52,8 +52,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// A folder for digests that are too many for memory, made where it is not there.
     fn folder(options: &Self::Options) -> Result<PathBuf>;
 
-    /// Opens it for the object that was announced, and tells which groups are there. Everything that can
-    /// be known to be in the way is found here, before anything is received.
+    /// Opens it for the announced object, finds what is in the way, and which groups are there.
     fn open(
         shared: &Arc<Shared<Self>>,
         request: Request,
@@ -84,8 +83,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     /// Says that a group stays damaged though it was written so many times.
     fn give_up(&self, group: u32, times: u32) -> FilesError;
 
-    /// Lets go of what a store leaves that ended before its object was intact; all of it goes where the object was
-    /// `discarded`.
+    /// Lets go of what a store leaves that ended early; of everything if `discarded`.
     fn abandon(_options: &Self::Options, _written: &Self::Written, _discarded: bool) {}
 }
 
@@ -131,7 +129,7 @@ pub struct Shared<M: Medium> {
     digests: Arc<Mutex<Table>>,
     /// How long what is complete may wait until the journal says so.
     pub(crate) journal_every: Duration,
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
     /// A job came, or the thread is to stop.
     work: Condvar,
     done: Condvar,
@@ -139,13 +137,13 @@ pub struct Shared<M: Medium> {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+pub(super) struct Inner {
     queue: VecDeque<Job>,
     queued_bytes: usize,
     active: Option<Arc<Flight>>,
     pool: Vec<Vec<u8>>,
-    found: Option<FixedBitSet>,
-    verdict: Option<(Verdict, Vec<u32>)>,
+    pub(super) found: Option<FixedBitSet>,
+    pub(super) verdict: Option<(Verdict, Vec<u32>)>,
     failure: Option<String>,
     /// Whether what is queued is written before the thread ends.
     flush: bool,
@@ -164,7 +162,7 @@ impl<M: Medium> Shared<M> {
             options,
             counters: intake.counters.clone(),
             written: OnceLock::new(),
-            digests: intake.shared_digests(),
+            digests: intake.digests.clone(),
             journal_every: super::journal::EVERY,
             inner: Mutex::default(),
             work: Condvar::new(),
@@ -212,14 +210,6 @@ impl<M: Medium> Shared<M> {
 
     pub(super) fn failure(&self) -> Option<String> {
         self.inner.lock().failure.clone()
-    }
-
-    pub(super) fn take_found(&self) -> Option<FixedBitSet> {
-        self.inner.lock().found.take()
-    }
-
-    pub(super) fn take_verdict(&self) -> Option<(Verdict, Vec<u32>)> {
-        self.inner.lock().verdict.take()
     }
 
     /// Ends the thread; with `flush`, after what was handed over is written.

@@ -1,5 +1,4 @@
-//! Content in pieces of at most 1 MiB that are read at once: a group of a large file, or several
-//! small files.
+//! Content in pieces of at most 1 MiB: a group of a large file, or several small files.
 
 use std::ops::Range;
 

@@ -47,8 +47,7 @@ impl SupplyHandle {
 pub struct FileHash {
     /// Its path in the object.
     pub path: Box<BStr>,
-    /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
-    /// this file those beyond.
+    /// Its BLAKE3, as `b3sum` prints it; `None` beyond 64 GiB of holes in the object.
     pub hash: Option<[u8; 32]>,
 }
 

@@ -12,8 +12,7 @@ use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::Hole;
 
-/// Looks for at most so many holes of whole groups in the file that `scanned` is of; what lies
-/// behind them counts as content, as everything does where the file system does not tell.
+/// Finds up to `most` holes of whole groups in a file; what lies behind them counts as content.
 pub(super) fn find_holes(path: &Path, scanned: &Metadata, most: usize) -> Result<Box<[Hole]>> {
     let cannot = |error| FilesError::io(path, "cannot be read", error);
     // What stands there now may be a pipe, which must not block.

@@ -17,6 +17,7 @@ mod walk;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -54,17 +55,11 @@ const RUN_BYTES: u64 = 256 << 10;
 
 impl FilesSupply {
     /// Scans `paths` as [`Scan::new`] does by default, and begins.
-    ///
-    /// # Errors
-    /// As of [`Scan::new`] and [`new`](Self::new).
     pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::new(Scan::new(paths, &ScanOptions::default())?)
     }
 
     /// Begins to hash what was found.
-    ///
-    /// # Errors
-    /// There is no room for digests, or no thread.
     pub fn new(found: Scan) -> Result<Self> {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
@@ -195,7 +190,7 @@ impl Supply for FilesSupply {
     }
 
     fn is_repeatable(&self) -> bool {
-        !self.shared.is_stale()
+        !self.shared.stale.load(Ordering::Relaxed)
     }
 
     fn expect(&mut self, offset: u64) {

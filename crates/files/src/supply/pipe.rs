@@ -25,9 +25,8 @@ pub const PIPE_NAME: &str = "pipe";
 /// takes between two announcements. A pipe that nobody takes from waits then.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// What a pipe gives as a supply, whose length is known at its end. All of it is kept until then and
-/// longer, in a file without a name, so that losses are repaired and late receivers served; memory
-/// does not grow with it.
+/// Content of a pipe as a supply. All of it is kept in a file without a name, so that losses are
+/// repaired and late receivers served.
 #[derive(Debug)]
 pub struct PipeSupply {
     shared: Arc<Shared>,
@@ -59,9 +58,6 @@ struct State {
 
 impl PipeSupply {
     /// Begins to take what `pipe` gives, under `name`; it is kept in the folder `spool`.
-    ///
-    /// # Errors
-    /// The object cannot be called so, or nothing can be kept there.
     pub fn new(pipe: impl Read + Send + 'static, name: &str, spool: &Path) -> Result<Self> {
         // Two pipes have different content though all else is equal: the time tells them apart.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     moved: Condvar,
     holes: Mutex<HoleHashes>,
     /// True if a file has changed since the scan, or is gone.
-    stale: AtomicBool,
+    pub(crate) stale: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,6 @@ struct State {
     moved_at: Option<Instant>,
     /// Since when a sender that has not moved is waited for.
     since: Instant,
-    /// By chunk.
     hashed: FixedBitSet,
     /// No chunk below is without hash.
     hashed_below: u32,
@@ -121,7 +120,8 @@ impl Shared {
                 Task::End => return,
                 Task::Wait(time) => {
                     drop(state);
-                    let more = self.hash_hole();
+                    // What cannot be kept is told to who asks for it.
+                    let more = self.holes.lock().step(&self.layout).unwrap_or(false);
                     state = self.state.lock();
                     if !matches!(self.task(&state), Task::Wait(_)) {
                         continue;
@@ -178,11 +178,6 @@ impl Shared {
         (state.find(chunk), on)
     }
 
-    /// True if a file has changed or is gone, so that the object cannot be sent again.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.stale.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn failure(&self) -> Option<String> {
         self.state.lock().failure.clone()
     }
@@ -210,12 +205,6 @@ impl Shared {
             offset += piece as u64;
         }
         Ok(())
-    }
-
-    /// Hashes a piece of a hole; false where nothing is left to hash.
-    fn hash_hole(&self) -> bool {
-        // What cannot be kept is told to who asks for it.
-        self.holes.lock().step(&self.layout).unwrap_or(false)
     }
 
     pub(crate) fn hash_holes(&self) -> io::Result<()> {
@@ -311,7 +300,6 @@ impl Shared {
         Arc::into_inner(state.cache.swap_remove(index).1)
     }
 
-    /// Reads all of `out` from `within` the group on.
     fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<()> {
         let path = || self.sources.path(&self.layout, group.file);
         let cannot = |error| FilesError::io(&path(), "cannot be read", error);

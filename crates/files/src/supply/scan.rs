@@ -36,8 +36,7 @@ pub struct ScanOptions {
 /// What becomes of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// They arrive as links where they lead to something in what is sent, and are left out where
-    /// not.
+    /// They arrive as links if they lead to something that is sent, and are left out else.
     #[default]
     Keep,
     /// What they lead to arrives in their place.

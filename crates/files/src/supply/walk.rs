@@ -68,10 +68,7 @@ struct Refused {
 
 impl Refused {
     fn add(&mut self, path: impl FnOnce() -> String) {
-        match self.shown.len() < REFUSED_SHOWN {
-            true => self.shown.push(path()),
-            false => self.more += 1,
-        }
+        if self.shown.len() < REFUSED_SHOWN { self.shown.push(path()) } else { self.more += 1 }
     }
 
     /// All that are told in a line; nothing where there is none.
@@ -121,9 +118,6 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether all that was met can be sent, or what cannot is left out.
-    ///
-    /// # Errors
-    /// It cannot: with all of that, as far as a line has room.
     pub(super) fn check(&self) -> Result<()> {
         let Some(paths) = self.unreadable.list(", ", " and") else { return Ok(()) };
         Err(FilesError::Unwanted(format!(
@@ -138,8 +132,7 @@ impl<'a> Walk<'a> {
         !state && !self.is_excluded(path, metadata.is_dir())
     }
 
-    /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
-    /// no more than it must; what is too deep is refused by its name.
+    /// Takes a file, or a directory with all in it, by a stack: depth costs little.
     pub(super) fn root(&mut self, at: PathBuf, path: BString, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;

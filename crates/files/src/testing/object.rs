@@ -9,7 +9,6 @@ use faircast_proto::object::{Announcement, ObjectResult, Part, Store, Supply, Ve
 /// Bytes of a symbol, which is no divisor of a group.
 pub(crate) const SYMBOL: u64 = 1400;
 
-/// All of an object, in memory.
 pub(crate) struct Object {
     pub(crate) announcement: Announcement,
     pub(crate) parts: [Vec<u8>; 3],
@@ -106,13 +105,11 @@ impl Object {
         unreachable!("a store gives up before that")
     }
 
-    /// Opens a store and gives it all that lacks.
     pub(crate) fn fill(&self, store: &mut dyn Store) -> ObjectResult<()> {
         let found = self.open(store)?;
         self.give(store, &self.missing(&found))
     }
 
-    /// Receives all that lacks.
     pub(crate) fn receive(&self, store: &mut dyn Store) -> ObjectResult<u32> {
         self.fill(store)?;
         self.verify(store)
@@ -135,7 +132,6 @@ pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<Poll<T>, E>) -> Result<
     panic!("no answer within ten minutes");
 }
 
-/// Bytes that repeat nowhere near.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_be_bytes()).finalize_xof().fill(&mut bytes);

@@ -32,7 +32,7 @@ impl Group {
         Self { id, address, ..Self::default() }
     }
 
-    fn leave(&mut self, of: SessionId) {
+    pub(crate) fn leave(&mut self, of: SessionId) {
         if self.members.remove(&of) && self.members.is_empty() {
             // The kernel leaves with the socket.
             self.socket = None;
@@ -91,8 +91,7 @@ impl Sockets {
             || groups.any(|group| group.id == id && group.members.contains(&session))
     }
 
-    /// Whether a packet from this address was sent to the group by these sockets: where it is heard too,
-    /// it comes back.
+    /// True if these sockets sent a packet to the group: where it is heard too, it comes back.
     pub(crate) fn is_own(&self, id: GroupId, from: SocketAddr) -> bool {
         self.groups.iter().any(|group| group.id == id && group.own.contains(&from))
     }
@@ -138,11 +137,6 @@ impl Sockets {
                 if group.socket.is_some() { Ok(()) } else { self.hear(place) }
             }
         }
-    }
-
-    /// The machine of a session is gone, and with it its memberships.
-    pub(crate) fn leave_all(&mut self, of: SessionId) {
-        self.groups.iter_mut().for_each(|group| group.leave(of));
     }
 
     /// Tries once more to hear groups that the system refused, and learns from where packets leave now.

@@ -62,10 +62,9 @@ pub struct Sockets {
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) socket: Socket,
-    /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
-    /// link's address of a host, which may be nobody's, takes no room from data.
+    /// At a source of a group: sends to single hosts, whose packets take no room from data.
     pub(crate) answers: Option<Socket>,
-    local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// Whether other sockets of this host may have its address and port too.
     shared: bool,
     /// Drops that the kernel has counted at the socket; wraps.
@@ -112,7 +111,6 @@ impl Way {
         Self::new(socket, settings)
     }
 
-    /// Sets up how multicast leaves.
     fn set_multicast(&mut self, at: Resolved, settings: &SocketSettings) -> Result<(), NetError> {
         aim(&self.socket, self.local.ip(), at).map_err(NetError::doing("choose an interface"))?;
         self.set_hops(settings.hops).map_err(NetError::doing("set the hops"))?;
@@ -140,9 +138,6 @@ impl Way {
 
 impl Sockets {
     /// The sockets of a source.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn source(target: Target, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, mut receivers) = target.into_parts();
         let mut seen = BTreeSet::new();
@@ -192,11 +187,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// The sockets of a host that reaches its group through relays: one of each address family that
-    /// this host has, at any port.
-    ///
-    /// # Errors
-    /// The error of the system if it has neither family.
+    /// Sockets of a host behind relays: one of each address family that it has, at any port.
     pub fn via(is_source: bool, settings: SocketSettings) -> Result<Self, NetError> {
         let mut sockets = Self::new(is_source, None, settings)?;
         let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -214,12 +205,8 @@ impl Sockets {
         }
     }
 
-    /// The sockets of a relay: a way to each network of its group, and behind those the way at
-    /// which the relay listens. Packets for the network of a number are packets for the group of
-    /// that number.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and errors of the system.
+    /// Sockets of a relay: a way to each network of its group, numbered as packets for the group
+    /// are, and behind those the way at which the relay listens.
     pub fn relay(
         listen: SocketAddr,
         multicast: Option<Multicast>,
@@ -278,9 +265,6 @@ impl Sockets {
     }
 
     /// The sockets of a receiver.
-    ///
-    /// # Errors
-    /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn receiver(listen: Listen, settings: SocketSettings) -> Result<Self, NetError> {
         let (multicast, address) = match listen {
             Listen::Unicast(address) => (None, address),
@@ -368,21 +352,14 @@ impl Sockets {
         named.is_none_or(|source| source == from)
     }
 
-    /// At a source: why answers do not come to the port of the target, which was asked for first, but
-    /// to that of [`local_address`](Self::local_address).
+    /// At a source: why answers do not come to the target's port, but to the local address's.
     pub const fn port_refused(&self) -> Option<&NetError> {
         self.refused.as_ref()
     }
 
-    /// The address and port from which it sends, of several the first. At a receiver the address is the
-    /// unspecified one.
+    /// The address and port from which it sends; at a receiver the unspecified address.
     pub fn local_address(&self) -> SocketAddr {
         self.ways[0].local
-    }
-
-    /// The same of the last.
-    pub(crate) fn last_address(&self) -> SocketAddr {
-        self.ways[self.ways.len() - 1].local
     }
 
     /// Where packets for the group go, or the group that is heard; none at a receiver without one.
@@ -439,7 +416,6 @@ impl Sockets {
     }
 }
 
-/// Has packets never cut on their way.
 fn send_whole(socket: &Socket, like: IpAddr) -> Result<(), NetError> {
     let done = match like {
         IpAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),

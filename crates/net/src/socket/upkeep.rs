@@ -1,5 +1,4 @@
-//! Interfaces of open sockets: memberships of groups, and what becomes of an interface or an address that
-//! goes away.
+//! Interfaces of open sockets: memberships, and lost interfaces and addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -237,7 +236,6 @@ impl Sockets {
         true
     }
 
-    /// Something has left by a way.
     pub(crate) fn use_again(&mut self, way: usize) {
         let Some(of) = self.ways.get_mut(way).filter(|way| way.health != Health::Up) else {
             return;

@@ -98,7 +98,6 @@ impl Changes {
     }
 }
 
-/// The changes that a datagram of netlink messages tells.
 fn read(mut bytes: &[u8]) -> Changes {
     let mut changes = Changes::default();
     while let (Some(&len), Some(&kind)) =
@@ -144,7 +143,6 @@ fn gone(kind: u16, body: &[u8]) -> Gone {
 /// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 
-/// Most datagrams that are read at a time.
 const READS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use faircast_base::NodeId;
 /// From a node to its place among a flow's receivers.
 #[derive(Clone, Debug)]
 pub(super) enum Slots {
-    /// A few receivers: looking at each is faster than a table, and a thousand TCP flows need no
-    /// thousand tables.
+    /// A few receivers, at each of which it looks: a thousand TCP flows need no tables.
     Few(Vec<NodeId>),
     /// Many: a table over all nodes.
     Table(Vec<u32>),

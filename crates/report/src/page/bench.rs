@@ -36,7 +36,6 @@ pub fn bench_page(suite: &Suite) -> String {
     .render()
 }
 
-/// Experiments under one heading, in the order of the suite.
 struct Group<'a> {
     name: &'a str,
     experiments: Vec<Experiment<'a>>,
@@ -177,7 +176,6 @@ fn beside(row: &Row) -> String {
     row.beside().map_or_else(String::new, simulated)
 }
 
-/// An experiment: its question, what the paper says, its plot, and its figures.
 fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>) -> String {
     let rows = &experiment.rows;
     // A heading stands one level below its group's.
@@ -231,7 +229,6 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>
     html
 }
 
-/// One figure: the numbers, the verdict and why.
 fn side(row: &Row, level: usize) -> String {
     let seeds =
         if row.seeds == 1 { "1 seed".into() } else { format!("median of {} seeds", row.seeds) };

@@ -72,7 +72,6 @@ fn marks(row: &MarkRow) -> Value {
     })
 }
 
-/// A moment in seconds, to the microsecond.
 fn moment(at_s: f64) -> Value {
     rounded(at_s, 1e6)
 }

@@ -8,8 +8,7 @@ pub(super) fn heading(title: &str, sentence: &str) -> String {
     format!("<div class=\"intro\"><h1>{title}</h1><p class=\"soft\">{sentence}</p></div>\n")
 }
 
-/// The few figures that come next, as HTML: what, a class of their values where they have one, value, and
-/// what belongs to it.
+/// Figures as HTML: what, a class of the value, the value, and what belongs to it.
 pub(super) fn facts(all: &[(String, Option<&str>, String, String)]) -> String {
     let fact = |(term, class, value, small): &(String, Option<&str>, String, String)| {
         let class = class.map_or(String::new(), |class| format!(" class=\"{class}\""));
@@ -43,8 +42,7 @@ pub(super) struct HtmlTable {
 impl HtmlTable {
     /// Starts a table whose first `left` columns are flush left.
     pub(super) fn new(caption: &str, left: usize, head: &[&str]) -> Self {
-        // Tables may be wider than a phone: they scroll, the page does not. What scrolls must be
-        // reachable with the keyboard.
+        // Tables may be wider than a phone: they scroll, with the keyboard too.
         let mut html = format!(
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
              <caption><span>{0}</span></caption><thead><tr>",

@@ -1,13 +1,11 @@
-//! The page of a matrix: a heat map for each figure, every cell a link to its worst run, and for each
-//! case all of its runs.
+//! The page of a matrix: a heat map for each figure, whose cells lead to their worst runs.
 
 use super::Page;
 use super::html::{HtmlTable, escape, facts, heading, note, section};
 use crate::figure::{Figure, Lean};
 use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
 
-/// A matrix as one HTML file that needs no network: one heat map a figure, of which one is shown at
-/// a time, and the cases with their questions.
+/// A matrix as one HTML file that needs no network: heat maps, and cases with questions.
 pub fn matrix_page(matrix: &Matrix) -> String {
     let main = intro(matrix) + &maps(matrix) + &cases(matrix);
     let navigation =
@@ -94,8 +92,7 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
     )
 }
 
-/// What the colours of a figure mean. A share has two ways to be wrong, which no scale from worse to
-/// better tells apart.
+/// Legend of a figure. A share can be wrong in two ways, which one scale does not tell apart.
 fn legend(figure: Figure) -> &'static str {
     match figure.lean(1.0) {
         Some(_) => {
@@ -117,8 +114,7 @@ enum Detail {
     Full,
 }
 
-/// A value as an element in its colour; a share that is off has a sign as well, for who does not tell
-/// the colours apart.
+/// A value in its colour; a share that is off has a sign too, for who does not see colours.
 fn coloured(element: &str, figure: Figure, value: f64) -> String {
     let strength = if figure.step(value) < 2 { 2 } else { 1 };
     let (class, sign) = match figure.lean(value) {
@@ -138,8 +134,7 @@ fn interval(spread: &Spread) -> Option<String> {
     Some(format!("{:.0} %: {low} to {high}", (interval.confidence * 100.0).floor()))
 }
 
-/// One cell: the median in its colour, beside it the worst seed in its own where there are several,
-/// both leading to the worst run.
+/// A cell: median and worst seed in their colours, which lead to the worst run.
 fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> String {
     let Some(spread) = cell.figure(figure) else { return "–".into() };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));

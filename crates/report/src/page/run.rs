@@ -19,8 +19,7 @@ use tree::tree;
 /// Most changes of representative that are listed.
 const SWITCH_ROWS_MAX: usize = 200;
 
-/// The report of a run as one HTML file that needs no network: the question, the figures, plots
-/// that can be zoomed, tables, and the scenario itself.
+/// The report of a run as one HTML file that needs no network.
 pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
     let ended = Time::from_secs_f64(summary.ended_s);
     let sections = [
@@ -90,7 +89,6 @@ fn intro(summary: &Summary) -> String {
     html + &facts(&figures.collect::<Vec<_>>())
 }
 
-/// The few figures that come first: what, value, and what belongs to it.
 fn first_figures(summary: &Summary) -> Vec<(&'static str, String, String)> {
     let flows = &summary.flows;
     let mut facts = Vec::new();

@@ -1,5 +1,4 @@
-//! The page of a sweep: for each figure a plot over the first setting that varies, with the runs of all
-//! seeds, their median and their spread.
+//! The page of a sweep: for each figure a plot over the first setting that varies.
 
 use super::Page;
 use super::html::{self, HtmlTable, escape, facts, folded, heading, note};
@@ -85,7 +84,6 @@ fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     html::section(figure.id, figure.title, &(html + &medians(sweep, figure, lines)))
 }
 
-/// All medians with their spread.
 fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     let mut head: Vec<&str> =
         sweep.axes.iter().map(|axis| crate::sweep::short(&axis.key)).collect();

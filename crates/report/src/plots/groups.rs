@@ -8,13 +8,11 @@ use crate::series::{Bins, FlowSeries, Series};
 /// Spans of time for which the mean of flows is taken.
 const SPANS: usize = 240;
 
-/// The flows of one protocol.
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
     /// Those with lines of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
     pub(super) total: usize,
-    /// Place of its colour in the palette.
     pub(super) colour: usize,
     /// What all others had together.
     rest: Option<&'a Bins>,
@@ -66,8 +64,7 @@ impl Group<'_> {
     }
 }
 
-/// The mean of several lines over time, and between which values they lie. In each span a line counts
-/// with the mean of its points; where it has none, with its last.
+/// Mean and range of lines in each span; a line without points counts with its last one.
 pub(super) fn mean_and_range(lines: &[Line], ended: Time) -> (Points, Vec<(f64, f64)>) {
     let width = ended.as_secs_f64() / SPANS as f64;
     let spans: Vec<Vec<Option<f64>>> = lines.iter().map(|line| spans(line, width)).collect();

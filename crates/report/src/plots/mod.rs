@@ -18,8 +18,7 @@ pub(crate) use groups::colour_of;
 use groups::{Group, groups};
 use plot::Points;
 
-/// With more flows or links than this single ones are hidden behind their protocol's mean and range,
-/// and a legend names flows and kinds of lines apart.
+/// Flows or links beyond which single ones are hidden behind their protocol's mean and range.
 const CROWD: usize = 3;
 /// Most changes of representative that are drawn to begin with: more are a grey wall.
 const SWITCHES_SHOWN_MAX: u64 = 60;
@@ -75,8 +74,7 @@ pub(crate) fn sequence(series: &Series) -> Plot {
     ];
     for (kind, marks) in kinds {
         for group in groups(series) {
-            // What was found missing is asked for, and what is asked for makes the sender cut: one
-            // kind of mark is enough to begin with.
+            // A loss brings a NAK, and a NAK a cut: one kind of mark is enough to begin with.
             let hidden = |flow: &FlowSeries| {
                 crowd || matches!(kind, "cut" | "loss found") && flow.naks.total() > 0
             };
@@ -97,7 +95,6 @@ pub(crate) fn sequence(series: &Series) -> Plot {
     plot
 }
 
-/// Throughput in equal spans of time.
 pub(crate) fn throughput(series: &Series) -> Plot {
     let mut plot = Plot::new("throughput", "Throughput", "Throughput", Unit::Rate);
     plot.about = format!("New payload (TCP: acknowledged payload) per {}", width(series));
@@ -169,7 +166,6 @@ fn queues(series: &Series) -> Plot {
 /// A curve of each flow: how the plot begins, what it shows, what its lines are called, and the curve.
 type OfFlows = (Plot, &'static str, &'static str, fn(&FlowSeries) -> &Curve, Shape);
 
-/// Congestion windows, sending rates and round trips.
 fn of_flows(series: &Series) -> [Plot; 3] {
     let window = Plot::new("window", "Window", "Window", Unit::Packets);
     let rate = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
@@ -243,7 +239,6 @@ fn representative(series: &Series, ended: Time) -> Plot {
 }
 
 impl Plot {
-    /// Adds a row of a flow's or a group's marks where there are any.
     fn add_marks(&mut self, row: MarkRow, protocol: &str, colour: usize, series: &Series) {
         if row.total > 0 {
             let label = labelled(series, &row.owner, row.kind);
@@ -440,8 +435,7 @@ fn steps(bins: &Bins) -> Points {
     points
 }
 
-/// Adds to steps what they are at the end, where the last one is well before that: plots tell microseconds
-/// apart.
+/// Extends steps to the end if the last one is well before: plots tell microseconds apart.
 fn to_the_end(points: &mut Points, ended: Time) {
     let ended_s = ended.as_secs_f64();
     if let Some((at, value)) = points.last().copied()

@@ -12,9 +12,7 @@ pub(crate) const FIELD_HEIGHT: f64 = 110.0;
 pub(crate) const LEFT: f64 = 42.0;
 pub(crate) const RIGHT: f64 = 8.0;
 pub(crate) const BOTTOM: f64 = 28.0;
-/// Size of all text.
 pub(crate) const FONT: f64 = 8.0;
-/// Length of the piece of a line in a legend.
 pub(crate) const SAMPLE: f64 = 18.0;
 /// The page's colours on white: see `page.css`.
 pub(crate) const COLOURS: [&str; 8] =
@@ -23,7 +21,6 @@ pub(crate) const COLOURS: [&str; 8] =
 pub(crate) const DASHES: [&str; 6] =
     ["", "5 2.5", "1.5 1.5", "7 2 1.5 2", "10 3", "4 1.5 1 1.5 1 1.5"];
 
-/// Where a picture will be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// On white, by any program.
@@ -46,18 +43,15 @@ impl Paint {
         self.named(&format!("c{place}"), COLOURS[place])
     }
 
-    /// The colour of text and axes.
     fn ink(self) -> String {
         self.named("ink", "#000")
     }
 
-    /// The colour of what is behind.
     pub(crate) fn ground(self) -> String {
         self.named("card", "#fff")
     }
 }
 
-/// The dashes of a line, as an attribute.
 pub(crate) fn dashes(place: usize) -> String {
     match DASHES[place % DASHES.len()] {
         "" => String::new(),
@@ -79,7 +73,6 @@ pub(crate) fn begin(paint: Paint, height: f64, title: &str, about: &str) -> Stri
     )
 }
 
-/// Where the lines are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) left: f64,
@@ -97,7 +90,6 @@ impl Frame {
         self.top + self.height
     }
 
-    /// A number of the vertical axis, with a line across the field.
     pub(crate) fn level(&self, out: &mut String, paint: Paint, y: f64, text: &str) {
         let _ = writeln!(
             out,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// One plot: lines over time, and rows of marks above them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
     /// Its name in files and anchors.
     pub key: &'static str,
@@ -26,10 +26,11 @@ pub struct Plot {
 }
 
 /// The unit of a plot's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A number of packets that only grows.
+    #[default]
     Count,
     /// Packets.
     Packets,
@@ -136,17 +137,7 @@ impl Plot {
         axis: &'static str,
         unit: Unit,
     ) -> Self {
-        Self {
-            key,
-            title,
-            about: String::new(),
-            axis,
-            unit,
-            lines: Vec::new(),
-            marks: Vec::new(),
-            names: Vec::new(),
-            crowd: false,
-        }
+        Self { key, title, axis, unit, ..Self::default() }
     }
 
     /// The rows of marks that have a lane, those that are shown to begin with.

@@ -17,8 +17,7 @@ const LANE: f64 = 8.0;
 /// Marks closer than this are one bar, as high as they are many.
 const CELL: f64 = 2.0;
 
-/// A plot as a picture: the lines and marks that are shown to begin with, over the whole run. The
-/// vertical axis reaches what lines have in the counted time.
+/// A plot as a picture of what is shown at first, up to what lines have in the counted time.
 pub fn svg(plot: &Plot, series: &Series) -> String {
     let ended_s = series.ended.as_secs_f64();
     let end = if ended_s > 0.0 { ended_s } else { series.duration_s.max(1e-9) };
@@ -72,12 +71,9 @@ pub fn svg(plot: &Plot, series: &Series) -> String {
     out
 }
 
-/// Where lines are drawn, and what of the run is there.
 struct Field {
     frame: Frame,
-    /// The run's end in seconds.
     end: f64,
-    /// What is at the lower and at the upper edge.
     range: [f64; 2],
 }
 
@@ -182,13 +178,11 @@ fn join(place: usize) -> &'static str {
     if place == 0 { "M" } else { "L" }
 }
 
-/// The width of a line in points.
 fn stroke(weight: Weight) -> f64 {
     weight.pixels() / 2.0
 }
 
-/// Marks as bars that stand on the floor of their lane: where many fall together, one that is as high
-/// as they are many.
+/// Marks as bars in their lane, the higher the more of them fall together.
 fn bars(out: &mut String, row: &MarkRow, field: &Field, floor: f64) {
     let mut cells: Vec<(i64, u64)> = Vec::new();
     for (at, count, _) in &row.points {
@@ -214,7 +208,6 @@ enum Sample<'a> {
     Marks(&'a MarkRow),
 }
 
-/// The names of lines and rows, with a piece of each.
 fn legend<'a>(lines: &[&'a Line], marks: &[&'a MarkRow]) -> Vec<(String, Sample<'a>)> {
     let lines =
         lines.iter().enumerate().map(|(i, line)| (line.label.clone(), Sample::Line(line, i)));

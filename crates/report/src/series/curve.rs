@@ -14,9 +14,8 @@ pub const BINS_GIVEN_MAX: u64 = 2 * BINS_MAX;
 /// Buckets and marks start about a microsecond wide: 2 to this power nanoseconds.
 const SHIFT_START: u32 = 10;
 
-/// A quantity over time in bounded memory. Time is cut into buckets as wide as they must be for
-/// [`CURVE_BUCKETS_MAX`] of them to hold all points, and each keeps its first, least, greatest
-/// and last point, so that no peak is ever lost.
+/// A quantity over time in [`CURVE_BUCKETS_MAX`] buckets of equal width, each with its first,
+/// least, greatest and last point: no peak is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     buckets: Vec<Bucket>,
@@ -85,7 +84,6 @@ impl Curve {
         points
     }
 
-    /// Makes buckets twice as wide.
     fn coarsen(&mut self) {
         self.shift += 1;
         let shift = self.shift;
@@ -125,7 +123,6 @@ pub struct Bins {
     amounts: Vec<u64>,
 }
 
-/// Bins of the least width.
 impl Default for Bins {
     fn default() -> Self {
         Self::of_width(Duration::ZERO)
@@ -150,8 +147,7 @@ impl Bins {
         Self { width: Duration::from_nanos(width), amounts: Vec::new() }
     }
 
-    /// Bins of a given width, at least a nanosecond, which doubles where a run has more than
-    /// [`BINS_GIVEN_MAX`] of them.
+    /// Bins of a width, at least 1 ns, which doubles beyond [`BINS_GIVEN_MAX`] of them.
     pub fn of_width(width: Duration) -> Self {
         Self { width: width.max(Duration::from_nanos(1)), amounts: Vec::new() }
     }
@@ -184,7 +180,6 @@ impl Bins {
         &self.amounts
     }
 
-    /// Bins of a width with these amounts.
     pub(crate) fn of(width: Duration, amounts: Vec<u64>) -> Self {
         Self { width, amounts }
     }
@@ -198,7 +193,6 @@ impl Bins {
         wider
     }
 
-    /// Adds empty bins until there are so many.
     pub(crate) fn lengthen(&mut self, length: usize) {
         self.amounts.resize(self.amounts.len().max(length), 0);
     }

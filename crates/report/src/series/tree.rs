@@ -34,7 +34,6 @@ pub struct TreeSeries {
     pub moves: Marks,
     /// How many receivers were in each of `LEVELS`. Who never had a head is in none.
     counts: [(u32, Curve); LEVELS.len()],
-    /// Where each receiver counts.
     places: BTreeMap<NodeId, usize>,
 }
 

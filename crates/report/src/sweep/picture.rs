@@ -1,5 +1,4 @@
-//! The plots of a sweep, for its page and for papers: a figure over the first setting that varies, with
-//! the runs of all seeds, their median and their spread.
+//! The plots of a sweep, for its page and for papers: runs, medians and spread.
 
 use std::fmt::Write as _;
 
@@ -124,7 +123,6 @@ pub(crate) fn picture(
     out
 }
 
-/// A line's runs, its medians and what connects them.
 fn curve<'a>(
     out: &mut String,
     runs: impl Fn(usize) -> Option<&'a Vec<f64>>,
@@ -183,7 +181,6 @@ fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
     )
 }
 
-/// Where values stand on the horizontal axis.
 struct Places {
     frame: Frame,
     /// As shares of the axis, where they are numbers.
@@ -205,7 +202,6 @@ impl Places {
         Self { frame, numbers, values, lines }
     }
 
-    /// Where a value stands.
     fn middle(&self, value: usize) -> f64 {
         let share = match &self.numbers {
             Some(numbers) => 0.06 + 0.88 * numbers[value],

@@ -19,7 +19,6 @@ const RECEIVERS_FOLDED_MAX: usize = 500;
 const LINK_ROWS_MAX: usize = 12;
 const LINKS_FOLDED_MAX: usize = 500;
 
-/// A flow's name with the colour that its lines have.
 fn coloured(name: &str, colour: Option<usize>) -> String {
     let swatch = colour.map(|c| {
         format!(
@@ -132,17 +131,10 @@ fn intact_cell(intact: Option<bool>) -> String {
     }
 }
 
-const RECEIVER_HEAD: [&str; 9] = [
-    "Receiver",
-    "Flow",
-    "Goodput",
-    "Delivered",
-    "Lost",
-    "Given up",
-    "Loss ratio",
-    "Completed",
-    "Intact",
-];
+fn receiver_table(caption: &str) -> HtmlTable {
+    let head = "Receiver|Flow|Goodput|Delivered|Lost|Given up|Loss ratio|Completed|Intact";
+    HtmlTable::new(caption, 2, &head.split('|').collect::<Vec<_>>())
+}
 
 fn push_receiver(table: &mut HtmlTable, on: On, flow: &FlowSummary, receiver: &ReceiverSummary) {
     let cells = [escape(&receiver.node), escape(&flow.name)].into_iter().chain(receiver.cells(on));
@@ -155,12 +147,10 @@ pub(super) fn receivers(summary: &Summary) -> String {
     if total == 0 {
         return String::new();
     }
-    let mut table = HtmlTable::new(
+    let mut table = receiver_table(
         "Lost: packets that did not arrive in time or late, repaired or not. Given up: never repaired. \
          Goodput is over the counted time, counts and the loss ratio over the whole run. Of many \
          receivers the spread and the worst are shown.",
-        2,
-        &RECEIVER_HEAD,
     );
     let mut rows = 0;
     let mut is_shortened = false;
@@ -180,7 +170,7 @@ pub(super) fn receivers(summary: &Summary) -> String {
     }
     let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
     if is_shortened {
-        let mut all = HtmlTable::new("In the scenario’s order", 2, &RECEIVER_HEAD);
+        let mut all = receiver_table("In the scenario’s order");
         for (flow, receiver) in all_receivers(summary).take(RECEIVERS_FOLDED_MAX) {
             push_receiver(&mut all, summary.on, flow, receiver);
         }
@@ -231,21 +221,9 @@ pub(super) fn links(header: &Header, summary: &Summary) -> String {
 }
 
 fn link_table(caption: &str, header: &Header, links: &[(usize, &LinkSummary)]) -> String {
-    let mut table = HtmlTable::new(
-        caption,
-        2,
-        &[
-            "Link",
-            "Rate, delay, queue",
-            "Used",
-            "Throughput",
-            "Dropped",
-            "Drop ratio",
-            "Causes",
-            "Queue mean",
-            "Queue max",
-        ],
-    );
+    let head =
+        "Link|Rate, delay, queue|Used|Throughput|Dropped|Drop ratio|Causes|Queue mean|Queue max";
+    let mut table = HtmlTable::new(caption, 2, &head.split('|').collect::<Vec<_>>());
     for (index, link) in links {
         let about = header.links.get(*index).map_or_else(String::new, |h| {
             format!("{}, {}, {}", rate(h.rate_bps as f64), seconds(h.delay_s), h.queue)

@@ -1,5 +1,4 @@
-//! The repair tree on a run's page: whom each receiver had over time, the heads with what they did, and all
-//! changes.
+//! The repair tree on a run's page: heads over time, what they did, and all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +75,6 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> String {
     table(&caption, "Head", &tracks, ended)
 }
 
-/// Who hung below whom last.
 struct Lineage {
     /// The last head of each receiver that ever had one.
     last: BTreeMap<NodeId, NodeId>,
@@ -200,7 +198,6 @@ fn members(changes: &[HeadChange], of: &Lineage, series: &Series, ended: Time) -
     of.order.iter().filter_map(track).collect()
 }
 
-/// The rows, with a scale of time.
 fn table(caption: &str, who: &str, tracks: &[Track], ended: Time) -> String {
     let mut table = HtmlTable::new(caption, 2, &[who, "Time"]);
     let end_s = ended.as_secs_f64();
