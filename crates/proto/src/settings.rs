@@ -61,6 +61,13 @@ macro_rules! choices {
             }
         }
 
+        /// The first, for parts that are made before their settings are known.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+
         impl $crate::settings::Setting for $name {
             fn read(options: &$crate::options::Options, key: &str) -> Option<Self> {
                 let text = options.text(key)?;

@@ -31,6 +31,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 const OTHERS_MAX: usize = 50;
 
 /// The relay. See the module's documentation.
+#[derive(Default)]
 pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
@@ -95,16 +96,9 @@ impl CreditRelay {
         Self {
             node,
             settings: RelaySettings::from_options(options),
-            sessions: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            plain: BTreeMap::new(),
-            sweep_at: None,
             programs: Programs::new(host),
-            failed: 0,
-            ports: BTreeMap::new(),
             ports_room: PORTS_ROOM_MIN,
-            held: BTreeMap::new(),
-            out: VecDeque::new(),
+            ..Self::default()
         }
     }
 

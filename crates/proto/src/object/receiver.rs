@@ -82,7 +82,7 @@ impl ObjectReceiver {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
             requests: Requests::new(&config.settings),
             assembly: Assembly::new(setup),
-            timers: Timers::new(),
+            timers: Timers::default(),
             earlier: (0, 0),
             ending: Ending::Open,
             doubts: Doubts::default(),

@@ -106,7 +106,7 @@ impl ObjectSource {
             host: HostLoad::default(),
             limit: None,
             limited_by: None,
-            timers: Timers::new(),
+            timers: Timers::default(),
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,

@@ -13,6 +13,7 @@ use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
 
 /// The receiving end of a TCP connection.
+#[derive(Default)]
 pub struct TcpReceiver {
     flow: FlowId,
     peer: NodeId,
@@ -57,15 +58,7 @@ impl TcpReceiver {
             window_max: u64::from(settings.window_max),
             sack: (flavour == Flavour::Sack).then(SackHistory::default),
             delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
-            next: 0,
-            beyond: RangeSet::default(),
-            slots: VecDeque::new(),
-            delivered_bytes: 0,
-            end: None,
-            delayed: None,
-            ack: None,
-            losses: LossRecord::default(),
-            events: VecDeque::new(),
+            ..Self::default()
         }
     }
 

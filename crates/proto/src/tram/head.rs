@@ -76,7 +76,7 @@ pub(super) struct Known {
 }
 
 /// The part of an end that others depend on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) members: Members,
     pub(super) cache: Cache,
@@ -113,20 +113,12 @@ impl Head {
             late_join: settings.late_join,
             repairs: Repairs::new(settings),
             passes_on: settings.pass_on,
-            answers: VecDeque::new(),
-            hello_due: false,
-            advertisement_due: None,
-            lan_due: false,
             election: Election::new(settings),
-            silent: Vec::new(),
-            pruned: VecDeque::new(),
-            resigning: false,
             advertising: Advertising::new(settings),
             advertise_interval: settings.advertise_interval,
             hello_interval: settings.hello_interval,
             hellos_missed_max: settings.hellos_missed_max,
-            is_source: false,
-            timers: Timers::new(),
+            ..Self::default()
         }
     }
 

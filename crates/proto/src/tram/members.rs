@@ -41,7 +41,7 @@ const FRUITLESS_INTERVALS: u64 = 3;
 const MUTE_AFTER: Duration = Duration::from_secs(1);
 
 /// A direct member of a head.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Child {
     pub(super) id: u64,
     /// The number of its name; 0 without one.
@@ -102,7 +102,7 @@ pub(super) struct Acknowledged {
     pub(super) left: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Members {
     pub(super) children: BTreeMap<NodeId, Child>,
     members_max: usize,
@@ -168,28 +168,23 @@ impl Members {
         let member_only_max = (settings.member_only_share * members_max as f64) as usize;
         let ack_window = u64::from(settings.ack_window);
         Self {
-            children: BTreeMap::new(),
             members_max,
             member_only_max: member_only_max.clamp(1, members_max),
             heads_max: members_max,
             ack_window,
             ttl: u8::try_from(settings.ttl).unwrap_or(u8::MAX),
-            reads_again: false,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window + settings.window_max(ack_window),
             deeper_max: match settings.right_edge {
                 RightEdge::Levels => LEVELS_MAX * ack_window / 2,
                 _ => 0,
             },
-            orphans: Vec::new(),
             // They find out as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + BIND_TIMEOUT,
-            refused: Vec::new(),
-            parted: Parted::default(),
-            namesakes: Namesakes::default(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
             fruitless_for: fruitless_for(settings),
             departures: Departures::new(),
+            ..Self::default()
         }
     }
 
@@ -272,26 +267,14 @@ impl Members {
             first_missing: start,
             // Until it speaks, what it will allow at first: one join does not close the window.
             allowed: start.saturating_sub(1) + 2 * self.ack_window,
-            loss: 0,
-            of_subtree: false,
-            below: 0,
             found: self.departures.found_from(id),
-            heads: 0,
-            complete: false,
-            gaps: false,
-            unnamed: 0,
             catches_up: rescued.then_some(end),
             rescued,
-            confirmed: false,
-            spoke_once: false,
-            mute: false,
             since: now,
             heard_at: now,
             advanced_at: now,
             waited_at: now,
-            fruitless: 0,
-            unanswered: 0,
-            behind: Dissent::default(),
+            ..Child::default()
         };
         // Another program may have been there; or it still is, and says so.
         if let Some(before) = self.children.insert(node, child).filter(|it| it.confirmed) {

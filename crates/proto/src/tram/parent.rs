@@ -36,9 +36,10 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 const ROUNDS_CROWDED: u32 = 20;
 
 /// What it does to get a head, or another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Search {
     /// Nothing: it has one, or has heard nothing of the session.
+    #[default]
     Idle,
     /// It listens for advertisements, or asks for them.
     Seeking {
@@ -114,7 +115,7 @@ reasons! {
 }
 
 /// A receiver's search for a head, and its watch over the one that it has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parent {
     begun: bool,
     given: Option<Given>,
@@ -157,30 +158,20 @@ impl Parent {
     pub(super) fn new(settings: &TramSettings, given: Option<GivenHead>) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         Self {
-            begun: false,
             given: given.map(Given::new),
-            bound: None,
-            lost_at: Time::ZERO,
             search: Search::Idle,
-            refused_by: None,
-            may_stay: false,
-            candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
                 .then(|| RoundTrips::new(SOLICIT_INTERVAL)),
             backoff: Backoff::new(settings),
-            vain_since: Time::ZERO,
-            root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
             ring_max: ttl(settings.ttl),
             ring_step: ttl(settings.solicit_step),
             listens: settings.formation != Formation::Solicit,
             nearest: ttl(settings.advertise_step),
-            advertise_interval: None,
             silence: settings.hello_interval * 2,
             hellos_missed_max: settings.hellos_missed_max,
-            timers: Timers::new(),
-            due: None,
+            ..Self::default()
         }
     }
 

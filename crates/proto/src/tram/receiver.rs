@@ -40,8 +40,9 @@ use reports::Reports;
 /// A tree has fewer levels than this.
 const LEVEL_MAX: u8 = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Waiting,
     /// It takes part, or tries to.
     Member,
@@ -79,9 +80,10 @@ const ENDED_SILENCE: Duration = Duration::from_secs(10);
 const HEADLESS_SILENCE: Duration = super::RECOVERY;
 
 /// Whether an application says when it needs nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
     /// None does: it has all when it has all packets.
+    #[default]
     Not,
     /// It has not said so yet.
     Until,
@@ -99,7 +101,7 @@ struct Own {
 }
 
 /// What it has of the session since a head has taken it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reached {
     reception: Reception,
     /// How far the source can have come.
@@ -142,6 +144,7 @@ impl Reached {
 }
 
 /// A receiver.
+#[derive(Default)]
 pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
@@ -213,49 +216,20 @@ impl TramReceiver {
         start: Time,
         head: Option<GivenHead>,
     ) -> Self {
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, start);
         Self {
             identity,
             source,
-            name: 0,
             phase: Phase::Waiting,
             parent: Parent::new(&settings, head),
             head: Head::new(&settings, settings.head, 1),
-            reached: None,
-            front: Front::default(),
-            front_at: Time::ZERO,
-            source_heard_at: Time::ZERO,
-            last: None,
-            pace: Pace::new(1.0, Pace::BURST),
-            level_before: 0,
-            ack_due: false,
-            congested: false,
-            hello_missing: false,
-            goodbyes: VecDeque::new(),
-            bytes: 0,
-            completed: false,
-            pruned: false,
-            closing: false,
             lingers_until: Time::MAX,
             joined: settings.head == HeadRole::Never,
-            held: false,
             kept: Kept::Not,
-            follows: None,
-            told: Told::default(),
-            doubts: Doubts::default(),
-            spoken: None,
-            mismatch: None,
-            losses: LossRecord::default(),
-            reports: None,
-            repairs: 0,
-            head_number: 0,
-            joins: 0,
-            missed: None,
-            came_at: Time::ZERO,
             timers,
-            events: VecDeque::new(),
             settings,
+            ..Self::default()
         }
     }
 

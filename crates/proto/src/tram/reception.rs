@@ -26,7 +26,7 @@ pub(super) enum Arrived {
 }
 
 /// Which packets of a session are here: all before the first that is missing, and some after it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reception {
     /// One past the last packet that came, or that somebody told of.
     pub(super) end: u64,

@@ -130,7 +130,7 @@ impl<P: Packets> TramSource<P> {
             }
             None => Box::new(RateControl::new(&settings)),
         };
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, setup.start);
         let mut head = Head::new(&settings, HeadRole::Eager, 1);
         head.be_source(&settings);

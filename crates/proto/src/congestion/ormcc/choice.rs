@@ -13,7 +13,7 @@ const RECOVERED_SIGMAS: f64 = 2.0;
 const SLOWER_SIGMAS: f64 = 4.0;
 
 /// The averages (src: ormcc s2.2). Rates are bytes per second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Averages {
     /// Of all rates told, and their mean deviation, which the paper calls standard; `None` before
     /// the first.
@@ -50,10 +50,6 @@ pub(super) struct Standing {
 }
 
 impl Averages {
-    pub(super) fn new() -> Self {
-        Self { all: None, own: None }
-    }
-
     /// The representative is gone, or another.
     pub(super) fn forget_own(&mut self) {
         self.own = None;

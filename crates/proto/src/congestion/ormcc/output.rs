@@ -13,7 +13,7 @@ const MARKS_MAX: usize = 128;
 ///
 /// Real systems hand packets over many at a time, and a share of a queue is known only over more
 /// than a few packets: the measure can be made to span a time too.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OutputMeter {
     packets: u64,
     /// Packets and bytes that had come by a moment; ascending.

@@ -53,7 +53,7 @@ const TAKE_BACKS_PER_CUT: f64 = 1.0 / 16.0;
 
 /// The sender: a rate, the averages that choose the representative, and its round trip. All of it
 /// is of a size that does not depend on the number of receivers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OrmccSender {
     config: OrmccConfig,
     averages: Averages,
@@ -103,32 +103,10 @@ impl OrmccSender {
     /// A sender that has heard of nobody.
     pub fn new(config: OrmccConfig) -> Self {
         Self {
-            averages: Averages::new(),
-            representative: None,
             rate: Rate::new(&config, 0.0),
-            pace: Pace::new(1.0, Pace::BURST),
-            recent: Recent::default(),
-            bytes: 0.0,
-            rtt: None,
-            latest: None,
-            least: None,
-            delayed: 0,
-            output: None,
-            told: false,
-            sent: 0,
-            sent_at_congestion: 0,
-            last_sent: None,
-            repairs: Repairs::default(),
-            alone: None,
-            lowered: false,
-            pauses: 0,
-            busy: None,
-            unheard: Unanswered::default(),
-            unheard_own: Unanswered::default(),
-            before_cut: None,
             take_backs: TAKE_BACKS_MAX,
-            silent: None,
             config,
+            ..Self::default()
         }
     }
 

@@ -18,7 +18,7 @@ use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 const RUN_MAX: u32 = 8192;
 
 /// Loss as one receiver sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     estimate: Estimate,
     tolerance: u32,
@@ -69,7 +69,7 @@ const LOSS_GAIN: f64 = 500.0 / 65536.0;
 /// only.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
     /// Packets since the first loss of the latest event.
     open: f64,
@@ -86,10 +86,7 @@ impl LossMeter {
         Self {
             estimate: Estimate::new(config),
             tolerance: config.reorder_tolerance,
-            reordering: None,
-            order: Reorder::new(),
-            long_run: None,
-            latest: None,
+            ..Self::default()
         }
     }
 
@@ -203,17 +200,21 @@ impl LossMeter {
     }
 }
 
+impl Default for Estimate {
+    fn default() -> Self {
+        Self::Ewma { p: 0.0 }
+    }
+}
+
 impl Estimate {
     pub(super) fn new(config: &PgmccConfig) -> Self {
         match config.loss_intervals {
-            false => Self::Ewma { p: 0.0 },
+            false => Self::default(),
             true => Self::Intervals(Intervals {
-                open: 0.0,
-                closed: VecDeque::new(),
                 // The memory of the low-pass filter, so that a first loss weighs as much here as
                 // there: one lost packet of three says little about the next thousand.
                 prior: 1.0 / LOSS_GAIN,
-                event: None,
+                ..Intervals::default()
             }),
         }
     }

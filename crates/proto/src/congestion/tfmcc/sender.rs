@@ -31,7 +31,7 @@ const MOMENT: Duration = Duration::from_micros(50);
 const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The sender: see the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TfmccSender {
     pace: Pace,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
@@ -97,40 +97,20 @@ struct Clr {
     halved: bool,
 }
 
-impl Default for TfmccSender {
+impl TfmccSender {
     /// A sender that begins with one packet in the guessed round trip.
-    fn default() -> Self {
+    pub fn new() -> Self {
         let rate = USUAL_BYTES * 8.0 / RTT_MAX_INITIAL.as_secs_f64();
         Self {
             pace: Pace::new(rate, Pace::BURST),
-            header_bytes: 0,
             rate,
-            packet_bytes: None,
-            largest_bytes: 0.0,
-            answered: false,
             slow_start: true,
             ceiling: f64::INFINITY,
-            new_until: Time::ZERO,
-            left_at: Time::ZERO,
-            asked_at: Time::ZERO,
-            climb: None,
             rounds: Rounds::new(),
-            echoes: Echoes::default(),
-            clr: None,
-            vacant: None,
-            held_until: Time::ZERO,
-            adjusted_at: Time::ZERO,
-            clr_asked: Unanswered::default(),
-            asked: Unanswered::default(),
-            unheard: false,
-            woken_at: None,
-            idle: false,
-            moment: (Time::ZERO, 0),
+            ..Self::default()
         }
     }
-}
 
-impl TfmccSender {
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }

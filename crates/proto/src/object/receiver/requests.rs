@@ -33,7 +33,7 @@ struct Passage {
 }
 
 /// Requests of a receiver, and the times of their repetition.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.
     /// Single blocks that are overdue.
@@ -71,17 +71,9 @@ impl Requests {
     pub(super) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             naks: Naks::without_end(settings),
-            runs: RangeSet::default(),
-            timers: Timers::new(),
-            run_asked: Asked::default(),
-            run_due: false,
             run_retry: RetryTimer::new(settings.nak_repeat, settings.nak_backoff),
-            source_knows: false,
             passages: [None; 3],
-            suspected: None,
-            passed: VecDeque::new(),
-            sent: 0,
-            unanswered: 0,
+            ..Self::default()
         }
     }
 

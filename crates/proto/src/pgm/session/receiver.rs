@@ -169,7 +169,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         repair: R,
     ) -> Self {
         let config = config.bounded();
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, config.start);
         Self {
             lone_nak: LoneNak::new(&config.settings),

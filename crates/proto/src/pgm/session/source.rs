@@ -112,7 +112,7 @@ impl SourceSession {
         ] {
             *interval = (*interval).max(INTERVAL_MIN);
         }
-        let mut timers = SourceTimers::new();
+        let mut timers = SourceTimers::default();
         timers.arm(Timer::Start, config.start);
         timers.arm(Timer::AmbientSpm, config.start);
         Self {

@@ -120,16 +120,7 @@ impl TramReceiver {
             deliver: start,
             sent_since: start.max(self.front.sequence + 1),
             from_start: start == 1,
-            lost_any: false,
-            told_allowed: 0,
-            told_before: 0,
-            told_below: (0, 0),
-            passed_on: 0,
-            fruitless: 0,
-            asked_until: 0,
-            asks: 0,
-            before: None,
-            rewound_until: 0,
+            ..Reached::default()
         });
         if self.settings.head != HeadRole::Never {
             self.head.begin(cx.now, self.settings.formation);

@@ -161,7 +161,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
 /// Where nothing is repaired, a loss still calls for a NAK with its report, at most one in an interval:
 /// the losses within one round trip are one event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LoneNak {
     crowd: Crowd,
     interval: Duration,
@@ -174,13 +174,7 @@ pub(super) struct LoneNak {
 
 impl LoneNak {
     pub(super) fn new(settings: &PgmFlowSettings) -> Self {
-        Self {
-            crowd: Crowd::new(settings),
-            interval: settings.report_interval,
-            planned: None,
-            due: None,
-            last: None,
-        }
+        Self { crowd: Crowd::new(settings), interval: settings.report_interval, ..Self::default() }
     }
 
     /// Packet `index` is lost. Returns when that is to be reported, where it is.

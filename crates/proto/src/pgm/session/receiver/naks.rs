@@ -70,7 +70,7 @@ pub(crate) struct Expired {
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
 // What every packet needs stands first: see the receiver's session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Naks {
     missing: BTreeMap<u64, Missing>,
@@ -97,11 +97,8 @@ impl Naks {
             confirmation: retry(settings.nak_repeat),
             repair: retry(settings.nak_repair).of_held_answers(),
             crowd: Crowd::new(settings),
-            recent: VecDeque::new(),
-            missing: BTreeMap::new(),
-            timers: BinaryHeap::new(),
-            due: BTreeSet::new(),
             retries: RETRIES,
+            ..Self::default()
         }
     }
 

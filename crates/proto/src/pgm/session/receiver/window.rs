@@ -25,7 +25,7 @@ pub(super) enum Place {
 
 /// The receive window. Packets go by their sequence number without wrap (`index`).
 // What every packet needs stands first: see the receiver's session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
@@ -55,11 +55,8 @@ impl Window {
             limit: u64::from(limit),
             next: start,
             known: start,
-            highest: None,
-            held: VecDeque::new(),
-            bytes: BTreeMap::new(),
-            given_up: BTreeSet::new(),
             history: u64::MAX,
+            ..Self::default()
         }
     }
 
