@@ -188,7 +188,6 @@ struct Heard {
     next: Option<u64>,
     /// Whether something before that has not come.
     has_holes: bool,
-    /// Whether the last packet has come.
     ended: bool,
     losses: LossRecord,
 }

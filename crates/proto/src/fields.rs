@@ -92,7 +92,6 @@ impl<'a> Fields<'a> {
         Some(text.chars().map(printable).collect())
     }
 
-    /// All that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }

@@ -106,7 +106,6 @@ impl RangeSet {
         }
     }
 
-    /// The parts of the set that lie in `range`.
     pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.ranges.range(..range.start).next_back();
         // An inverted range would panic.

@@ -5,9 +5,7 @@ use faircast_base::{Bitrate, Duration};
 
 use crate::options::Options;
 
-/// What the value of a setting can be.
 pub(crate) trait Setting: Sized {
-    /// That of `key`, where it was set.
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 

@@ -52,7 +52,6 @@ impl<R: Reason, const N: usize> Default for Timers<R, N> {
 }
 
 impl<R: Reason, const N: usize> Timers<R, N> {
-    /// It runs out at `at`.
     pub(crate) fn arm(&mut self, reason: R, at: Time) {
         let before = core::mem::replace(&mut self.at[reason.number()], at);
         if at <= self.next {
@@ -88,7 +87,6 @@ impl<R: Reason, const N: usize> Timers<R, N> {
         due
     }
 
-    /// When the first of them runs out.
     pub(crate) fn next(&self) -> Option<Time> {
         Some(self.next).filter(|at| *at < Time::MAX)
     }

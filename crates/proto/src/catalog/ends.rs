@@ -88,7 +88,6 @@ impl SchemeEntry {
         Some(fits.unwrap_or_else(|| announcing(Vec::new())))
     }
 
-    /// The sender's half over PGM.
     fn pgm_control(&self, options: &Options) -> Box<dyn Control + Send> {
         (self.control)(options, data_overhead(self.announce_bytes_max))
     }

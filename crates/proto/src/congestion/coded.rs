@@ -123,7 +123,6 @@ struct CodedControl<C: SenderControl> {
     capped: bool,
 }
 
-/// A receiver's half behind its encoding.
 struct CodedFeedback<F>(F);
 
 /// A sender's half behind its encoding, without bounds.
@@ -154,7 +153,6 @@ pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> Box<dyn 
     Box::new(CodedFeedback(half))
 }
 
-/// Appends a scheme's words to `out`.
 fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     let start = out.len();
     value.encode(out);
@@ -162,7 +160,6 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
 }
 
 impl<C: SenderControl> CodedControl<C> {
-    /// Data of `len` bytes leaves.
     fn charge(&mut self, now: Time, len: u32) {
         if let Some(max) = &mut self.max {
             max.spend(now, len);

@@ -17,7 +17,6 @@ const WAITING_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct LateAcks {
     waiting: VecDeque<Seq>,
-    /// The latest packet that came is the last of them.
     is_latest: bool,
     report: Vec<u8>,
 }
@@ -57,7 +56,6 @@ impl LateAcks {
     }
 }
 
-/// Acknowledgement of this packet alone.
 fn alone(seq: Seq) -> AckVector {
     AckVector { highest: seq, bitmap: 1 }
 }

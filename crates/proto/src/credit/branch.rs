@@ -51,7 +51,6 @@ impl Branch {
         self.count
     }
 
-    /// Receivers below, as far as they have said so.
     pub(crate) fn weight(&self) -> u32 {
         self.tags.values().fold(0u32, |sum, tag| sum.saturating_add(tag.weight)).max(1)
     }
@@ -99,7 +98,6 @@ impl Branch {
         self.controlled && self.tags.is_empty()
     }
 
-    /// Whether the next capsule has a place below.
     pub(crate) fn may_send(&self) -> bool {
         match self.tags.values().map(|tag| ahead(tag.edge, self.count)).min() {
             Some(balance) => balance > 0,

@@ -39,7 +39,6 @@ impl<Q> Queue<Q> {
     }
 }
 
-/// A session.
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,
@@ -57,7 +56,6 @@ pub(super) struct FlowNode<Q> {
     looked_at: Time,
 }
 
-/// View of the policy.
 struct Seen<'a, Q> {
     upstream: &'a Upstream,
     queues: &'a [Queue<Q>],
@@ -277,7 +275,6 @@ impl<Q: Copy> FlowNode<Q> {
         self.upstream.poll(buf)
     }
 
-    /// True if nobody is left below.
     fn is_deserted(&self) -> bool {
         !self.queues.is_empty() && self.heard.is_empty()
     }
@@ -371,7 +368,6 @@ impl<Q: Copy> FlowNode<Q> {
         })
     }
 
-    /// Ports with the bytes of packets that wait there.
     pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> + '_ {
         self.queues.iter().map(|queue| {
             (queue.port, queue.waiting.iter().map(|waiting| u64::from(waiting.bytes)).sum())

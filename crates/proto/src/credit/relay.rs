@@ -30,7 +30,6 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Packets of each other flow that wait for a link; chosen, as the paper does not say.
 const OTHERS_MAX: usize = 50;
 
-/// The relay. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct CreditRelay {
     node: NodeId,
@@ -67,7 +66,6 @@ struct Session {
     node: FlowNode<PacketKey>,
 }
 
-/// A session whose program is not here yet.
 struct Parked {
     policy: PolicyId,
     flow: FlowId,
@@ -430,7 +428,6 @@ impl CreditRelay {
         session
     }
 
-    /// A port is stuck, or takes packets again.
     fn set_stuck(&mut self, cx: &mut Cx<'_>, port: PortId, stuck: bool) {
         let there = |session: &Session| session.node.ports().any(|other| other == port);
         let all = self.sessions.iter().filter(|(_, session)| there(session)).map(|(id, _)| *id);

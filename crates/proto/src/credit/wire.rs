@@ -82,7 +82,6 @@ pub(crate) struct Part<'a> {
     pub(crate) policy: PolicyId,
     /// Bytes of all of it.
     pub(crate) total: u32,
-    /// Where this part begins.
     pub(crate) offset: u32,
     /// 1 to [`PART_BYTES_MAX`] bytes.
     pub(crate) bytes: &'a [u8],

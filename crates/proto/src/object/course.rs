@@ -31,7 +31,6 @@ pub(super) struct Course {
     linger: Option<Duration>,
     start: Time,
     phase: ServicePhase,
-    /// When content began.
     begun: Option<Time>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
@@ -50,10 +49,8 @@ pub(super) struct Course {
     pub(super) longest: u32,
 }
 
-/// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServicePhase {
-    /// Before its start.
     Waiting,
     Serving,
     /// All have been done since then; it stays for who may come.
@@ -71,11 +68,9 @@ const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between looks at the members, the digests and the pace.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Next actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) begins: bool,
-    /// True if the session is over.
     pub(super) ends: bool,
 }
 

@@ -59,7 +59,6 @@ pub struct ObjectSource {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its session and its course.
     enum Timer {
         /// Answers and confirmations that wait may leave.
         Answers,
@@ -146,7 +145,6 @@ impl ObjectSource {
         }))
     }
 
-    /// Writes a packet that tests a length.
     fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         let probe = self.course.probes.poll(now, self.course.longest)?;
         Some(self.session.write_notice(buf, |encoder| {

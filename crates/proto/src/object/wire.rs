@@ -20,7 +20,6 @@ pub const SYMBOL_HEADER: usize = 8;
 /// The name of a symbol: the first bytes of every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SymbolName {
-    /// The block.
     pub(super) key: Key,
     /// 0 to 63 for source symbols, 64 to 127 for parity.
     pub(super) symbol: u32,
@@ -127,14 +126,12 @@ fn millis(time: Duration) -> u32 {
 /// Entry of WANT and CONFIRM: symbols that a receiver lacks, or that a source is going to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Whole blocks.
     Run {
         first: Key,
         /// Number of blocks, within the part; at least one.
         count: u32,
     },
     Block {
-        /// The block.
         key: Key,
         /// Its source symbols, one bit each; at least one.
         missing: u64,
@@ -184,7 +181,6 @@ impl Entry {
     }
 }
 
-/// Claim of a receiver about its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Claim {
     #[default]
@@ -207,7 +203,6 @@ pub(super) const LEAD_MAX: i32 = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberMessage {
     pub(super) claim: Claim,
-    /// Whether it wants an answer.
     pub(super) ask: bool,
     /// Share of packets lost in the whole transfer, 65535 for all.
     pub(super) loss: u16,
@@ -375,7 +370,6 @@ pub(super) fn end_of(text: &str, max: usize) -> String {
     [CUT, &text[start..]].concat()
 }
 
-/// Status in an answer of a source to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Welcome,

@@ -142,7 +142,6 @@ impl PgmElement {
         Ok(Handling::Alter)
     }
 
-    /// Whether there is room for one session more.
     fn make_room(&mut self, now: Time) -> bool {
         if self.sessions.len() < SESSIONS_MAX {
             return true;

@@ -122,7 +122,6 @@ impl Announced {
     }
 }
 
-/// Version of the option.
 const VERSION: u8 = 1;
 
 /// Kinds of values beside `false` (0) and `true` (1).

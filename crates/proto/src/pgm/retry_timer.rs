@@ -53,7 +53,6 @@ impl RetryTimer {
         Self { held: true, ..self }
     }
 
-    /// Whether there has been a sample.
     pub(crate) fn has_estimate(&self) -> bool {
         self.estimate.is_some()
     }

@@ -83,7 +83,6 @@ pub struct TcpSender {
 /// What last made the sender cut its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastCut {
-    /// Nothing yet.
     None,
     /// Duplicate acknowledgements, and recovery has not ended.
     DupAcks,

@@ -52,7 +52,6 @@ impl SackBlocks {
 /// What a segment says, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
-    /// A packet of the sender.
     Data {
         flow: FlowId,
         seq: u32,

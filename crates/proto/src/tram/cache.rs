@@ -112,7 +112,6 @@ impl Cache {
         self.slots.len() >= self.high
     }
 
-    /// All packets before `end` go.
     pub(super) fn forget(&mut self, end: u64) {
         let gone = end.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
         self.slots.drain(..gone);

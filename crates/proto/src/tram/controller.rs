@@ -20,7 +20,6 @@ pub(super) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     pub(super) sequence: u64,
-    /// Bytes of payload.
     pub(super) len: u32,
     pub(super) repair: bool,
     pub(super) window: Window,
@@ -52,7 +51,6 @@ pub(super) trait Controller {
     /// nothing is.
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8>;
 
-    /// A member has acknowledged.
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress);
 
     /// The window has closed because somebody allows no more.
@@ -66,7 +64,6 @@ pub(super) trait Controller {
         false
     }
 
-    /// There is nothing to send.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Payload in bits per second, which heads repair with.

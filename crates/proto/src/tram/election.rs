@@ -30,7 +30,6 @@ impl Rank {
     }
 }
 
-/// Another head that was heard.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     node: NodeId,

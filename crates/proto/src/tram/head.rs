@@ -44,7 +44,6 @@ enum Answer {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Advertise,
         Hello,
@@ -69,7 +68,6 @@ pub(super) struct Known {
     pub(super) high: u64,
     /// Nothing follows after that.
     pub(super) done: bool,
-    /// Its own number.
     pub(super) id: u64,
     /// The number of its name; 0 without one.
     pub(super) name: u64,
@@ -205,7 +203,6 @@ impl Head {
             .min(Duration::from_secs(60))
     }
 
-    /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
         if self.resigning { HeadState::Resigning } else { self.members.state() }
     }

@@ -80,7 +80,6 @@ pub(super) struct Child {
     /// True if the member has not confirmed its place in time: nothing is kept for it. Any host can ask for a place
     /// in any name.
     pub(super) mute: bool,
-    /// When it was taken.
     pub(super) since: Time,
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
@@ -197,7 +196,6 @@ impl Members {
         self.departures.with_room(departures::SOURCE_MAX);
     }
 
-    /// How many there are, and how many there may be.
     pub(super) fn count(&self) -> (u16, u16) {
         [self.children.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
     }
@@ -210,7 +208,6 @@ impl Members {
         self.children.iter().map(|(&node, child)| (node, child))
     }
 
-    /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
         let member_only = self.member_only();
         let has_room = self.children.len() < self.members_max;

@@ -52,15 +52,21 @@ enum Search {
     },
 }
 
-/// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A solicitation to all heads within this time to live, or of those to the one of this name.
-    Solicit { ttl: u8, name: u64 },
+    Solicit {
+        ttl: u8,
+        name: u64,
+    },
     /// The same to this head alone: how long does its answer take?
-    Probe { to: NodeId },
-    /// A request to this head.
-    Bind { to: NodeId, distance: u8 },
+    Probe {
+        to: NodeId,
+    },
+    Bind {
+        to: NodeId,
+        distance: u8,
+    },
     /// An acknowledgement that says that no hello came.
     AskHello,
 }
@@ -73,7 +79,6 @@ pub(super) enum News {
     Joined {
         before: Option<NodeId>,
     },
-    /// It had a head, and has none any more.
     Lost,
 }
 
@@ -105,7 +110,6 @@ impl Seeker {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         /// A round of listening, asking or binding is over.
         Round,
@@ -133,7 +137,6 @@ pub(super) struct Parent {
     /// Time of the request to the last head that did not answer; zero once a head has taken this receiver. Heads that
     /// were heard since are there, and others may be inventions.
     vain_since: Time,
-    /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
     wants_all: bool,
@@ -301,7 +304,6 @@ impl Parent {
         self.vain_since > Time::ZERO
     }
 
-    /// Whether a candidate can be the next head.
     fn suits(&self, it: &Candidate, seeker: Seeker) -> bool {
         let own = self.bound.map(|bound| bound.node);
         let other = seeker.is_below(it.level) && Some(it.node) != own;
@@ -562,7 +564,6 @@ impl Parent {
         }
     }
 
-    /// The next thing to send.
     pub(super) fn poll(&mut self) -> Option<Step> {
         let probe = || Some(Step::Probe { to: self.round_trips.as_mut()?.due.pop_front()? });
         self.due.take().or_else(probe)

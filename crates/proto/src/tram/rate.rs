@@ -205,7 +205,6 @@ impl RateControl {
         }
     }
 
-    /// Whether a packet may leave.
     fn permit_at(&mut self, now: Time, window: Window, repair: bool) -> Permit {
         if let Some((awake, _)) = self.coarse {
             return if awake <= now { Permit::Now } else { Permit::At(awake) };
@@ -346,7 +345,6 @@ impl RateControl {
         ends
     }
 
-    /// W_a packets have been sent.
     fn end_window(&mut self, now: Time, open: bool) {
         let window = self.windows / self.packets;
         let wider = window > self.window_before || window >= self.wide;
@@ -405,7 +403,6 @@ impl RateControl {
         }
     }
 
-    /// Handles a receiver's congestion report.
     fn on_congestion(&mut self, now: Time) {
         self.end_slow_start(now);
         self.note_congestion();

@@ -53,7 +53,6 @@ enum Phase {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Start,
         /// An acknowledgement is due by time.

@@ -51,9 +51,7 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Before its start.
     Waiting,
-    /// Receivers join.
     Gathering,
     Sending,
     /// All has been sent.
@@ -62,7 +60,6 @@ enum Phase {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Start,
         Beacon,
@@ -366,7 +363,6 @@ impl<P: Packets> TramSource<P> {
         self.head.members.children.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
-    /// The next new packet, where one may leave.
     fn poll_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.phase != Phase::Sending || self.all_sent() {
             return None;

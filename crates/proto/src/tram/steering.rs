@@ -26,12 +26,10 @@ impl Steering {
         HEADER_BYTES + words_bytes(self.scheme) + IP_UDP_BYTES
     }
 
-    /// The sender's half.
     pub(super) fn control(&self, options: &Options) -> Box<dyn Control + Send> {
         (self.scheme.control)(options, self.header_bytes())
     }
 
-    /// The receiver's half.
     pub(super) fn feedback(&self, options: &Options) -> Box<dyn Feedback + Send> {
         (self.scheme.feedback)(options, self.node, self.header_bytes())
     }

@@ -52,7 +52,6 @@ pub(super) struct Packet<'a> {
     pub(super) body: Body<'a>,
 }
 
-/// What packets say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
     /// The source is there.
@@ -71,7 +70,6 @@ pub(super) enum Body<'a> {
     Reject(RejectReason),
     /// A head is there.
     Hello(Hello<'a>),
-    /// A member's acknowledgement.
     Ack(Ack<'a>),
     /// What a receiver tells the source of itself, where the session is an object's.
     Member(&'a [u8]),
@@ -132,13 +130,9 @@ pub(super) struct Front {
 /// How a head stands to new members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadState {
-    /// It takes all.
     Accepting,
-    /// It takes those who may be heads.
     AcceptingHeads,
-    /// It is full.
     NotAccepting,
-    /// It gives up being a head.
     Resigning,
     /// It takes those who never become heads, where no other head does.
     AcceptingMembers,
@@ -161,7 +155,6 @@ pub(super) struct Advertisement {
     pub(super) name: u64,
 }
 
-/// A call for heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solicitation {
     pub(super) role: HeadRole,
@@ -170,7 +163,6 @@ pub(super) struct Solicitation {
     pub(super) name: u64,
 }
 
-/// A request to a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
     pub(super) role: HeadRole,
@@ -184,7 +176,6 @@ pub(super) struct Bind {
     pub(super) name: u64,
 }
 
-/// A head's consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accept {
     /// From this packet on it repairs.
@@ -193,14 +184,10 @@ pub(super) struct Accept {
     pub(super) level: u8,
 }
 
-/// Why a head does not want somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RejectReason {
-    /// It has as many members as it takes.
     Full,
-    /// It gives up being a head.
     Resigning,
-    /// It takes only who may be a head.
     HeadsOnly,
     /// It is no head, or has not heard of this member.
     NoMember,
@@ -208,7 +195,6 @@ pub(super) enum RejectReason {
     Pruned,
 }
 
-/// What a member tells its head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
     /// It has all packets before this one.

@@ -46,19 +46,16 @@ impl Evidence {
 /// Most packets that wait for one that is overdue. Chosen: 50 ms at 1 Gbit/s.
 const EARLY_MAX: usize = 4096;
 
-/// The least evidence: one later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
 /// Fate of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
-    /// This one has come.
     Came(T),
     /// Packets from `first` to before `end` are lost; `end` came instead.
     Lost {
         first: Seq,
         end: Seq,
-        /// Value of `end`.
         instead: T,
     },
 }
@@ -76,7 +73,6 @@ impl<T: Copy> Reorder<T> {
         Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
     }
 
-    /// The earliest moment of a packet that waits.
     fn earliest(&self) -> Time {
         self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }

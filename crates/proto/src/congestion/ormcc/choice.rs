@@ -25,7 +25,6 @@ pub(super) struct Averages {
 /// Effect of a congestion indication on the choice of the representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The representative itself reports.
     Own,
     /// There is no representative, or one that has never told of congestion.
     First,
@@ -34,16 +33,13 @@ pub(super) enum Choice {
     Slower,
     /// The representative has been silent for the interval I.
     Silent,
-    /// No change.
     Other,
 }
 
 /// From whom an indication comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Whether there is a representative.
     pub(super) chosen: bool,
-    /// Whether it is the one who speaks.
     pub(super) is_own: bool,
     /// Whether it has been silent for the interval I.
     pub(super) overdue: bool,

@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
-/// Most moments that are kept.
 const MARKS_MAX: usize = 128;
 
 /// Measures `n s / t`: bytes of the latest packets over the time that they took
@@ -66,7 +65,6 @@ impl OutputMeter {
         self.marks.clear();
     }
 
-    /// When the latest packet came.
     pub(super) fn last(&self) -> Option<Time> {
         self.marks.back().map(|mark| mark.at)
     }

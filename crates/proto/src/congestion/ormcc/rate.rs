@@ -178,7 +178,6 @@ impl Rate {
         self.doubling.is_some_and(|to| to >= RATE_MAX)
     }
 
-    /// Whether it is at the floor.
     pub(super) fn is_least(&self) -> bool {
         self.now <= self.least
     }

@@ -303,7 +303,6 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 }
 
-/// Packets that are lost by this.
 fn count(settled: Settled<()>) -> u64 {
     match settled {
         Settled::Came(()) => 0,

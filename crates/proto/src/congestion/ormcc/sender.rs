@@ -185,7 +185,6 @@ impl OrmccSender {
         }
     }
 
-    /// A packet leaves.
     fn charge(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
         let now = cx.now;
         self.meet(now, len);

@@ -164,7 +164,6 @@ impl PgmccConfig {
         }
     }
 
-    /// The draft by the letter.
     fn draft() -> Self {
         Self {
             trial: false,

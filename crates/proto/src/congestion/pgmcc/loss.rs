@@ -17,7 +17,6 @@ use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 /// More losses in a row than this change no estimate visibly, and are not counted one by one.
 const RUN_MAX: u32 = 8192;
 
-/// Loss as one receiver sees it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     estimate: Estimate,
@@ -81,7 +80,6 @@ pub(super) struct Intervals {
 }
 
 impl LossMeter {
-    /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         Self {
             estimate: Estimate::new(config),
@@ -233,7 +231,6 @@ impl Estimate {
         }
     }
 
-    /// The next packet was lost or not.
     pub(super) fn sample(&mut self, now: Time, lost: bool) {
         match self {
             Self::Ewma { p } => *p += LOSS_GAIN * (if lost { 1.0 } else { 0.0 } - *p),
@@ -241,7 +238,6 @@ impl Estimate {
         }
     }
 
-    /// Loss in 0..=1.
     pub(super) fn loss(&self) -> f64 {
         match self {
             Self::Ewma { p } => *p,

@@ -84,7 +84,6 @@ pub struct PgmccSender {
     late: Late,
 }
 
-/// The acker, and what is known of it since it became that.
 #[derive(Debug)]
 struct Acker {
     id: NodeId,
@@ -250,7 +249,6 @@ impl PgmccSender {
         }
     }
 
-    /// `id` becomes the acker.
     fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, nak: Option<Seq>) {
         let next = self.ledger.next();
         let old = self.acker_id();

@@ -14,7 +14,6 @@ const MARKS: usize = 5;
 pub(super) struct ReceiveRate {
     marks: VecDeque<(Time, u64)>,
     total: u64,
-    /// When data last came.
     pub(super) last: Time,
 }
 

@@ -55,7 +55,6 @@ pub struct TfmccReceiver {
     leaving: bool,
 }
 
-/// Content of the latest report.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     at: Time,

@@ -23,7 +23,6 @@ const CLOCK_GRANULARITY: Duration = Duration::from_millis(10);
 const RAISE_FACTOR: u64 = 2;
 const RAISE_AFTER: Duration = Duration::from_millis(500);
 
-/// The present feedback round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// fb_nr.

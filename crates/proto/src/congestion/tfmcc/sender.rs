@@ -115,7 +115,6 @@ impl TfmccSender {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }
 
-    /// Time between two packets at the present rate.
     fn gap(&self) -> Duration {
         Duration::from_secs_f64(self.packet_bits() / self.rate)
     }
@@ -142,7 +141,6 @@ impl TfmccSender {
         8.0 * if self.largest_bytes > 0.0 { self.largest_bytes } else { USUAL_BYTES }
     }
 
-    /// `id` becomes the CLR by `report`.
     fn appoint(
         &mut self,
         cx: &mut Cx<'_>,

@@ -51,12 +51,10 @@ pub(in crate::object) struct Assembly {
     /// Time of the source's last message that it has given the object up.
     given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
-    /// True if the source has given this receiver up.
     stalled: bool,
     pub(in crate::object) events: VecDeque<FlowEvent>,
 }
 
-/// Packets with symbols that came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::object) struct Counts {
     pub(in crate::object) symbols: u64,
@@ -64,7 +62,6 @@ pub(in crate::object) struct Counts {
     pub(in crate::object) useless: u64,
 }
 
-/// Where a receiver is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum TransferPhase {
     /// Before its start, or without a source.
@@ -73,11 +70,8 @@ pub(in crate::object) enum TransferPhase {
     /// The store looks what is there already.
     Opening,
     Content,
-    /// The store compares.
     Verifying,
-    /// All is there and intact.
     Done,
-    /// Ended without all of the object.
     Failed,
 }
 
@@ -87,7 +81,6 @@ impl TransferPhase {
     }
 }
 
-/// Next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Want {
     Part(Part),
@@ -95,14 +88,11 @@ pub(in crate::object) enum Want {
     Lacking {
         fresh: bool,
     },
-    /// These blocks too.
     More(Range<Key>),
-    /// No request: everything is here.
     Nothing,
 }
 
 impl Assembly {
-    /// Assembly without any packet yet, for a receiver as `setup` describes it.
     pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
         Self {
             store: setup.store,
@@ -240,7 +230,6 @@ impl Assembly {
         early
     }
 
-    /// Whether it is time to ask the store again.
     pub(in crate::object) fn take_due(&mut self, now: Time) -> bool {
         self.poll_at.take_if(|at| *at <= now).is_some()
     }
@@ -554,7 +543,6 @@ const GIVEN_UP: &str =
 /// that it ends.
 const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
-/// Takes requests.
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 
 /// How soon and, in the end, how often a store is asked whether it has come to its end: little is

@@ -24,7 +24,6 @@ struct Partial {
     parity: Vec<(u8, Vec<u8>)>,
 }
 
-/// Outcome of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Taken {
     /// Stored or held.
@@ -33,7 +32,6 @@ pub(in crate::object) enum Taken {
     Completed,
     /// Here before, or not wanted.
     Useless,
-    /// There is no room for what it begins.
     NoRoom,
 }
 
@@ -133,7 +131,6 @@ impl Blocks {
         }
     }
 
-    /// Blocks that are not complete.
     pub(in crate::object) fn left(&self, part: Part) -> u64 {
         self.left[part as usize]
     }
@@ -172,7 +169,6 @@ impl Blocks {
         lacking
     }
 
-    /// Blocks of which a part is here, in a range of them.
     pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> + '_ {
         let end = range.end.max(range.start);
         self.partial.range(range.start..end).map(|(&key, _)| key)

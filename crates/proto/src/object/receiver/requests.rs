@@ -32,7 +32,6 @@ struct Passage {
     at: Key,
 }
 
-/// Requests of a receiver, and the times of their repetition.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.
@@ -58,7 +57,6 @@ pub(super) struct Requests {
 }
 
 reasons! {
-    /// Why it wants to be called, beside single blocks that are overdue.
     enum Timer {
         /// Whole blocks are asked for, for the first time or again.
         Runs,
@@ -304,7 +302,6 @@ impl Requests {
         }
     }
 
-    /// The source confirms what it is going to send.
     pub(super) fn on_confirmed(&mut self, now: Time, blocks: &Blocks, entry: Entry) {
         self.unanswered = 0;
         match entry {
@@ -394,7 +391,6 @@ impl Requests {
         }
     }
 
-    /// Whether a request is to be sent now.
     pub(super) fn has_due(&self) -> bool {
         self.run_due || self.naks.has_due()
     }

@@ -163,7 +163,6 @@ impl ObjectSource {
         Ok(id)
     }
 
-    /// Takes a member's message about the lengths of packets that reach it.
     fn take_path(
         &mut self,
         cx: &mut Cx<'_>,

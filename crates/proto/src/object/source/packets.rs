@@ -36,12 +36,10 @@ pub(super) struct ObjectPackets {
     /// Blocks that were asked for and have not been swept.
     pub(super) runs: RangeSet,
     sweep: Option<Sweep>,
-    /// Where the sweep goes on.
     position: Key,
     /// Parity symbols that each block has in the sweep: so many for each 64 source symbols.
     proactive: f64,
     parity: ParitySource,
-    /// The symbol that leaves next.
     pub(super) chosen: Option<SymbolName>,
     /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
@@ -57,7 +55,6 @@ pub(super) struct ObjectPackets {
     pub(super) sent: Counts,
 }
 
-/// Sent packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) symbols: u64,
@@ -65,7 +62,6 @@ pub(super) struct Counts {
     pub(super) repairs: u64,
 }
 
-/// The block that is being swept.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     key: Key,
@@ -139,7 +135,6 @@ impl ObjectPackets {
         self.failed.get_or_insert(error.reason);
     }
 
-    /// No more packets.
     pub(super) fn close(&mut self) {
         self.chosen = None;
     }

@@ -22,7 +22,6 @@ pub(super) enum Item {
 /// Packets beside each other that hold symbols beside each other, or one announcement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The number of the first.
     first: u64,
     item: Item,
 }
@@ -53,7 +52,6 @@ impl Log {
         self.end += 1;
     }
 
-    /// What a packet holds.
     pub(super) fn get(&self, index: u64) -> Option<Item> {
         let run = self.runs[..self.runs.partition_point(|run| run.first <= index)].last()?;
         (index < self.end).then_some(match run.item {

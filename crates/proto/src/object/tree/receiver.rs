@@ -322,7 +322,6 @@ impl TramObjectReceiver {
 enum End {
     /// The source is gone, for this reason.
     Source(&'static str),
-    /// The receiver cannot go on.
     Failed(ObjectError),
 }
 

@@ -150,7 +150,6 @@ impl TramObjectSource {
         self.review(cx);
     }
 
-    /// Writes a packet that tests a length.
     fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let bytes = encode_probe(&self.course.probes.poll(cx.now, self.course.longest)?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))

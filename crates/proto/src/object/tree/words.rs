@@ -30,7 +30,6 @@ pub(super) struct Word {
     pub(super) place: TreePlace,
 }
 
-/// What a receiver still lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
     /// The first packet that the receiver has not taken yet. Symbols in that packet and later ones come anyway.

@@ -146,7 +146,6 @@ impl PgmReceiver {
         }
     }
 
-    /// Data has come.
     #[cold]
     fn end_watch(&mut self) {
         (self.watch, self.refusal) = (None, None);

@@ -285,7 +285,6 @@ impl Repairs {
         true
     }
 
-    /// The packet to repair next, and when it is due.
     fn first(&self) -> Option<(Time, u64)> {
         self.order.front().copied()
     }

@@ -107,7 +107,6 @@ struct Source {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of the scheme and of the layer above.
     enum Timer {
         Start,
         /// Gaps that too few later packets have shown count as missing.
@@ -122,9 +121,7 @@ reasons! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiverPhase {
-    /// Before its start.
     Waiting,
-    /// Member of the group.
     Joined,
     /// Complete; owed reports may still leave.
     Finished,
@@ -216,7 +213,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.as_ref()
     }
 
-    /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
         Some(self.source.as_ref()?.node)
     }

@@ -34,7 +34,6 @@ pub(crate) struct SourceSession {
     /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
-    /// The next new packet.
     pub(crate) next: u64,
     /// The oldest packet of the transmit window.
     pub(crate) trail: u64,
@@ -61,7 +60,6 @@ pub(crate) struct SourceSession {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its control.
     enum Timer {
         Start,
         /// An SPM is due however much is sent.
@@ -79,9 +77,7 @@ type SourceTimers = Timers<Timer, 6>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourcePhase {
-    /// Before its start.
     Waiting,
-    /// New data may be sent.
     Sending,
     /// All data has been sent; repairs go on.
     Lingering {
@@ -185,12 +181,10 @@ impl SourceSession {
         !matches!(self.phase, SourcePhase::Waiting | SourcePhase::Done)
     }
 
-    /// Whether new data may be sent.
     pub(crate) fn is_sending(&self) -> bool {
         self.phase == SourcePhase::Sending
     }
 
-    /// Whether nothing more will happen.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == SourcePhase::Done
     }

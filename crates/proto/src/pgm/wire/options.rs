@@ -127,7 +127,6 @@ impl OptionsLayout {
         Self { start: at, end: at, kinds: 0 }
     }
 
-    /// Reads all options of a packet that begin at `at`.
     pub(super) fn decode(packet: &[u8], at: usize) -> Result<Self, BadInput> {
         let bytes = &packet[at..];
         let (&[kind, len, t0, t1], _) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;

@@ -57,7 +57,6 @@ pub(in crate::tram) struct Repair {
     pub(in crate::tram) ttl: u8,
 }
 
-/// What was asked for.
 #[derive(Debug, Default)]
 pub(in crate::tram) struct Repairs {
     cast: RepairCast,

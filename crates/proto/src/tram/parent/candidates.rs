@@ -23,7 +23,6 @@ const DISTRUSTED_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: NodeId,
-    /// Its random number.
     pub(super) id: u64,
     /// How far it is: the least time to live with which it was heard, or the class of the round trip to it.
     pub(super) distance: u8,
@@ -43,7 +42,6 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it cannot repair all that is wanted.
     pub(super) fn lacks(&self, seeker: Seeker) -> bool {
         self.low > seeker.wants.max(1)
     }
@@ -81,7 +79,6 @@ impl Distrusted {
     }
 }
 
-/// What was heard of heads.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) known: Vec<Candidate>,

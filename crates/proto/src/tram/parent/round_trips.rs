@@ -10,7 +10,6 @@ const REMEMBERED_MAX: usize = 32;
 /// Round trips below this are all alike; of the next class they are twice as long. Chosen: a LAN is one class.
 const FIRST_CLASS: Duration = Duration::from_micros(500);
 
-/// What was asked, and when.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     /// Heads that are asked alone, or time to live of the rings in which all are.

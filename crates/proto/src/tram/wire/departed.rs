@@ -58,10 +58,8 @@ impl Fate {
     }
 }
 
-/// What came of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Departed {
-    /// Its number.
     pub(in crate::tram) id: u64,
     /// Where it is; `None` where only another end could say.
     pub(in crate::tram) node: Option<NodeId>,

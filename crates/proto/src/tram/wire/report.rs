@@ -22,7 +22,6 @@ pub(in crate::tram) struct Report<'a> {
     pub(in crate::tram) telling: Telling,
     /// The packet that it speaks of.
     pub(in crate::tram) sequence: u64,
-    /// Its receiver leaves the session.
     pub(in crate::tram) leaves: bool,
     /// The number of the scheme's option, and its value; none where the scheme has nothing to say.
     pub(in crate::tram) option: u8,

@@ -57,7 +57,6 @@ const RETRIES: u32 = 50;
 /// Most of these; of a longer burst the last tell as much as all.
 const RECENT_MAX: usize = 32;
 
-/// Results of a timeout.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     pub(crate) give_up: Vec<u64>,
@@ -356,7 +355,6 @@ impl Naks {
         expired
     }
 
-    /// Whether a NAK is to be sent now.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }

@@ -11,7 +11,6 @@ use crate::congestion::AckVector;
 /// Where a packet falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Next packet to deliver.
     Next,
     /// Packet to keep for later.
     Ahead,
@@ -49,7 +48,6 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window that begins with packet `start`.
     pub(super) fn new(start: u64, limit: u32) -> Self {
         Self {
             limit: u64::from(limit),
@@ -251,7 +249,6 @@ impl Window {
     }
 }
 
-/// Placeholder of a packet that has not come.
 const ABSENT: u32 = 0;
 
 /// Elements that an empty queue keeps memory for.
