@@ -9,6 +9,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A struct of which the fields that are only named begin as their defaults.
+macro_rules! fresh {
+    ($name:ident { $($set:tt)* } $($field:ident),+) => {
+        $name { $($set)* $($field: Default::default()),+ }
+    };
+}
+
 mod black_hole;
 pub mod catalog;
 pub mod cbr;

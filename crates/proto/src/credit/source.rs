@@ -50,18 +50,15 @@ impl<M: Machine> CreditSource<M> {
         let header = settings.capsule(session, node, program.as_deref());
         let layers = settings.layers;
         let branch = Branch::new(start, header.buffer);
-        Self {
-            inner,
-            header,
-            layers,
-            branch,
-            probes: false,
-            chance: false,
-            is_idle: false,
-            woken_at: Time::ZERO,
-            packet: Vec::new(),
-            program,
-            parts: VecDeque::new(),
+        fresh! {
+            Self {
+                inner,
+                header,
+                layers,
+                branch,
+                program,
+            }
+            probes, chance, is_idle, woken_at, packet, parts
         }
     }
 

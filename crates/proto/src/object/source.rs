@@ -96,21 +96,15 @@ impl ObjectSource {
             Fec::Ratio(share) if share > 0.0 => share.min(1.0),
             _ => 0.0,
         };
-        Self {
-            session: SourceSession::new(config, control, false),
-            packets: ObjectPackets::new(setup.supply, layout, notice, share),
-            course,
-            slow: SlowMeter::new(setup.slow),
-            pauses: Pauses::default(),
-            host: HostLoad::default(),
-            limit: None,
-            limited_by: None,
-            timers: Timers::default(),
-            confirm: VecDeque::new(),
-            confirmed_run: None,
-            requests: 0,
-            told_exhausted: true,
-            exhausted_at: Time::ZERO,
+        fresh! {
+            Self {
+                session: SourceSession::new(config, control, false),
+                packets: ObjectPackets::new(setup.supply, layout, notice, share),
+                course,
+                slow: SlowMeter::new(setup.slow),
+                told_exhausted: true,
+            }
+            pauses, host, limit, limited_by, timers, confirm, confirmed_run, requests, exhausted_at
         }
     }
 

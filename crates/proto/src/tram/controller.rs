@@ -167,18 +167,15 @@ impl Steered {
         least: Option<Bitrate>,
     ) -> Self {
         let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
-        Self {
-            control,
-            gauges: GaugeTrace::default(),
-            told_idle: false,
-            sent_at: None,
-            len: 0,
-            bits_per_s: rate as f64,
-            allowed: rate as f64,
-            least: least.map_or(0.0, |least| least.bits_per_s() as f64),
-            limit: f64::INFINITY,
-            repairs_in_row: 0,
-            tail: None,
+        fresh! {
+            Self {
+                control,
+                bits_per_s: rate as f64,
+                allowed: rate as f64,
+                least: least.map_or(0.0, |least| least.bits_per_s() as f64),
+                limit: f64::INFINITY,
+            }
+            gauges, told_idle, sent_at, len, repairs_in_row, tail
         }
     }
 

@@ -49,8 +49,9 @@ const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
 /// Least time between two decisions to prune: what one has brought shows first.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Waiting,
     Gathering,
     Sending,
@@ -131,37 +132,22 @@ impl<P: Packets> TramSource<P> {
         timers.arm(Timer::Start, setup.start);
         let mut head = Head::new(&settings, HeadRole::Eager, 1);
         head.be_source(&settings);
-        Self {
-            identity: Identity::new(setup.session),
-            packets,
-            to: setup.to,
-            start: setup.start,
-            phase: Phase::Waiting,
-            kept: false,
-            status_interval: Duration::ZERO,
-            repairs: 0,
-            head,
-            controller,
-            announce: Vec::new(),
-            data_turn: false,
-            next: 1,
-            bytes: 0,
-            acknowledged: 0,
-            acknowledged_at: Time::ZERO,
-            told_last: 0,
-            last_sent: setup.start,
-            beacon_due: false,
-            announced: None,
-            announced_due: false,
-            anew: Vec::new(),
-            prunes_until: Time::ZERO,
-            pruned_at: None,
-            bound_at: Time::ZERO,
-            closing: false,
-            joined: false,
-            timers,
-            events: VecDeque::new(),
-            settings,
+        fresh! {
+            Self {
+                identity: Identity::new(setup.session),
+                packets,
+                to: setup.to,
+                start: setup.start,
+                head,
+                controller,
+                next: 1,
+                last_sent: setup.start,
+                timers,
+                settings,
+            }
+            phase, kept, status_interval, repairs, announce, data_turn, bytes, acknowledged,
+            acknowledged_at, told_last, beacon_due, announced, announced_due, anew, prunes_until,
+            pruned_at, bound_at, closing, joined, events
         }
     }
 

@@ -62,9 +62,10 @@ pub(in crate::object) struct Counts {
     pub(in crate::object) useless: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::object) enum TransferPhase {
     /// Before its start, or without a source.
+    #[default]
     Listening,
     Manifest,
     /// The store looks what is there already.
@@ -94,27 +95,16 @@ pub(in crate::object) enum Want {
 
 impl Assembly {
     pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
-        Self {
-            store: setup.store,
-            phase: TransferPhase::Listening,
-            notice: None,
-            blocks: Blocks::default(),
-            member: Membership::new(setup.id, setup.node, setup.name),
-            content_end: 0,
-            load: LoadMeter::default(),
-            limit: setup.limit,
-            path: PathMeter::default(),
-            headers: setup.headers,
-            probes: None,
-            counts: Counts::default(),
-            poll_at: None,
-            poll_wait: POLL_MIN,
-            mismatches: 0,
-            bytes_found: 0,
-            given_up: None,
-            reason: None,
-            stalled: false,
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                store: setup.store,
+                member: Membership::new(setup.id, setup.node, setup.name),
+                limit: setup.limit,
+                headers: setup.headers,
+                poll_wait: POLL_MIN,
+            }
+            phase, notice, blocks, content_end, load, path, probes, counts, poll_at, mismatches,
+            bytes_found, given_up, reason, stalled, events
         }
     }
 

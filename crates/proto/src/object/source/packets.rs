@@ -80,24 +80,16 @@ impl ObjectPackets {
     ) -> Self {
         // At most 64 for each block.
         let most = (proactive * f64::from(BLOCK_SYMBOLS) + 0.999) as u32;
-        Self {
-            supply,
-            layout,
-            repairs: Repairs::new(notice.parity, most),
-            notice,
-            runs: RangeSet::default(),
-            sweep: None,
-            position: 0,
-            proactive,
-            parity: ParitySource::default(),
-            chosen: None,
-            repair_turn: true,
-            swept_once: RangeSet::default(),
-            swept: VecDeque::new(),
-            short: VecDeque::new(),
-            bytes: 0,
-            failed: None,
-            sent: Counts::default(),
+        fresh! {
+            Self {
+                supply,
+                layout,
+                repairs: Repairs::new(notice.parity, most),
+                notice,
+                proactive,
+                repair_turn: true,
+            }
+            runs, sweep, position, parity, chosen, swept_once, swept, short, bytes, failed, sent
         }
     }
 

@@ -52,15 +52,13 @@ impl TramObjectReceiver {
         let name = if name.is_empty() { 0 } else { name_number(name) };
         let session = TramSetup::of(setup.tsi, source, setup.start, setup.options);
         let session = TramSetup { head, name, ..session };
-        Self {
-            tram: TramReceiver::kept(&session, setup.node, negotiation),
-            source,
-            assembly: Assembly::new(setup),
-            packet: Vec::new(),
-            zeros: 0,
-            waits: false,
-            asks: false,
-            refused: Dissent::default(),
+        fresh! {
+            Self {
+                tram: TramReceiver::kept(&session, setup.node, negotiation),
+                source,
+                assembly: Assembly::new(setup),
+            }
+            packet, zeros, waits, asks, refused
         }
     }
 

@@ -64,23 +64,17 @@ impl ObjectStream {
             // Nobody can have it.
             needed.insert(places(&layout, Part::Content));
         }
-        Self {
-            supply,
-            announcement,
-            layout,
-            log: Log::default(),
-            needed,
-            sent: RangeSet::default(),
-            position: 0,
-            begun: false,
-            news: true,
-            growth_told: Time::ZERO,
-            repeated: Time::ZERO,
-            told_exhausted: false,
-            symbols: 0,
-            chosen: None,
-            expected: 0,
-            failed,
+        fresh! {
+            Self {
+                supply,
+                announcement,
+                layout,
+                needed,
+                news: true,
+                failed,
+            }
+            log, sent, position, begun, growth_told, repeated, told_exhausted, symbols, chosen,
+            expected
         }
     }
 

@@ -119,8 +119,9 @@ reasons! {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReceiverPhase {
+    #[default]
     Waiting,
     Joined,
     /// Complete; owed reports may still leave.
@@ -168,35 +169,19 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let config = config.bounded();
         let mut timers = Timers::default();
         timers.arm(Timer::Start, config.start);
-        Self {
-            lone_nak: LoneNak::new(&config.settings),
-            data_port: config.data_port,
-            config: Box::new(config),
-            repair,
-            scheme_options: feedback.options(),
-            feedback,
-            negotiation: None,
-            mismatch: None,
-            phase: ReceiverPhase::Waiting,
-            source: None,
-            window: None,
-            reach: None,
-            doubts: Doubts::default(),
-            declared: 0,
-            missing: None,
-            timers,
-            suspected: 0,
-            disorder: Disorder::default(),
-            late_acks: None,
-            requests_due: Requests::default(),
-            nak_copy: None,
-            acknowledges: false,
-            leave_due: false,
-            end: None,
-            begin: 0,
-            from_start: false,
-            lost: 0,
-            losses: LossRecord::default(),
+        fresh! {
+            Self {
+                lone_nak: LoneNak::new(&config.settings),
+                data_port: config.data_port,
+                config: Box::new(config),
+                repair,
+                scheme_options: feedback.options(),
+                feedback,
+                timers,
+            }
+            negotiation, mismatch, phase, source, window, reach, doubts, declared, missing,
+            suspected, disorder, late_acks, requests_due, nak_copy, acknowledges, leave_due, end,
+            begin, from_start, lost, losses
         }
     }
 

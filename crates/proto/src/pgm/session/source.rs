@@ -75,8 +75,9 @@ reasons! {
 
 type SourceTimers = Timers<Timer, 6>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SourcePhase {
+    #[default]
     Waiting,
     Sending,
     /// All data has been sent; repairs go on.
@@ -111,28 +112,16 @@ impl SourceSession {
         let mut timers = SourceTimers::default();
         timers.arm(Timer::Start, config.start);
         timers.arm(Timer::AmbientSpm, config.start);
-        Self {
-            spm: SpmSchedule::new(&config.settings),
-            config,
-            control,
-            repairs,
-            announce: Vec::new(),
-            phase: SourcePhase::Waiting,
-            next: 0,
-            trail: 0,
-            spm_sequence: Seq::new(0),
-            confirmations: Confirmations::default(),
-            farthest: Farthest::default(),
-            timers,
-            told_idle: false,
-            acked: Acked::default(),
-            gauges: GaugeTrace::default(),
-            scheme: "",
-            announced: None,
-            packet_bytes: None,
-            mismatched: Vec::new(),
-            starved: Vec::new(),
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                spm: SpmSchedule::new(&config.settings),
+                config,
+                control,
+                repairs,
+                timers,
+            }
+            announce, phase, next, trail, spm_sequence, confirmations, farthest, told_idle, acked,
+            gauges, scheme, announced, packet_bytes, mismatched, starved, events
         }
     }
 

@@ -87,18 +87,12 @@ const LATE_MAX: u64 = 64;
 
 impl Reports {
     pub(super) fn new(steering: Steering, options: &Options) -> Self {
-        Self {
-            feedback: steering.feedback(options),
-            view: &steering.scheme.view,
-            stamps: Stamps::default(),
-            latest: None,
-            missing: None,
-            missing_since: None,
-            asks: None,
-            acknowledges: false,
-            leaves: false,
-            up: Up::default(),
-            late_acks: LateAcks::default(),
+        fresh! {
+            Self {
+                feedback: steering.feedback(options),
+                view: &steering.scheme.view,
+            }
+            stamps, latest, missing, missing_since, asks, acknowledges, leaves, up, late_acks
         }
     }
 
