@@ -345,6 +345,9 @@ impl fmt::Display for Shortfall {
     }
 }
 
+/// Input from the network, or why it was refused.
+pub type Checked<T = ()> = Result<T, BadInput>;
+
 /// Why input from the network was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BadInput {

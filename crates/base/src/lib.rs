@@ -23,8 +23,8 @@ mod tree;
 
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{
-    BadInput, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall, SwitchReason,
-    TimeoutKind,
+    BadInput, Checked, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall,
+    SwitchReason, TimeoutKind,
 };
 pub use ids::{FlowId, GroupId, LinkId, NodeId};
 pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};

@@ -27,7 +27,7 @@
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
-use faircast_base::{BadInput, GroupId, NodeId};
+use faircast_base::{BadInput, Checked, GroupId, NodeId};
 use faircast_proto::Destination;
 
 use crate::status::SlowLink;
@@ -120,33 +120,33 @@ pub(crate) enum Message {
 }
 
 /// Takes a number of `N` bytes from the front.
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], BadInput> {
+fn take<const N: usize>(bytes: &mut &[u8]) -> Checked<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk::<N>().ok_or(BadInput::Truncated)?;
     *bytes = rest;
     Ok(*first)
 }
 
-fn take_u16(bytes: &mut &[u8]) -> Result<u16, BadInput> {
+fn take_u16(bytes: &mut &[u8]) -> Checked<u16> {
     take(bytes).map(u16::from_be_bytes)
 }
 
-fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadInput> {
+fn take_u32(bytes: &mut &[u8]) -> Checked<u32> {
     take(bytes).map(u32::from_be_bytes)
 }
 
-fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
+fn take_u64(bytes: &mut &[u8]) -> Checked<u64> {
     take(bytes).map(u64::from_be_bytes)
 }
 
 /// Text for people, of at most `max` bytes.
-fn text(bytes: &[u8], max: usize) -> Result<String, BadInput> {
+fn text(bytes: &[u8], max: usize) -> Checked<String> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
     let is_right = text.len() <= max && !text.contains(char::is_control);
     if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
 }
 
 /// `value` if nothing follows it.
-fn whole<T>(value: T, rest: &[u8]) -> Result<T, BadInput> {
+fn whole<T>(value: T, rest: &[u8]) -> Checked<T> {
     if rest.is_empty() { Ok(value) } else { Err(BadInput::Malformed) }
 }
 
@@ -164,7 +164,7 @@ impl First {
         }
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Checked<Self> {
         match take(&mut bytes)? {
             [0] => {
                 let [version] = take(&mut bytes)?;
@@ -232,7 +232,7 @@ impl Message {
         }
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Checked<Self> {
         let [kind] = take(&mut bytes)?;
         let bytes = &mut bytes;
         let message = match kind {
@@ -325,7 +325,7 @@ impl ParcelHead {
         head
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
+    pub(crate) fn decode(mut bytes: &[u8]) -> Checked<Self> {
         let [hops] = take(&mut bytes)?;
         let origin = NodeId(take_u32(&mut bytes)?);
         let kind = take(&mut bytes)?;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use faircast_base::{BadInput, NodeId, Time};
+use faircast_base::{BadInput, Checked, NodeId, Time};
 
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
@@ -158,7 +158,7 @@ impl Peers {
         connection: ConnectionHandle,
         stream: StreamId,
         bytes: Bytes,
-    ) -> Result<Option<PeerEvent>, BadInput> {
+    ) -> Checked<Option<PeerEvent>> {
         // Frames of a connection that was closed here.
         let Some(streams) = self.streams.get_mut(&connection) else { return Ok(None) };
         match streams.incoming.get(&stream) {

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, NodeId, Seq, Time};
 
 use super::{
     AckVector, Arrival, Audience, Carrier, Gauges, Pace, Permit, ReceiverFeedback, Regime,
@@ -40,7 +40,7 @@ pub trait Control {
     ///
     /// # Errors
     /// It is malformed.
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput>;
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told>;
     /// The report that was read last counts.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
@@ -70,12 +70,7 @@ pub trait Feedback {
     fn shape_vector(&self, vector: AckVector) -> AckVector;
     /// # Errors
     /// The report is malformed.
-    fn on_overheard(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        report: &[u8],
-    ) -> Result<(), BadInput>;
+    fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked;
     fn reports_directly(&self) -> bool;
     fn on_leaving(&mut self) -> bool;
     /// Appends the report to `out`.
@@ -221,7 +216,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         }
     }
 
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput> {
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told> {
         let report = self.report.insert(C::Report::decode(report).ok_or(BadInput::Malformed)?);
         let round_trip = self.half.round_trip(now, report);
         Ok(Told { reporter: C::reporter(report), round_trip })
@@ -305,12 +300,7 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         self.0.shape_vector(vector)
     }
 
-    fn on_overheard(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        report: &[u8],
-    ) -> Result<(), BadInput> {
+    fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
         self.0.on_overheard(cx, from, &report);
         Ok(())

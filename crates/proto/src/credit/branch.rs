@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, Time};
+use faircast_base::{BadInput, Checked, Duration, Time};
 
 use super::refresh::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
@@ -60,7 +60,7 @@ impl Branch {
     /// # Errors
     /// Fails if the credit is for more than was ever sent, for a larger buffer than the session has, or of one node too
     /// many.
-    pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Result<bool, BadInput> {
+    pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<bool> {
         if ahead(credit.count, self.count) > 0 || credit.buffer > self.buffer {
             return Err(BadInput::Absurd);
         }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, FlowId, Time};
+use faircast_base::{BadInput, Checked, Duration, FlowId, Time};
 use faircast_relay_sdk::{Policy, View};
 
 use super::branch::Branch;
@@ -201,11 +201,7 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     /// A credit has come from below the branch that it names. Returns the port that may send more now.
-    pub(super) fn on_credit(
-        &mut self,
-        now: Time,
-        credit: &Credit,
-    ) -> Result<Option<PortId>, BadInput> {
+    pub(super) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<Option<PortId>> {
         let named = |queue: &&mut Queue<Q>| queue.port.0 == credit.branch;
         let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
         let moves = queue.branch.on_credit(now, credit)?;

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, FlowId, NodeId, Time};
 
 use super::settings::{AnyPolicy, PolicyId};
 use super::wire::{Capsule, PART_BYTES_MAX, Part, Pull};
@@ -201,7 +201,7 @@ impl Programs {
         now: Time,
         from: NodeId,
         part: &Part<'_>,
-    ) -> Result<Vec<PolicyId>, BadInput> {
+    ) -> Checked<Vec<PolicyId>> {
         let fetch = self.fetches.get_mut(&part.policy).filter(|fetch| fetch.node == from);
         let fetch = fetch.ok_or(BadInput::Foreign)?;
         if part.total > PROGRAM_BYTES_MAX || fetch.total.is_some_and(|total| total != part.total) {

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
 
 use super::node::FlowNode;
 use super::port::{Port, Turn};
@@ -130,7 +130,7 @@ impl CreditRelay {
         cx: &mut Cx<'_>,
         packet: &RelayPacket<'_>,
         capsule: Capsule,
-    ) -> Result<Handling, BadInput> {
+    ) -> Checked<Handling> {
         let (now, id) = (cx.now, capsule.session);
         if capsule.hops == 0 {
             return Err(BadInput::Absurd);
@@ -333,12 +333,7 @@ impl CreditRelay {
     }
 
     /// A credit has come through a port: nobody speaks for the branch of another port.
-    fn take_credit(
-        &mut self,
-        cx: &mut Cx<'_>,
-        port: PortId,
-        credit: &Credit,
-    ) -> Result<(), BadInput> {
+    fn take_credit(&mut self, cx: &mut Cx<'_>, port: PortId, credit: &Credit) -> Checked {
         if credit.branch != port.0 {
             return Err(BadInput::Foreign);
         }

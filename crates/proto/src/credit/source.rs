@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Event, GroupId, NodeId, Time};
 
 use super::branch::Branch;
 use super::programs::parts;
@@ -62,7 +62,7 @@ impl<M: Machine> CreditSource<M> {
         }
     }
 
-    fn on_pull(&mut self, from: NodeId, pull: Pull) -> Result<(), BadInput> {
+    fn on_pull(&mut self, from: NodeId, pull: Pull) -> Checked {
         let Self { program, parts: waiting, header, .. } = self;
         let is_it = pull.session == header.session && pull.policy == header.policy;
         let program = program.as_ref().filter(|_| is_it).ok_or(BadInput::Foreign)?;

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, NodeId};
+use faircast_base::{BadInput, Checked, NodeId};
 
 use super::PolicyId;
 use crate::fields::{Field, Fields};
@@ -187,7 +187,7 @@ fn seal(header: &mut [u8]) {
 ///
 /// # Errors
 /// Its header was damaged, or makes no sense.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Packet<'_>, BadInput> {
+pub(crate) fn decode(bytes: &[u8]) -> Checked<Packet<'_>> {
     let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
     let (header, rest) = bytes.split_at_checked(header_bytes(bytes)).ok_or(BadInput::Malformed)?;
     if checksum(header) != 0 {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, LossRecord, Machine, Transmit};
-use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, NodeId, Time};
 
 use super::Flavour;
 use super::settings::Settings;
@@ -62,7 +62,7 @@ impl TcpReceiver {
         }
     }
 
-    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, header_len) = Segment::decode(datagram.bytes)?;
         let Segment::Data { flow, seq, fin, again, .. } = segment else {
             return Err(BadInput::Malformed);

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use crate::content::Content;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
-use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
+use faircast_base::{
+    BadInput, Checked, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind,
+};
 
 use super::Flavour;
 use super::reordering::Reordering;
@@ -321,7 +323,7 @@ impl TcpSender {
         self.send_window(cx, false, usize::MAX);
     }
 
-    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, _) = Segment::decode(datagram.bytes)?;
         let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
         if flow != self.flow || datagram.from != self.peer {

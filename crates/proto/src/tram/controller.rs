@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::reception::JUMP_MAX;
 use super::settings::TramSettings;
@@ -88,7 +88,7 @@ pub(super) trait Controller {
         _from: NodeId,
         _end: u64,
         _report: &Report<'_>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         Err(BadInput::Foreign)
     }
 
@@ -278,7 +278,7 @@ impl Controller for Steered {
         from: NodeId,
         end: u64,
         report: &Report<'_>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Report { telling, sequence, leaves, option, value } = *report;
         if option != self.control.options().report {
             return Err(BadInput::OtherScheme);

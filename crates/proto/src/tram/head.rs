@@ -8,7 +8,7 @@ mod repairs;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::cache::Cache;
 use super::election::{Election, Rank};
@@ -250,7 +250,7 @@ impl Head {
         id: u64,
         bind: Bind,
         known: Known,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         // Its data begins with the next packet, with what is kept, or with what is still to be had.
         let next = known.high + 1;
         if bind.first_missing > next + JUMP_MAX {
@@ -313,7 +313,7 @@ impl Head {
         ack: &Ack<'_>,
         (end, unheard): (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
-    ) -> Result<Acknowledged, BadInput> {
+    ) -> Checked<Acknowledged> {
         if !self.members.recognise(now, (from, id), ack) {
             let parted = self.members.parted.has(now, from, id);
             if ack.leaves {
@@ -506,10 +506,7 @@ impl Head {
 }
 
 /// A packet that was read, from somebody of this session.
-pub(super) fn decode<'a>(
-    datagram: &crate::Datagram<'a>,
-    session: u64,
-) -> Result<Packet<'a>, BadInput> {
+pub(super) fn decode<'a>(datagram: &crate::Datagram<'a>, session: u64) -> Checked<Packet<'a>> {
     if !datagram.authenticated && !super::wire::is_sound(datagram.bytes) {
         return Err(BadInput::Checksum);
     }

@@ -6,7 +6,7 @@ mod parted;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use super::departures::{self, Departures};
 use super::parent::BIND_TIMEOUT;
@@ -293,7 +293,7 @@ impl Members {
         node: NodeId,
         ack: &Ack<'_>,
         (front, end, unheard): (u64, u64, u64),
-    ) -> Result<Acknowledged, BadInput> {
+    ) -> Checked<Acknowledged> {
         let sent = end;
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::cache::Cache;
 use super::head::{Head, Known, decode};
@@ -289,7 +289,7 @@ impl TramReceiver {
         Seeker { may_be_head, below, wants, place: (self.level(), id), waits }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         if self.phase != Phase::Left && self.follows.is_some() {
@@ -380,12 +380,7 @@ impl TramReceiver {
         Ok(())
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: (NodeId, u64),
-        ack: &Ack<'_>,
-    ) -> Result<(), BadInput> {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, from: (NodeId, u64), ack: &Ack<'_>) -> Checked {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
         let end = (reached.reception.end, self.settings.cache_floor() as u64);

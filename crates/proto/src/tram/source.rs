@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Shortfall, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Shortfall, Time};
 
 use super::controller::{Controller, Leaving, Progress, Steered, Window};
 use super::head::{Head, Known, Repair, decode};
@@ -197,7 +197,7 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         match packet.body {
@@ -236,12 +236,7 @@ impl<P: Packets> TramSource<P> {
         Ok(())
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        (from, id): (NodeId, u64),
-        ack: &Ack<'_>,
-    ) -> Result<(), BadInput> {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, (from, id): (NodeId, u64), ack: &Ack<'_>) -> Checked {
         let (end, low) = (self.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
         let told = self.head.on_ack(cx.now, (from, id), ack, (end, 0), can_repair)?;

@@ -7,7 +7,7 @@ mod specimens;
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Duration};
+use faircast_base::{BadInput, Bitrate, Checked, Duration};
 
 pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds, Fate};
 pub(super) use self::hello::Hello;
@@ -336,7 +336,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The bytes are no packet.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, BadInput> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Checked<Self> {
         let mut fields = Fields(bytes);
         let header: Option<([u8; 8], _, _)> = fields.read();
         let ([m0, m1, version, kind, flags, ttl, ..], session, sender) =

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, Time};
 
 use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
@@ -19,8 +19,8 @@ use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
 use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
 use crate::object::{
-    Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, Part,
-    PathLimit, Stage, Store, Verdict,
+    Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult,
+    ObjectStatus, Part, PathLimit, Stage, Store, Verdict,
 };
 
 /// Object at a receiver: what is here of it, and the state of the receiver.
@@ -271,7 +271,7 @@ impl Assembly {
     }
 
     /// The source has announced what it sends: `notice` is known and laid out.
-    pub(in crate::object) fn begin(&mut self) -> Result<(), ObjectError> {
+    pub(in crate::object) fn begin(&mut self) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         self.store.announce(&notice.announcement)?;
         self.phase = TransferPhase::Manifest;
@@ -285,7 +285,7 @@ impl Assembly {
         cx: &mut Cx<'_>,
         (old, new): (&Announcement, &Announcement),
         ask: Ask<'_>,
-    ) -> Result<(), ObjectError> {
+    ) -> ObjectResult {
         if !old.growing || old.lens == new.lens && old.growing == new.growing {
             return Ok(());
         }
@@ -302,11 +302,7 @@ impl Assembly {
     }
 
     /// Whether a symbol, which has so many bytes, is one of this object, and can be taken now.
-    pub(in crate::object) fn has_place(
-        &self,
-        name: SymbolName,
-        bytes: u64,
-    ) -> Result<bool, BadInput> {
+    pub(in crate::object) fn has_place(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
         if notice.announcement.growing && !layout.has(name.key) {
@@ -330,7 +326,7 @@ impl Assembly {
         cx: &mut Cx<'_>,
         name: SymbolName,
         (bytes, zeros): (&[u8], u32),
-    ) -> Result<Taken, ObjectError> {
+    ) -> ObjectResult<Taken> {
         let before = self.blocks.content_bytes;
         let symbol = (name.key, name.symbol);
         let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros)?;
@@ -355,11 +351,7 @@ impl Assembly {
 
     /// Goes on where something has come to its end: the manifest, the store's search, all content. What is wanted
     /// then is said to `ask`.
-    pub(in crate::object) fn advance(
-        &mut self,
-        cx: &mut Cx<'_>,
-        ask: Ask<'_>,
-    ) -> Result<(), ObjectError> {
+    pub(in crate::object) fn advance(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         match self.phase {
             TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx, ask),
             TransferPhase::Opening => self.poll_open(cx, ask),
@@ -393,7 +385,7 @@ impl Assembly {
     }
 
     /// Whether a part that has come whole is the one that was announced.
-    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, ObjectError> {
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> ObjectResult<bool> {
         let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
         let (len, mut offset) = (self.blocks.layout.len(part), 0);
         while offset < len {
@@ -408,7 +400,7 @@ impl Assembly {
     }
 
     /// A part is not what was announced: it is asked for again, some times.
-    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> ObjectResult {
         self.mismatches += 1;
         if self.mismatches > MISMATCHES_MAX {
             let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
@@ -420,7 +412,7 @@ impl Assembly {
         Ok(())
     }
 
-    fn check_manifest(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn check_manifest(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         let empty = self.blocks.layout.len(Part::Manifest) == 0;
         let hash = notice.announcement.object;
@@ -433,7 +425,7 @@ impl Assembly {
         self.poll_open(cx, ask)
     }
 
-    fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let found = match self.store.open()? {
             Poll::Pending => {
                 self.poll_later(cx.now);
@@ -460,7 +452,7 @@ impl Assembly {
     }
 
     /// Wants what there is of content by now and the store can take.
-    fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let layout = self.blocks.layout;
         let reach = layout.reach(self.store.window()?);
         if reach > self.content_end {
@@ -479,7 +471,7 @@ impl Assembly {
         self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
     }
 
-    fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         if self.blocks.layout.len(Part::Digests) > 0
             && let Some(hash) = notice.announcement.digests
@@ -493,7 +485,7 @@ impl Assembly {
         self.poll_verify(cx, ask)
     }
 
-    fn poll_verify(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn poll_verify(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let verdict = self.store.verify()?;
         self.load.compare(cx.now, verdict == Poll::Pending);
         match verdict {

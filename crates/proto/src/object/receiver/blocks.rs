@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::content::only_zeros;
 use crate::object::fec::Restorer;
 use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
-use crate::object::{ObjectError, Part, Store};
+use crate::object::{ObjectResult, Part, Store};
 use crate::ranges::RangeSet;
 
 /// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
@@ -206,7 +206,7 @@ impl Blocks {
         (key, symbol): (Key, u32),
         bytes: &[u8],
         zeros: u32,
-    ) -> Result<Taken, ObjectError> {
+    ) -> ObjectResult<Taken> {
         if !self.partial.contains_key(&key) {
             if !self.absent.contains(key) {
                 return Ok(Taken::Useless);
@@ -257,7 +257,7 @@ impl Blocks {
         Ok(Taken::Fresh)
     }
 
-    fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), ObjectError> {
+    fn restore(&mut self, store: &mut dyn Store, key: Key) -> ObjectResult {
         let Some(partial) = self.partial.get(&key) else { return Ok(()) };
         let (part, symbols, size) =
             (part_of(key), self.layout.symbols(key), self.layout.symbol_bytes());

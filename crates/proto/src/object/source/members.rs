@@ -7,7 +7,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Duration, NodeId, Time};
 
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
@@ -154,7 +154,7 @@ impl Members {
         from: NodeId,
         authenticated: bool,
         message: MemberMessage,
-    ) -> Result<Option<MemberState>, BadInput> {
+    ) -> Checked<Option<MemberState>> {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
             if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {

@@ -12,7 +12,7 @@ use super::repairs::Repairs;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
-use crate::object::{Announcement, ObjectError, Part, Supply};
+use crate::object::{Announcement, ObjectError, ObjectResult, Part, Supply};
 use crate::pgm::wire::{Encoder, OptionType};
 use crate::ranges::RangeSet;
 
@@ -323,7 +323,7 @@ impl ObjectPackets {
         SYMBOL_HEADER as u32 + self.layout.symbol_bytes()
     }
 
-    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> Result<u32, ObjectError> {
+    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let part = part_of(name.key);
         if name.symbol < BLOCK_SYMBOLS {
             let (offset, len) = self.layout.extent(name.key, name.symbol);
@@ -359,7 +359,7 @@ fn read_block(
     layout: &Layout,
     key: Key,
     out: &mut Vec<u8>,
-) -> Result<bool, ObjectError> {
+) -> ObjectResult<bool> {
     let symbols = layout.symbols(key);
     let (offset, _) = layout.extent(key, 0);
     let (last, last_len) = layout.extent(key, symbols - 1);

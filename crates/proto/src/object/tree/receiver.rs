@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
@@ -89,7 +89,7 @@ impl TramObjectReceiver {
     }
 
     /// Goes on where something has come to its end.
-    fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult<()> {
+    fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult {
         let asks = &mut self.asks;
         self.assembly.advance(cx, &mut |_: &mut Cx<'_>, _: &Blocks, want| {
             // With the word that content is wanted it is said what is lacking.
@@ -204,7 +204,7 @@ impl TramObjectReceiver {
         }
     }
 
-    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult<()> {
+    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult {
         let before = self.assembly.notice.replace(notice);
         self.assembly.blocks.layout = layout;
         let Some(before) = before else {
@@ -279,7 +279,7 @@ impl TramObjectReceiver {
         }
     }
 
-    fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<(), BadInput> {
+    fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Checked {
         if let Some(probe) = decode_probe(bytes) {
             self.assembly.path.on_probe(cx.now, probe);
             return Ok(());

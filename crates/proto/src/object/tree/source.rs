@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
@@ -54,7 +54,7 @@ impl TramObjectSource {
         cx: &mut Cx<'_>,
         (from, authenticated): (NodeId, bool),
         (number, bytes): (u64, &[u8]),
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let word = Word::decode(number, bytes).ok_or(BadInput::Malformed)?;
         self.words += 1;
         let Word { message, load, limit, lacks, path, place } = word;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, Time};
 
 use crate::congestion::Control;
 use crate::content::{ByOffset, Content, Packets};
@@ -95,7 +95,7 @@ impl PgmSource {
         }
     }
 
-    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
+    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
@@ -114,12 +114,7 @@ impl PgmSource {
     }
 
     /// Confirms a NAK, and queues the repairs that it asks for.
-    fn take_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
+    fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, nak: Nak) -> Checked {
         let Some(told) = self.session.take_nak(cx, packet, nak, true)? else {
             return Ok(());
         };

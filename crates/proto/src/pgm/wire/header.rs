@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use faircast_base::BadInput;
+use faircast_base::{BadInput, Checked};
 
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
@@ -159,7 +159,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, BadInput> {
+    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Checked<Self> {
         let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (version, nibble) = (bytes[4] >> 6, bytes[4] & 0x0f);
         if version != 0 {

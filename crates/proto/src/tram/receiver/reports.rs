@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use crate::congestion::{
     AckVector, Arrival, Audience, Feedback, LateAcks, RelayedReport, Reported, RouterView, Stamps,
@@ -125,7 +125,7 @@ impl Reports {
         sequence: u64,
         arrival: &Arrival,
         announce: Option<Words<'_>>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if announce.is_some_and(|words| words.option != self.view.announce_option) {
             return Err(BadInput::OtherScheme);
         }
@@ -172,7 +172,7 @@ impl Reports {
         from: NodeId,
         report: &Report<'_>,
         beyond: Duration,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Report { telling, sequence, option, value, leaves } = *report;
         if option != self.view.report_option {
             return Err(BadInput::OtherScheme);
@@ -191,7 +191,7 @@ impl Reports {
         (telling, sequence): (Telling, u64),
         value: &[u8],
         beyond: Duration,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let report = RelayedReport::new(now, self.view, value).ok_or(BadInput::Malformed)?;
         // What does not tell how bad it is claims nothing.
         let nothing = Reported { loss: 0.0, slowness_squared: 0.0 };

@@ -1,7 +1,7 @@
 //! Acknowledgements and reports at pgmcc's sender: round trips, checks of plausibility, the window
 //! and the stall timer.
 
-use faircast_base::{BadInput, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
+use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
 use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
@@ -198,7 +198,7 @@ impl PgmccSender {
     }
 
     /// Whether a report speaks of packets that were never sent, or too long ago.
-    pub(super) fn check_reach(&self, carrier: Carrier) -> Result<(), BadInput> {
+    pub(super) fn check_reach(&self, carrier: Carrier) -> Checked {
         let seq = match carrier {
             Carrier::Ack(vector) => vector.highest,
             Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,

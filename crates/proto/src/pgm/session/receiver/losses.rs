@@ -1,7 +1,7 @@
 //! Missing packets at a receiver: what it declares lost, what it hears of others who ask for the
 //! same, and the NAK that it sends where nothing is asked for.
 
-use faircast_base::{BadInput, Cx, Duration, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
@@ -68,7 +68,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         cx: &mut Cx<'_>,
         packet: &Received<'_>,
         nak: Nak,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let confirmed = matches!(packet.body, Body::Ncf(_));
         if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
             return Err(BadInput::Foreign);
