@@ -46,53 +46,20 @@ impl ConnectionHandle {
 
 /// Event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum EndpointEvent {
-    /// A connection is established: both nodes have the key.
-    Up {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Address of the peer.
-        peer: NodeId,
-        /// True if this node has opened it.
-        is_own: bool,
-    },
+    /// A connection is established, which this node or the peer has opened: both have the key.
+    Up { connection: ConnectionHandle, peer: NodeId, is_own: bool },
     /// A connection has ended.
-    Down {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Reason.
-        reason: Down,
-    },
+    Down { connection: ConnectionHandle, reason: Down },
     /// A frame has come.
-    Frame {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Its stream.
-        stream: StreamId,
-        /// Content of the frame.
-        bytes: Bytes,
-    },
+    Frame { connection: ConnectionHandle, stream: StreamId, bytes: Bytes },
     /// The peer has ended a stream, whose frames have all come.
-    StreamEnd {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    StreamEnd { connection: ConnectionHandle, stream: StreamId },
     /// A stream has room again that had none.
-    Room {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    Room { connection: ConnectionHandle, stream: StreamId },
     /// The peer has acknowledged all of a finished stream.
-    Finished {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    Finished { connection: ConnectionHandle, stream: StreamId },
 }
 
 /// State of a connection.

@@ -113,57 +113,36 @@ pub enum Membership {
 
 /// Event of an end of any flow: all that a scenario counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum FlowEvent {
     /// In-order payload: `bytes`, then `zeros` zero bytes.
-    Delivered {
-        /// The bytes.
-        bytes: Vec<u8>,
-        /// Number of zero bytes that follow.
-        zeros: u32,
-    },
+    Delivered { bytes: Vec<u8>, zeros: u32 },
     /// Packets that can never be delivered; later packets come after a gap.
-    Lost {
-        /// Number of missing packets.
-        packets: u32,
-    },
+    Lost { packets: u32 },
     /// A receiver has delivered everything, or a sender has been told that all is there.
     Completed,
     /// The other side is gone.
     Gone,
 }
 
-/// Event of an end of a stream over PGM or TRAM.
+/// Event of an end of a stream over PGM or TRAM. The node of one is that of the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum StreamEvent {
     /// Event that every flow has.
     Flow(FlowEvent),
-    /// A sender's session ends, and receivers have not got everything. A session without expected
-    /// receivers has no such event.
-    Incomplete {
-        /// Known receivers.
-        named: Vec<ShortReceiver>,
-        /// Most other receivers, of which nothing is known.
-        unnamed: u64,
-    },
+    /// A sender's session ends, and receivers have not got everything: those that are known, and at most so many
+    /// others. A session without expected receivers has no such event.
+    Incomplete { named: Vec<ShortReceiver>, unnamed: u64 },
     /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
     /// that node like any other, since anybody can say this in its name. Said once for each node.
-    OtherScheme {
-        /// The other end.
-        node: NodeId,
-        /// The name of the sender's; empty where it says so in a way that is newer than this build.
-        sender: String,
-        /// The name of the receiver's.
-        receiver: String,
-    },
+    /// The schemes are those of the sender, empty where it says so in a way that is newer than this build,
+    /// and of the receiver.
+    OtherScheme { node: NodeId, sender: String, receiver: String },
     /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once
     /// until data arrives, and a sender once for each node: any host can say this in a receiver's
     /// name.
-    BlackHole {
-        /// The other end.
-        node: NodeId,
-        /// Lengths of packets.
-        hole: BlackHole,
-    },
+    BlackHole { node: NodeId, hole: BlackHole },
 }
 
 /// Request to a receiver of a stream over PGM or TRAM.
