@@ -10,6 +10,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A struct of which the fields that are only named begin as their defaults.
+#[macro_export]
+macro_rules! fresh {
+    ($name:ident { $($set:tt)* } $($field:ident),+) => {
+        $name { $($set)* $($field: ::core::default::Default::default()),+ }
+    };
+}
+
 mod cx;
 mod event;
 mod ids;

@@ -178,22 +178,16 @@ impl Endpoint {
         });
         let mut client = ClientConfig::new(Arc::new(key.client()));
         client.transport_config(transport);
-        Self {
-            quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
-            client,
-            control,
-            identifiers: Identifiers::new(cid_key, seed ^ 1),
-            secret: *digest.as_bytes(),
-            clock,
-            links: BTreeMap::new(),
-            by_handle: BTreeMap::new(),
-            last_link: 0,
-            handshakes: 0,
-            timers: BTreeSet::new(),
-            ready: VecDeque::new(),
-            readable: BTreeSet::new(),
-            events: VecDeque::new(),
-            responses: VecDeque::new(),
+        fresh! {
+            Self {
+                quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
+                client,
+                control,
+                identifiers: Identifiers::new(cid_key, seed ^ 1),
+                secret: *digest.as_bytes(),
+                clock,
+            }
+            links, by_handle, last_link, handshakes, timers, ready, readable, events, responses
         }
     }
 
@@ -239,18 +233,16 @@ impl Endpoint {
     ) -> ConnectionHandle {
         self.last_link += 1;
         let id = ConnectionHandle(self.last_link);
-        let link = Link {
-            handle,
-            connection,
-            is_own,
-            is_new: true,
-            is_up: false,
-            heard_at: now,
-            is_ready: false,
-            timer: None,
-            counted: (now, 0, 0),
-            blocked: BTreeMap::new(),
-            incoming: BTreeMap::new(),
+        let link = fresh! {
+            Link {
+                handle,
+                connection,
+                is_own,
+                is_new: true,
+                heard_at: now,
+                counted: (now, 0, 0),
+            }
+            is_up, is_ready, timer, blocked, incoming
         };
         self.by_handle.insert(handle.0, id);
         self.links.insert(id, link);

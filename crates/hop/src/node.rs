@@ -83,20 +83,15 @@ impl RelayNode {
     ) -> Self {
         let hello = Hello::new(node, endpoint.run(), true, name);
         let lans = Lans::new(endpoint.multicast_key());
-        Self {
-            peers: Peers::new(endpoint, hello),
-            uplink: Uplink::new(parents, Time::ZERO),
-            neighbours: Neighbours::new(limits),
-            groups: Groups::default(),
-            lans,
-            routes: Routes::default(),
-            held: Packets::default(),
-            program,
-            awaited: Awaited::default(),
-            sweep_at: Time::ZERO,
-            told: BTreeSet::new(),
-            counts: Counts::default(),
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                peers: Peers::new(endpoint, hello),
+                uplink: Uplink::new(parents, Time::ZERO),
+                neighbours: Neighbours::new(limits),
+                lans,
+                program,
+            }
+            groups, routes, held, awaited, sweep_at, told, counts, events
         }
     }
 

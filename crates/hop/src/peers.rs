@@ -107,14 +107,11 @@ impl Peers {
                     self.endpoint.set_priority(connection, control, 1);
                     let hello = First::Control(self.hello.clone()).encode();
                     self.endpoint.send(connection, control, &hello, Bytes::new());
-                    let streams = Streams {
-                        control,
-                        waiting: VecDeque::new(),
-                        waiting_bytes: 0,
-                        channels: BTreeMap::new(),
-                        incoming: BTreeMap::new(),
-                        has_hello: false,
-                        awaits_room: false,
+                    let streams = fresh! {
+                        Streams {
+                            control,
+                        }
+                        waiting, waiting_bytes, channels, incoming, has_hello, awaits_room
                     };
                     self.streams.insert(connection, streams);
                     return Some(PeerEvent::Up { connection, at: peer, is_own });

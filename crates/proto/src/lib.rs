@@ -6,15 +6,10 @@
 #![no_std]
 
 extern crate alloc;
+#[macro_use(fresh)]
+extern crate faircast_base;
 #[cfg(test)]
 extern crate std;
-
-/// A struct of which the fields that are only named begin as their defaults.
-macro_rules! fresh {
-    ($name:ident { $($set:tt)* } $($field:ident),+) => {
-        $name { $($set)* $($field: Default::default()),+ }
-    };
-}
 
 mod black_hole;
 pub mod catalog;
