@@ -84,16 +84,12 @@ pub enum Event {
 
 /// Kind of a fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum NodeFaultKind {
-    /// Programs stand still.
     Stopped,
-    /// Programs go on after a stop.
     Resumed,
-    /// Programs were killed.
     Killed,
-    /// Killed programs start again.
     Started,
-    /// The address is another one.
     Moved,
 }
 
@@ -121,41 +117,34 @@ pub struct LinkCounters {
 
 /// Why a link dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum DropReason {
-    /// The queue was full.
     QueueFull,
     /// RED chose it early.
     RedEarly,
     /// RED's average was above its upper threshold.
     RedForced,
-    /// Lost on the wire.
     Loss,
-    /// Its time to live ran out.
     TimeToLive,
-    /// No route leads to its destination.
     NoRoute,
     /// Dropped on purpose by the scenario's list.
     Listed,
     /// Lost on the wire, together with its neighbours.
     Burst,
-    /// The link was down.
     Outage,
-    /// Longer than the MTU of the link.
     TooLong,
 }
 
 /// Why a sender slowed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum CutReason {
-    /// A packet was lost.
     Loss,
     /// A retransmission or stall timer ran out.
     Timeout,
-    /// A congestion mark.
     Ecn,
     /// The representative reported a lower rate.
     Report,
-    /// No feedback arrives.
     NoFeedback,
 }
 
@@ -176,33 +165,25 @@ pub enum TimeoutKind {
 
 /// Why the representative changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum SwitchReason {
-    /// There was none.
     First,
-    /// Another receiver is slower.
     Slower,
-    /// The old one left.
     Left,
-    /// The old one fell silent.
     Silent,
     /// The old one's reports contradict what it acknowledges.
     Lied,
-    /// The old one is no longer slower than others.
     Recovered,
 }
 
 /// How a receiver was lost that has not got everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Shortfall {
-    /// It was silent for too long.
     Silent,
-    /// It left before.
     Left,
-    /// It was removed for being too slow.
     Pruned,
-    /// It got the end, but not all before it.
     Gaps,
-    /// It was below one that was lost.
     Unnamed,
 }
 
@@ -223,22 +204,19 @@ pub type Checked<T = ()> = Result<T, BadInput>;
 
 /// Why input from the network was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum BadInput {
     /// Shorter than its format needs.
     Truncated,
     /// A field has a value that its format forbids.
     Malformed,
-    /// The checksum is wrong.
     Checksum,
-    /// It belongs to a foreign session.
     Foreign,
     /// A sequence number outside every window.
     OutOfWindow,
     /// A report that contradicts itself or what is known.
     Absurd,
-    /// Repeats what was already handled.
     Duplicate,
-    /// A table with a limit is full.
     TableFull,
     /// It is of a scheme that this end does not speak.
     OtherScheme,

@@ -50,18 +50,14 @@ pub(crate) const RUNS_MAX: usize = 32;
 /// Packets that share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Channel {
-    /// Packets of a group.
     Group(u64),
-    /// Repairs of a multicast link.
     Link(u32),
 }
 
 /// First frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// The stream of control messages of this node.
     Control(Hello),
-    /// A stream of packets.
     Packets(Channel),
 }
 

@@ -12,16 +12,13 @@ use faircast_base::{Bitrate, Duration, Quantity};
 
 /// The value of one setting, as the scenario file gives it.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum OptionValue {
-    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
     Integer(i64),
-    /// A number.
     Float(f64),
     /// Text, perhaps a quantity.
     Text(String),
-    /// Content of a file.
     Bytes(Arc<[u8]>),
 }
 

@@ -54,26 +54,20 @@ pub(super) struct Packet<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
-    /// The source is there.
     Beacon(Front),
     /// A packet of the session's data; from the source, or repaired by a head.
     Data(Data<'a>),
-    /// A head takes members.
     Advertisement(Advertisement),
-    /// A receiver wants a head.
     Solicitation(Solicitation),
     /// A receiver wants this head.
     Bind(Bind),
-    /// The head takes it.
     Accept(Accept),
     /// The head does not take it, or no longer.
     Reject(RejectReason),
-    /// A head is there.
     Hello(Hello<'a>),
     Ack(Ack<'a>),
     /// What a receiver tells the source of itself, where the session is an object's.
     Member(&'a [u8]),
-    /// The source's answer.
     Answer(&'a [u8]),
     /// The settings of the source that are not the usual ones, as PGM's option SCHEME has them.
     Settings(&'a [u8]),

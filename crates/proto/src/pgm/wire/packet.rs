@@ -190,22 +190,16 @@ impl Payload<'_> {
 
 /// What a packet's type adds to the common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Body {
-    /// Source path message.
     Spm(Spm),
-    /// Original data.
     Odata(Data),
-    /// Repair data.
     Rdata(Data),
-    /// Negative acknowledgement.
     Nak(Nak),
     /// Null negative acknowledgement: it asks for no repair and carries a scheme's report.
     Nnak(Nak),
-    /// NAK confirmation.
     Ncf(Nak),
-    /// Request for a source path message.
     Spmr,
-    /// Acknowledgement of congestion control.
     Ack(Ack),
 }
 

@@ -14,7 +14,6 @@ pub(super) enum Place {
     Next,
     /// Packet to keep for later.
     Ahead,
-    /// Packet that is here, or was delivered.
     Duplicate,
     /// Packet that was given up and passed by.
     TooLate,
