@@ -6,9 +6,11 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, is_format};
 
 /// Values with one encoding each: numbers in network byte order, arrays and tuples as what they are made of.
-pub(crate) trait Field: Sized {
+pub trait Field: Sized {
+    /// Appends it.
     fn put(&self, out: &mut Vec<u8>);
 
+    /// Reads it.
     fn take(fields: &mut Fields<'_>) -> Option<Self>;
 }
 
@@ -67,23 +69,28 @@ macro_rules! tuples {
 tuples!((A, B)(A, B, C)(A, B, C, D)(A, B, C, D, E)(A, B, C, D, E, F)(A, B, C, D, E, F, G));
 
 /// The fields of what came, one after the other. What is too short gives `None`.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+#[derive(Debug)]
+pub struct Fields<'a>(
+    /// The rest.
+    pub &'a [u8],
+);
 
+#[expect(missing_docs, reason = "they read what they are named after")]
 impl<'a> Fields<'a> {
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.0.split_off(..N)?.try_into().ok()
     }
 
-    pub(crate) fn read<T: Field>(&mut self) -> Option<T> {
+    pub fn read<T: Field>(&mut self) -> Option<T> {
         T::take(self)
     }
 
-    pub(crate) fn millis(&mut self) -> Option<Duration> {
+    pub fn millis(&mut self) -> Option<Duration> {
         self.read().map(|ms: u32| Duration::from_millis(u64::from(ms)))
     }
 
     /// A text with its length before it; [characters of format](is_format) become question marks.
-    pub(crate) fn text(&mut self, max: usize) -> Option<String> {
+    pub fn text(&mut self, max: usize) -> Option<String> {
         let [len] = self.array()?;
         let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
         let text = core::str::from_utf8(text).ok()?;
@@ -92,16 +99,16 @@ impl<'a> Fields<'a> {
         Some(text.chars().map(printable).collect())
     }
 
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }
 
-    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         self.0.split_off(..len)
     }
 
     /// Checks that no bytes follow.
-    pub(crate) fn end(&self) -> Option<()> {
+    pub fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 }

@@ -17,7 +17,7 @@ pub mod cbr;
 pub mod congestion;
 pub mod content;
 pub mod credit;
-mod fields;
+pub mod fields;
 pub mod forgery;
 mod loss_record;
 mod machine;
