@@ -11,6 +11,27 @@ extern crate faircast_base;
 #[cfg(test)]
 extern crate std;
 
+/// Methods that are those of a field with the same name, or of what `boxed` holds.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! passes {
+    (@boxed $me:ident) => { (**$me) };
+    (@$half:tt $me:ident) => { $me.$half };
+    ($half:tt:) => {};
+    ($half:tt: fn $name:ident(&self $(, $arg:ident: $of:ty)*) $(-> $out:ty)?; $($more:tt)*) => {
+        fn $name(&self $(, $arg: $of)*) $(-> $out)? {
+            $crate::passes!(@$half self).$name($($arg),*)
+        }
+        $crate::passes! { $half: $($more)* }
+    };
+    ($half:tt: fn $name:ident(&mut self $(, $arg:ident: $of:ty)*) $(-> $out:ty)?; $($more:tt)*) => {
+        fn $name(&mut self $(, $arg: $of)*) $(-> $out)? {
+            $crate::passes!(@$half self).$name($($arg),*)
+        }
+        $crate::passes! { $half: $($more)* }
+    };
+}
+
 mod black_hole;
 pub mod catalog;
 pub mod cbr;

@@ -265,9 +265,7 @@ pub trait Interactive: Machine {
 impl<M: Interactive + ?Sized> Interactive for Box<M> {
     type Input = M::Input;
 
-    fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input) {
-        (**self).handle_input(cx, input);
-    }
+    passes! { boxed: fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input); }
 }
 
 /// Calls of a machine that is built around another one, which is its field `$inner`, and handles them: all that
@@ -297,77 +295,35 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
 #[macro_export]
 macro_rules! passes_on {
     ($inner:tt: $($call:ident),+) => { $($crate::passes_on!(@$call $inner);)+ };
-    (@handle_datagram $inner:tt) => {
-        fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>) {
-            self.$inner.handle_datagram(cx, datagram);
-        }
-    };
+    (@handle_datagram $inner:tt) => { $crate::passes! {
+        $inner: fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>);
+    } };
     (@handle_timeout $inner:tt) => {
-        fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
-            self.$inner.handle_timeout(cx);
-        }
+        $crate::passes! { $inner: fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
     (@handle_close $inner:tt) => {
-        fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
-            self.$inner.handle_close(cx);
-        }
+        $crate::passes! { $inner: fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
     (@poll_membership $inner:tt) => {
-        fn poll_membership(&mut self) -> Option<$crate::Membership> {
-            self.$inner.poll_membership()
-        }
+        $crate::passes! { $inner: fn poll_membership(&mut self) -> Option<$crate::Membership>; }
     };
-    (@poll_transmit $inner:tt) => {
-        fn poll_transmit(
-            &mut self,
-            cx: &mut ::faircast_base::Cx<'_>,
-            buf: &mut Vec<u8>,
-        ) -> Option<$crate::Transmit> {
-            self.$inner.poll_transmit(cx, buf)
-        }
-    };
+    (@poll_transmit $inner:tt) => { $crate::passes! {
+        $inner: fn poll_transmit(
+            &mut self, cx: &mut ::faircast_base::Cx<'_>, buf: &mut Vec<u8>
+        ) -> Option<$crate::Transmit>;
+    } };
     (@poll_event $inner:tt) => {
-        fn poll_event(&mut self) -> Option<Self::Event> {
-            self.$inner.poll_event()
-        }
+        $crate::passes! { $inner: fn poll_event(&mut self) -> Option<Self::Event>; }
     };
     (@next_timeout $inner:tt) => {
-        fn next_timeout(&self) -> Option<::faircast_base::Time> {
-            self.$inner.next_timeout()
-        }
+        $crate::passes! { $inner: fn next_timeout(&self) -> Option<::faircast_base::Time>; }
     };
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {
     type Event = M::Event;
 
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        (**self).handle_datagram(cx, datagram);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        (**self).handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        (**self).handle_close(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        (**self).poll_membership()
-    }
-
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        (**self).poll_transmit(cx, buf)
-    }
-
-    fn poll_event(&mut self) -> Option<M::Event> {
-        (**self).poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        (**self).next_timeout()
-    }
+    passes_on!(boxed: handle_datagram, handle_timeout, handle_close, poll_membership, poll_transmit, poll_event, next_timeout);
 }
 
 /// An end of a flow in a scenario.

@@ -230,18 +230,6 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         }
     }
 
-    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        self.half.on_leave(cx, from);
-    }
-
-    fn on_heard(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_heard(cx);
-    }
-
-    fn on_idle(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_idle(cx);
-    }
-
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
         // Anybody can announce one: it brings nobody below the lower bound.
         let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
@@ -254,12 +242,13 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }
 
-    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_timeout(cx);
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.half.next_timeout()
+    passes! {
+        half:
+        fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
+        fn on_heard(&mut self, cx: &mut Cx<'_>);
+        fn on_idle(&mut self, cx: &mut Cx<'_>);
+        fn on_timeout(&mut self, cx: &mut Cx<'_>);
+        fn next_timeout(&self) -> Option<Time>;
     }
 
     fn gauges(&self) -> Gauges {
@@ -284,34 +273,10 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         announce.is_some() == read.is_some()
     }
 
-    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq) {
-        self.0.on_missing(cx, first, last);
-    }
-
-    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
-        self.0.on_rewind(cx, newest);
-    }
-
-    fn on_stuck(&mut self, cx: &mut Cx<'_>) {
-        self.0.on_stuck(cx);
-    }
-
-    fn shape_vector(&self, vector: AckVector) -> AckVector {
-        self.0.shape_vector(vector)
-    }
-
     fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
         self.0.on_overheard(cx, from, &report);
         Ok(())
-    }
-
-    fn reports_directly(&self) -> bool {
-        self.0.reports_directly()
-    }
-
-    fn on_leaving(&mut self) -> bool {
-        self.0.on_leaving()
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience> {
@@ -328,12 +293,16 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         })
     }
 
-    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.0.on_timeout(cx);
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.0.next_timeout()
+    passes! {
+        0:
+        fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+        fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
+        fn on_stuck(&mut self, cx: &mut Cx<'_>);
+        fn on_leaving(&mut self) -> bool;
+        fn on_timeout(&mut self, cx: &mut Cx<'_>);
+        fn shape_vector(&self, vector: AckVector) -> AckVector;
+        fn reports_directly(&self) -> bool;
+        fn next_timeout(&self) -> Option<Time>;
     }
 
     #[cfg(test)]
