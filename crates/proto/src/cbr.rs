@@ -254,9 +254,8 @@ impl Machine for CbrReceiver {
     type Event = FlowEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}

@@ -66,3 +66,11 @@ pub use machine::{
     Membership, Parsed, ReceiverInput, ShortReceiver, StreamEvent, StreamInput, Transmit,
 };
 pub use ranges::RangeSet;
+
+/// Appends an item to a queue that keeps the last `max`.
+fn keep_last<T>(queue: &mut alloc::collections::VecDeque<T>, max: usize, item: T) {
+    if queue.len() >= max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}

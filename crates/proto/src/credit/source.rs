@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Checked, Cx, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, GroupId, NodeId, Time};
 
 use super::branch::Branch;
 use super::programs::parts;
@@ -99,9 +99,7 @@ impl<M: Machine> Machine for CreditSource<M> {
             Ok(_) => Err(BadInput::Foreign),
             Err(reason) => Err(reason),
         };
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
 
 use self::packets::ObjectPackets;
 pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
@@ -297,9 +297,7 @@ impl Machine for ObjectSource {
             return;
         }
         let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -411,9 +411,8 @@ impl Machine for TcpSender {
     type Event = FlowEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if let Err(reason) = self.handle_segment(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.handle_segment(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::cache::Cache;
 use super::head::{Head, Known, decode};
@@ -411,9 +411,8 @@ impl Machine for TramReceiver {
             return;
         }
         self.identity.id(cx);
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
         self.check_headless();
     }
 

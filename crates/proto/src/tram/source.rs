@@ -363,14 +363,7 @@ impl<P: Packets> TramSource<P> {
         // A member that was removed, or the end of a wait for the members of a lost head, opens the window too.
         self.check_open(cx.now);
         let window = self.window();
-        match self.controller.permit(cx, window, len, false) {
-            Permit::Now => {}
-            Permit::At(at) => {
-                self.timers.arm(Timer::Pace, at);
-                return None;
-            }
-            Permit::Blocked => return None,
-        }
+        self.ask(cx, window, len, false)?;
         let sequence = self.next;
         self.next += 1;
         self.head.cache.insert(sequence, &[], 0);
@@ -388,6 +381,15 @@ impl<P: Packets> TramSource<P> {
         }
         self.check_end(cx.now);
         Some(transmit)
+    }
+
+    /// Asks the controller for a packet; `None` until then.
+    fn ask(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Option<()> {
+        let permit = self.controller.permit(cx, window, len, repair);
+        if let Permit::At(at) = permit {
+            self.timers.arm(Timer::Pace, at);
+        }
+        (permit == Permit::Now).then_some(())
     }
 
     /// True if heads are to remove slow members. If the window has opened since that decision, they have gone.
@@ -418,14 +420,7 @@ impl<P: Packets> TramSource<P> {
         let window = self.window();
         // Packets are of about one length; this one's is not known before it is taken.
         let len = self.packets.len(self.head.cache.front.min(self.next - 1).max(1) - 1);
-        match self.controller.permit(cx, window, len, true) {
-            Permit::Now => {}
-            Permit::At(at) => {
-                self.timers.arm(Timer::Pace, at);
-                return None;
-            }
-            Permit::Blocked => return None,
-        }
+        self.ask(cx, window, len, true)?;
         let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
         let len = self.packets.len(sequence - 1);
         let front = Front { repair: true, ..self.front(sequence) };
@@ -496,9 +491,8 @@ impl<P: Packets> Machine for TramSource<P> {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;
         }
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
+use crate::keep_last;
+
 /// Marks that are kept: the rate is measured over so many half round trips, at least two round trips
 /// (src: RFC 4654 s4.3.4: two to four).
 const MARKS: usize = 5;
@@ -22,10 +24,7 @@ impl ReceiveRate {
         self.total += u64::from(bytes);
         self.last = now;
         if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= rtt / 2) {
-            if self.marks.len() == MARKS {
-                self.marks.pop_front();
-            }
-            self.marks.push_back((now, self.total));
+            keep_last(&mut self.marks, MARKS, (now, self.total));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Packet input of a transfer's source: messages, reports and requests of members, and of others.
 
-use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Time};
 
 use super::ObjectSource;
 use super::members::Standing;
@@ -69,9 +69,8 @@ impl ObjectSource {
         }
         let rtt = told.and_then(|told| told.round_trip);
         if told.is_some() || !wants {
-            if let Err(reason) = self.take_report(cx, packet) {
-                cx.emit(Event::BadInput { reason });
-            }
+            let outcome = self.take_report(cx, packet);
+            cx.check(outcome);
             self.session.observe(cx);
         } else {
             self.session.control.on_heard(cx);

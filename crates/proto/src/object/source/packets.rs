@@ -9,6 +9,7 @@ use core::ops::Range;
 use faircast_base::{Duration, Time};
 
 use super::repairs::Repairs;
+use crate::keep_last;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
@@ -311,10 +312,7 @@ impl ObjectPackets {
             self.sent.parity += 1;
         }
         if len < self.full_len() {
-            if self.short.len() >= SHORT_MAX {
-                self.short.pop_front();
-            }
-            self.short.push_back((index, len));
+            keep_last(&mut self.short, SHORT_MAX, (index, len));
         }
         self.bytes += u64::from(len);
     }

@@ -378,9 +378,7 @@ impl Machine for TramObjectReceiver {
                 true => self.take_answer(cx, answer),
                 false => Err(BadInput::Foreign),
             };
-            if let Err(reason) = outcome {
-                cx.emit(Event::BadInput { reason });
-            }
+            cx.check(outcome);
         } else {
             self.check_refused(&datagram);
             self.tram.handle_datagram(cx, datagram);

@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
@@ -205,11 +205,8 @@ impl Machine for TramObjectSource {
         match self.tram.word_of(&datagram) {
             None => self.tram.handle_datagram(cx, datagram),
             Some(word) => {
-                if let Err(reason) =
-                    self.take_word(cx, (datagram.from, datagram.authenticated), word)
-                {
-                    cx.emit(Event::BadInput { reason });
-                }
+                let outcome = self.take_word(cx, (datagram.from, datagram.authenticated), word);
+                cx.check(outcome);
             }
         }
     }

@@ -205,9 +205,8 @@ impl Machine for PgmSource {
         }
         match Received::decode(&datagram) {
             Ok(packet) => {
-                if let Err(reason) = self.take_packet(cx, &packet) {
-                    cx.emit(Event::BadInput { reason });
-                }
+                let outcome = self.take_packet(cx, &packet);
+                cx.check(outcome);
                 self.session.observe(cx);
             }
             Err(reason) => cx.emit(Event::BadInput { reason }),

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Checked, Cx, Duration, Event, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
 use super::naks::Naks;
 use super::reach::{Belief, Reach};
@@ -57,9 +57,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return false;
         }
         let outcome = self.take_packet(cx, packet);
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
         outcome.is_ok()
     }
 

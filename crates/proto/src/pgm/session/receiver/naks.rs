@@ -7,6 +7,7 @@ use core::cmp::Reverse;
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
 use super::crowd::{Backoff, Crowd};
+use crate::keep_last;
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 
@@ -183,10 +184,7 @@ impl Naks {
             missing.asked.answered(now, &mut self.repair);
             let confirmations = missing.confirmations;
             self.settle(now);
-            if self.recent.len() >= RECENT_MAX {
-                self.recent.pop_front();
-            }
-            self.recent.push_back(Recent { at: now, index, confirmations });
+            keep_last(&mut self.recent, RECENT_MAX, Recent { at: now, index, confirmations });
         }
         self.end(index);
     }

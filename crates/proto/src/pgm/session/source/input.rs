@@ -9,6 +9,7 @@ use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
 use crate::congestion::{AckVector, Carrier, Told};
+use crate::keep_last;
 use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 use crate::{BlackHole, StreamEvent};
@@ -216,10 +217,7 @@ impl Confirmations {
             return false;
         }
         if interval > Duration::ZERO {
-            if self.recent.len() >= RECENT_MAX {
-                self.recent.pop_front();
-            }
-            self.recent.push_back((now, what.clone()));
+            keep_last(&mut self.recent, RECENT_MAX, (now, what.clone()));
         }
         self.queue.push_back(what);
         true
