@@ -253,18 +253,12 @@ impl Endpoint {
 
     /// Takes a packet that came from `from`, marked by a router if `marked`. Returns false if the
     /// packet belongs to no connection and begins none.
-    pub fn handle_datagram(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        marked: bool,
-        packet: &[u8],
-    ) -> bool {
+    pub fn handle_datagram(&mut self, now: Time, from: NodeId, marked: bool, bytes: &[u8]) -> bool {
         self.clock.set(now);
         let ecn = marked.then_some(EcnCodepoint::Ce);
         let mut buf = Vec::new();
         let (at, remote) = (instant(now), address(from));
-        match self.quic.handle(at, remote, None, ecn, BytesMut::from(packet), &mut buf) {
+        match self.quic.handle(at, remote, None, ecn, BytesMut::from(bytes), &mut buf) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 self.pass(now, remote, handle, event);
             }

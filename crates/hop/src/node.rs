@@ -186,7 +186,7 @@ impl RelayNode {
             PeerEvent::Hello { connection, hello } => self.on_hello(cx, connection, hello),
             PeerEvent::Message { connection, message } => {
                 if self.uplink.is(connection) {
-                    self.on_message_above(cx, connection, message);
+                    self.on_answer(cx, connection, message);
                 } else if let Some(port) = self.neighbours.port(connection) {
                     self.on_message_below(cx, port, message);
                 }
@@ -260,12 +260,7 @@ impl RelayNode {
         self.groups.ids().into_iter().for_each(|group| self.tell_members(now, group));
     }
 
-    fn on_message_above(
-        &mut self,
-        cx: &mut Cx<'_>,
-        connection: ConnectionHandle,
-        message: Message,
-    ) {
+    fn on_answer(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, message: Message) {
         let uplink = &mut self.uplink;
         let before = (uplink.state().clone(), uplink.path().to_vec());
         let changed = uplink.on_message(cx.now, &mut self.peers, connection, message);

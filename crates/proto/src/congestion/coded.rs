@@ -11,6 +11,11 @@ use super::{
     SenderControl, Wire,
 };
 
+/// A sender's half of any scheme.
+pub type BoxControl = Box<dyn Control + Send>;
+/// A receiver's half of any scheme.
+pub type BoxFeedback = Box<dyn Feedback + Send>;
+
 /// Content of a report before it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
@@ -121,7 +126,7 @@ struct CodedControl<C: SenderControl> {
 struct CodedFeedback<F>(F);
 
 /// A sender's half behind its encoding, without bounds.
-pub fn boxed_control<C>(half: C) -> Box<dyn Control + Send>
+pub fn boxed_control<C>(half: C) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
@@ -129,7 +134,7 @@ where
 }
 
 /// A sender's half behind its encoding and within `bounds`.
-pub fn bounded_control<C>(half: C, bounds: Bounds) -> Box<dyn Control + Send>
+pub fn bounded_control<C>(half: C, bounds: Bounds) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
@@ -144,7 +149,7 @@ fn pace(rate: Bitrate, burst: Duration) -> Pace {
 }
 
 /// A receiver's half behind its encoding.
-pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> Box<dyn Feedback + Send> {
+pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> BoxFeedback {
     Box::new(CodedFeedback(half))
 }
 

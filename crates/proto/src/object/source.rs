@@ -8,7 +8,6 @@ mod pauses;
 mod repairs;
 mod slow;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -25,7 +24,7 @@ use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
     Fec, HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
 };
-use crate::congestion::{Control, Permit, Regime};
+use crate::congestion::{BoxControl, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
@@ -68,7 +67,7 @@ reasons! {
 impl ObjectSource {
     /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
     /// an odd length, more blocks than can be numbered) makes one that fails at its start.
-    pub fn new(setup: ObjectSourceSetup<'_>, control: Box<dyn Control + Send>) -> Self {
+    pub fn new(setup: ObjectSourceSetup<'_>, control: BoxControl) -> Self {
         let mut config =
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;

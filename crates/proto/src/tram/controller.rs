@@ -1,6 +1,5 @@
 //! The controller of a source, which says when data may leave: TRAM's own, or the sender's half of a scheme.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Time};
@@ -9,7 +8,7 @@ use super::reception::JUMP_MAX;
 use super::settings::TramSettings;
 use super::steering::seq;
 use super::wire::{Report, Telling};
-use crate::congestion::{AckVector, Carrier, Control, GaugeTrace, Pace, Permit};
+use crate::congestion::{AckVector, BoxControl, Carrier, GaugeTrace, Pace, Permit};
 
 /// The window as the source sees it, H_a - N: negative where packet N is not allowed.
 pub(super) type Window = i64;
@@ -82,13 +81,7 @@ pub(super) trait Controller {
     ///
     /// # Errors
     /// There is nobody to report to, or the report cannot be true.
-    fn take_report(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _from: NodeId,
-        _end: u64,
-        _report: &Report<'_>,
-    ) -> Checked {
+    fn take_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: u64, _: &Report<'_>) -> Checked {
         Err(BadInput::Foreign)
     }
 
@@ -142,7 +135,7 @@ impl Tail {
 /// A scheme's half as the controller of a source. It decides the rate. The window is flow control alone: while it is
 /// closed a packet a second shows to whoever may have been forgotten that the session goes on.
 pub(super) struct Steered {
-    control: Box<dyn Control + Send>,
+    control: BoxControl,
     gauges: GaugeTrace,
     told_idle: bool,
     sent_at: Option<Time>,
@@ -162,7 +155,7 @@ pub(super) struct Steered {
 impl Steered {
     /// A controller with this half of a scheme. Repairs keep the rate `least`.
     pub(super) fn new(
-        control: Box<dyn Control + Send>,
+        control: BoxControl,
         settings: &TramSettings,
         least: Option<Bitrate>,
     ) -> Self {

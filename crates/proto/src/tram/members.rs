@@ -3,7 +3,7 @@
 mod namesakes;
 mod parted;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
@@ -16,7 +16,7 @@ use super::window::LEVELS_MAX;
 use super::wire::Fate;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::pgm::session::dissent::Dissent;
-use crate::{Destination, ShortReceiver};
+use crate::{Destination, ShortReceiver, keep_last};
 use namesakes::Namesakes;
 use parted::Parted;
 
@@ -122,7 +122,7 @@ pub(super) struct Members {
     orphans: Vec<Orphans>,
     orphans_for: Duration,
     /// Members that stood still or were mute, and until when they are not taken again.
-    refused: Vec<(NodeId, Time)>,
+    refused: VecDeque<(NodeId, Time)>,
     /// Members that others may have taken leave for.
     pub(super) parted: Parted,
     namesakes: Namesakes,
@@ -514,10 +514,7 @@ impl Members {
     }
 
     fn refuse(&mut self, node: NodeId, until: Time) {
-        if self.refused.len() >= REFUSED_MAX {
-            self.refused.remove(0);
-        }
-        self.refused.push((node, until));
+        keep_last(&mut self.refused, REFUSED_MAX, (node, until));
     }
 
     /// Removes a member for being too slow. Returns its number, if it was a member.

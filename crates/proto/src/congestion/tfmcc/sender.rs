@@ -331,13 +331,7 @@ impl SenderControl for TfmccSender {
         None
     }
 
-    fn on_report(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        _carrier: Carrier,
-        report: &TfmccReport,
-    ) {
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &TfmccReport) {
         let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
         let Some(rtt) = measured else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });

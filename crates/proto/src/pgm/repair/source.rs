@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, Event, Time};
 
-use crate::congestion::Control;
+use crate::congestion::BoxControl;
 use crate::content::{ByOffset, Content, Packets};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -30,11 +30,7 @@ pub struct PgmSource {
 impl PgmSource {
     /// A source of `content` under `control`. Settings out of their range are taken to its nearest
     /// end.
-    pub fn new(
-        config: SourceConfig,
-        content: Box<dyn Content>,
-        control: Box<dyn Control + Send>,
-    ) -> Self {
+    pub fn new(config: SourceConfig, content: Box<dyn Content>, control: BoxControl) -> Self {
         let payload = config.payload.clamp(1, u32::from(u16::MAX));
         Self::of_packets(config, Box::new(ByOffset::new(content, payload)), control)
     }
@@ -44,7 +40,7 @@ impl PgmSource {
     pub fn of_packets(
         config: SourceConfig,
         packets: Box<dyn Packets + Send>,
-        control: Box<dyn Control + Send>,
+        control: BoxControl,
     ) -> Self {
         let repaired = config.settings.reliable;
         Self {
@@ -65,7 +61,7 @@ impl PgmSource {
     }
 
     #[cfg(test)]
-    pub(in crate::pgm) fn control(&self) -> &dyn Control {
+    pub(in crate::pgm) fn control(&self) -> &dyn crate::congestion::Control {
         self.session.control.as_ref()
     }
 

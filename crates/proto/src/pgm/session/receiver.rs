@@ -26,7 +26,7 @@ use self::window::Window;
 pub(crate) use self::window::start_over;
 use crate::LossRecord;
 use crate::congestion::common::lateness::Disorder;
-use crate::congestion::{Feedback, LateAcks, SchemeOptions};
+use crate::congestion::{BoxFeedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
@@ -53,7 +53,7 @@ pub(crate) struct ReceiverSession<R> {
     leave_due: bool,
     /// Whether it was here when the session began, or can have all that was sent before.
     from_start: bool,
-    feedback: Box<dyn Feedback + Send>,
+    feedback: BoxFeedback,
     /// Scheme that it speaks; `None` for any.
     negotiation: Option<Box<Negotiation>>,
     /// Mismatch of the schemes: the source is not listened to any more.
@@ -161,11 +161,7 @@ struct Requests {
 impl<R: RepairLayer> ReceiverSession<R> {
     /// A session with `feedback` as its side of the scheme, and `repair` above it. Settings out of
     /// their range are taken to its nearest end.
-    pub(crate) fn new(
-        config: ReceiverConfig,
-        feedback: Box<dyn Feedback + Send>,
-        repair: R,
-    ) -> Self {
+    pub(crate) fn new(config: ReceiverConfig, feedback: BoxFeedback, repair: R) -> Self {
         let config = config.bounded();
         let mut timers = Timers::default();
         timers.arm(Timer::Start, config.start);
@@ -194,7 +190,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Its side of the scheme, for tests and statistics.
     #[cfg(test)]
-    pub(crate) fn feedback(&self) -> &dyn Feedback {
+    pub(crate) fn feedback(&self) -> &dyn crate::congestion::Feedback {
         self.feedback.as_ref()
     }
 

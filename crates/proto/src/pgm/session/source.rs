@@ -6,7 +6,6 @@ mod output;
 
 pub(crate) use self::output::DataPacket;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -15,7 +14,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use self::input::{Acked, Confirmations, Farthest};
 use self::output::SpmSchedule;
 use crate::StreamEvent;
-use crate::congestion::{Control, GaugeTrace};
+use crate::congestion::{BoxControl, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
 use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
@@ -28,7 +27,7 @@ use crate::timers::{Timers, reasons};
 /// of the first plus the index.
 pub(crate) struct SourceSession {
     pub(crate) config: SourceConfig,
-    pub(crate) control: Box<dyn Control + Send>,
+    pub(crate) control: BoxControl,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
     /// Announcement of the control on the packet that leaves now.
@@ -93,11 +92,7 @@ impl SourceSession {
     /// A session under `control`; `repairs` says whether the layer above repairs by number, so that who
     /// comes late may ask for what was sent before. Settings out of their range are taken to its nearest
     /// end.
-    pub(crate) fn new(
-        mut config: SourceConfig,
-        control: Box<dyn Control + Send>,
-        repairs: bool,
-    ) -> Self {
+    pub(crate) fn new(mut config: SourceConfig, control: BoxControl, repairs: bool) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         let settings = &mut config.settings;
         settings.transmit_window = settings.transmit_window.clamp(1, WINDOW_PACKETS_MAX);

@@ -4,13 +4,13 @@
 //! each of which hands on the worst that it has heard, its own among it, once in an interval: so the source hears as
 //! often as it has members, however many receivers there are.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use crate::congestion::{
-    AckVector, Arrival, Audience, Feedback, LateAcks, RelayedReport, Reported, RouterView, Stamps,
+    AckVector, Arrival, Audience, BoxFeedback, LateAcks, RelayedReport, Reported, RouterView,
+    Stamps,
 };
 use crate::options::Options;
 use crate::tram::identity::Identity;
@@ -21,7 +21,7 @@ use crate::{Destination, Transmit};
 
 /// A receiver's half of the scheme, and what goes up the tree.
 pub(super) struct Reports {
-    pub(super) feedback: Box<dyn Feedback + Send>,
+    pub(super) feedback: BoxFeedback,
     view: &'static RouterView,
     /// When announcements came, by which round trips are told.
     stamps: Stamps,
