@@ -191,20 +191,15 @@ impl Peers {
     }
 
     /// Sends a control message. A peer that does not read them is cut off.
-    pub(crate) fn send_message(
-        &mut self,
-        now: Time,
-        connection: ConnectionHandle,
-        message: &Message,
-    ) {
-        let Some(streams) = self.streams.get_mut(&connection) else { return };
+    pub(crate) fn send_message(&mut self, now: Time, to: ConnectionHandle, message: &Message) {
+        let Some(streams) = self.streams.get_mut(&to) else { return };
         let bytes = message.encode();
         streams.waiting_bytes += bytes.len();
         streams.waiting.push_back(bytes);
         if streams.waiting_bytes > CONTROL_WAITS_MAX {
-            return self.close(now, connection, "control messages are not read");
+            return self.close(now, to, "control messages are not read");
         }
-        self.flush(connection);
+        self.flush(to);
     }
 
     fn flush(&mut self, connection: ConnectionHandle) {

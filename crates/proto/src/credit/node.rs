@@ -364,7 +364,7 @@ impl<Q: Copy> FlowNode<Q> {
         })
     }
 
-    pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> + '_ {
+    pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> {
         self.queues.iter().map(|queue| {
             (queue.port, queue.waiting.iter().map(|waiting| u64::from(waiting.bytes)).sum())
         })
@@ -375,7 +375,7 @@ impl<Q: Copy> FlowNode<Q> {
         self.heard_at
     }
 
-    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {
         self.queues.iter().map(|queue| queue.port)
     }
 }

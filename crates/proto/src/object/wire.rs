@@ -174,7 +174,7 @@ impl Entry {
     }
 
     /// Reads a list; `None` where a part of it is no entry.
-    pub(super) fn decode_all(bytes: &[u8]) -> Option<impl Iterator<Item = Self> + '_> {
+    pub(super) fn decode_all(bytes: &[u8]) -> Option<impl Iterator<Item = Self>> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
         let sound = rest.is_empty() && entries.iter().all(|entry| Self::decode(entry).is_some());
         sound.then(|| entries.iter().filter_map(Self::decode))

@@ -220,7 +220,7 @@ pub(super) struct Ack<'a> {
 }
 
 impl Ack<'_> {
-    pub(super) fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn missing(&self) -> impl Iterator<Item = u64> {
         let first = self.first_missing;
         let bits = self.mask.iter().enumerate().flat_map(|(i, byte)| {
             (0..8).filter(move |bit| byte >> (7 - bit) & 1 == 1).map(move |bit| 8 * i as u64 + bit)

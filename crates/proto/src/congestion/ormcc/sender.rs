@@ -302,13 +302,7 @@ impl OrmccSender {
         cx.emit(Event::Representative { node: None, reason });
     }
 
-    fn appoint(
-        &mut self,
-        cx: &mut Cx<'_>,
-        node: NodeId,
-        reason: SwitchReason,
-        sample: Option<f64>,
-    ) {
+    fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, sample: Option<f64>) {
         if self.config.own_round_trips {
             match sample {
                 Some(sample) => self.begin_path(cx.now, sample),
@@ -316,11 +310,11 @@ impl OrmccSender {
                 None => self.rtt = None,
             }
         }
-        self.representative = Some(node);
+        self.representative = Some(id);
         self.sent_at_congestion = self.sent;
         self.unheard_own.clear();
         (self.least, self.delayed, self.output, self.latest) = (None, 0, None, None);
-        cx.emit(Event::Representative { node: Some(node), reason });
+        cx.emit(Event::Representative { node: Some(id), reason });
     }
 
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {

@@ -169,7 +169,7 @@ impl Blocks {
         lacking
     }
 
-    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> + '_ {
+    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> {
         let end = range.end.max(range.start);
         self.partial.range(range.start..end).map(|(&key, _)| key)
     }

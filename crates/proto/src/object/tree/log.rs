@@ -61,7 +61,7 @@ impl Log {
     }
 
     /// The symbols that packets from `after` on hold.
-    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> + '_ {
+    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> {
         // A receiver says it, and may say anything.
         let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);
