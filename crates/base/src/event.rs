@@ -10,14 +10,14 @@ use crate::{FlowId, NodeId};
 
 /// One thing that happened. The driver adds when, and to which flow's endpoint, link or node.
 ///
-/// `seq` is the sequence number of a packet, or of the first of `count` packets with consecutive ones;
-/// `bytes` are those of payload at ends and those on the wire at links.
+/// `seq` is the sequence number of a packet, or of the first of `count` packets in a row; `bytes`
+/// are those of payload at ends and those on the wire at links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum Event {
     /// A sender put a data packet on the wire: a new one, or a retransmission or parity.
     DataSent { seq: u64, bytes: u32, repair: bool },
-    /// A sender got a positive acknowledgement, of packets up to `seq` and of `bytes` for the first time.
+    /// A sender got a positive acknowledgement, of packets up to `seq` and of new `bytes`.
     AckReceived { seq: u64, bytes: u32, from: NodeId },
     /// A sender got a negative acknowledgement, which asks for packets.
     NakReceived { seq: u64, count: u32, from: NodeId },
@@ -31,8 +31,8 @@ pub enum Event {
     /// A receiver has learned of packets of the session, arrived or lost, since it became a member. Receivers that do
     /// not report each delivery emit this event now and then, and at the end.
     SessionExtent { packets: u64 },
-    /// A receiver has found that packets get lost because of their length: bytes of the longest that arrives, and
-    /// of those that are sent.
+    /// A receiver has found that packets get lost because of their length: bytes of the longest
+    /// that arrives, and of those that are sent.
     PathLimit { arrives: u32, sent: u32 },
     /// A receiver gave packets up: they can no longer be repaired.
     Abandoned { seq: u64, count: u64 },
@@ -40,14 +40,14 @@ pub enum Event {
     Window { window_milli: u64, flight: u32 },
     /// The sending rate changed, in payload.
     Rate { bits_per_s: u64 },
-    /// A sender reduced its window or rate. The window is that after the cut; zero for schemes without one.
+    /// A sender reduced its window or rate. The window is that after the cut, zero without one.
     Cut { reason: CutReason, window_milli: u64 },
     /// A timer of the protocol ran out, after this time, without the event that it waited for.
     Timeout { kind: TimeoutKind, after_ns: u64 },
     /// The sender chose another representative, or none: pgmcc's acker, TFMCC's CLR.
     Representative { node: Option<NodeId>, reason: SwitchReason },
-    /// A receiver has another repair head, or none. Its own level in the tree is one more than its head's, the
-    /// sender's being 1; 0 without a head.
+    /// A receiver has another repair head, or none. Its level in the tree is one more than its
+    /// head's, the sender's being 1; 0 without a head.
     RepairHead { node: Option<NodeId>, level: u32 },
     /// A sender's session has ended, and receivers have not got everything: one, unless only their number is known.
     Incomplete { node: Option<NodeId>, receivers: u32, reason: Shortfall },
@@ -72,7 +72,7 @@ pub enum Event {
     LinkSample(LinkCounters),
     /// A link made a second packet of one.
     PacketDuplicated { flow: FlowId, bytes: u32 },
-    /// A link flipped a bit of a packet, counted from the most significant of the packet's own first byte.
+    /// A link flipped a bit of a packet, counted from the first byte's most significant.
     PacketCorrupted { flow: FlowId, bytes: u32, bit: u64 },
     /// A link delayed a packet by so much more than the others, so that these may overtake it.
     PacketDelayed { flow: FlowId, bytes: u32, delay_ns: u64 },

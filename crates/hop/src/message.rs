@@ -29,7 +29,7 @@
 
 use faircast_base::{BadInput, Checked, GroupId, NodeId};
 use faircast_proto::Destination;
-use faircast_proto::fields::{Field, Fields};
+use faircast_proto::fields::{Encoded, Fields};
 
 use crate::status::SlowLink;
 
@@ -116,11 +116,11 @@ pub(crate) enum Message {
     Slow { group: u64, link: Option<SlowLink> },
 }
 
-fn read<T: Field>(fields: &mut Fields<'_>) -> Checked<T> {
+fn read<T: Encoded>(fields: &mut Fields<'_>) -> Checked<T> {
     fields.read().ok_or(BadInput::Truncated)
 }
 
-fn put(kind: u8, fields: impl Field, rest: &[u8]) -> Vec<u8> {
+fn put(kind: u8, fields: impl Encoded, rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     fields.put(&mut bytes);
     bytes.extend_from_slice(rest);

@@ -1,12 +1,12 @@
-//! Fields of packets and options: written one after the other, and read from bytes that nobody vouches for.
+//! Fields of packets: written one after the other, and read from bytes that nobody vouches for.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, is_format};
 
-/// Values with one encoding each: numbers in network byte order, arrays and tuples as what they are made of.
-pub trait Field: Sized {
+/// Values with one encoding: numbers in network byte order, arrays and tuples as their parts.
+pub trait Encoded: Sized {
     /// Appends it.
     fn put(&self, out: &mut Vec<u8>);
 
@@ -16,7 +16,7 @@ pub trait Field: Sized {
 
 macro_rules! numbers {
     ($($number:ty),+) => {$(
-        impl Field for $number {
+        impl Encoded for $number {
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_be_bytes());
             }
@@ -30,7 +30,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64);
 
-impl<const N: usize> Field for [u8; N] {
+impl<const N: usize> Encoded for [u8; N] {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
     }
@@ -40,7 +40,7 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl Field for NodeId {
+impl Encoded for NodeId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
@@ -53,7 +53,7 @@ impl Field for NodeId {
 macro_rules! tuples {
     ($(($($field:ident),+))+) => {$(
         #[allow(non_snake_case, reason = "a field is named as its type is")]
-        impl<$($field: Field),+> Field for ($($field,)+) {
+        impl<$($field: Encoded),+> Encoded for ($($field,)+) {
             fn put(&self, out: &mut Vec<u8>) {
                 let ($($field,)+) = self;
                 $($field.put(out);)+
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         self.0.split_off(..N)?.try_into().ok()
     }
 
-    pub fn read<T: Field>(&mut self) -> Option<T> {
+    pub fn read<T: Encoded>(&mut self) -> Option<T> {
         T::take(self)
     }
 

@@ -131,13 +131,13 @@ pub enum FlowEvent {
 pub enum StreamEvent {
     /// Event that every flow has.
     Flow(FlowEvent),
-    /// A sender's session ends, and receivers have not got everything: those that are known, and at most so many
-    /// others. A session without expected receivers has no such event.
+    /// A sender's session ends, and receivers have not got everything: those that are known, and
+    /// the greatest number of others. A session without expected receivers has no such event.
     Incomplete { named: Vec<ShortReceiver>, unnamed: u64 },
     /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
     /// that node like any other, since anybody can say this in its name. Said once for each node.
-    /// The schemes are those of the sender, empty where it says so in a way that is newer than this build,
-    /// and of the receiver.
+    /// The schemes are those of the sender, empty where it says so in a way that is newer than this
+    /// build, and of the receiver.
     OtherScheme { node: NodeId, sender: String, receiver: String },
     /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once
     /// until data arrives, and a sender once for each node: any host can say this in a receiver's

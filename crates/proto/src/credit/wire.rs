@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Checked, NodeId};
 
 use super::PolicyId;
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
 const MAGIC: [u8; 2] = *b"fr";
@@ -172,7 +172,7 @@ impl Part<'_> {
     }
 }
 
-fn write(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64, rest: impl Field) {
+fn write(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64, rest: impl Encoded) {
     let start = out.len();
     (MAGIC, [VERSION, kind, hops, layer, 0, 0], session, rest).put(out);
     seal(&mut out[start..]);

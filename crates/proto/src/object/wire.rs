@@ -9,7 +9,7 @@ use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 
 /// Version of all messages here.
 const VERSION: u8 = 1;

@@ -15,7 +15,7 @@ pub(super) use self::report::{Report, Telling};
 pub use self::specimens::specimens;
 
 use super::settings::HeadRole;
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
 const MAGIC: [u8; 2] = *b"ft";

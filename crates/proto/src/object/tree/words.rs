@@ -7,7 +7,7 @@ use core::ops::Range;
 use faircast_base::Bitrate;
 
 use super::Place;
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 use crate::object::wire::{
     MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };

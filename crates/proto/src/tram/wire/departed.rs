@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{NodeId, Shortfall};
 
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 
 /// Most that one acknowledgement tells of, so that it is no longer than 1280 bytes with its mask.
 pub(in crate::tram) const DEPARTURES_MAX: usize = 32;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::congestion::RouterView;
-use crate::fields::{Field, Fields};
+use crate::fields::{Encoded, Fields};
 
 /// What a report says of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
