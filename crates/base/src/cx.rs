@@ -1,6 +1,6 @@
 //! The context of protocol code: the present time, a random stream and the trace of events.
 
-use crate::{Duration, Event, Rng, Time};
+use crate::{Checked, Duration, Event, Rng, Time};
 
 /// All that protocol code may know about the world.
 pub struct Cx<'a> {
@@ -32,6 +32,13 @@ impl<'a> Cx<'a> {
     /// Records an event at the present moment.
     pub fn emit(&mut self, event: Event) {
         self.trace.emit(self.now, event);
+    }
+
+    /// Records that input was refused, if it was.
+    pub fn check(&mut self, input: Checked) {
+        if let Err(reason) = input {
+            self.emit(Event::BadInput { reason });
+        }
     }
 }
 

@@ -10,6 +10,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A struct of which the fields that are only named begin as their defaults.
+#[macro_export]
+macro_rules! fresh {
+    ($name:ident { $($set:tt)* } $($field:ident),+) => {
+        $name { $($set)* $($field: ::core::default::Default::default()),+ }
+    };
+}
+
 mod cx;
 mod event;
 mod ids;
@@ -23,8 +31,8 @@ mod tree;
 
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{
-    BadInput, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall, SwitchReason,
-    TimeoutKind,
+    BadInput, Checked, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall,
+    SwitchReason, TimeoutKind,
 };
 pub use ids::{FlowId, GroupId, LinkId, NodeId};
 pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};

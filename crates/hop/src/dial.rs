@@ -42,16 +42,14 @@ pub struct Dialer {
 
 impl Dialer {
     /// A dialer of these nodes that begins at `start`. Without nodes the dialer tries nothing.
-    pub const fn new(to: Vec<NodeId>, start: Time) -> Self {
-        Self {
-            to,
-            next: 0,
-            used: 0,
-            connection: None,
-            attempt: None,
-            next_at: start,
-            better_at: start,
-            returns: 0,
+    pub fn new(to: Vec<NodeId>, start: Time) -> Self {
+        fresh! {
+            Self {
+                to,
+                next_at: start,
+                better_at: start,
+            }
+            next, used, connection, attempt, returns
         }
     }
 

@@ -46,53 +46,20 @@ impl ConnectionHandle {
 
 /// Event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum EndpointEvent {
-    /// A connection is established: both nodes have the key.
-    Up {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Address of the peer.
-        peer: NodeId,
-        /// True if this node has opened it.
-        is_own: bool,
-    },
+    /// A connection is established, which this node or the peer has opened: both have the key.
+    Up { connection: ConnectionHandle, peer: NodeId, is_own: bool },
     /// A connection has ended.
-    Down {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Reason.
-        reason: Down,
-    },
+    Down { connection: ConnectionHandle, reason: Down },
     /// A frame has come.
-    Frame {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// Its stream.
-        stream: StreamId,
-        /// Content of the frame.
-        bytes: Bytes,
-    },
+    Frame { connection: ConnectionHandle, stream: StreamId, bytes: Bytes },
     /// The peer has ended a stream, whose frames have all come.
-    StreamEnd {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    StreamEnd { connection: ConnectionHandle, stream: StreamId },
     /// A stream has room again that had none.
-    Room {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    Room { connection: ConnectionHandle, stream: StreamId },
     /// The peer has acknowledged all of a finished stream.
-    Finished {
-        /// The connection.
-        connection: ConnectionHandle,
-        /// The stream.
-        stream: StreamId,
-    },
+    Finished { connection: ConnectionHandle, stream: StreamId },
 }
 
 /// State of a connection.
@@ -211,22 +178,16 @@ impl Endpoint {
         });
         let mut client = ClientConfig::new(Arc::new(key.client()));
         client.transport_config(transport);
-        Self {
-            quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
-            client,
-            control,
-            identifiers: Identifiers::new(cid_key, seed ^ 1),
-            secret: *digest.as_bytes(),
-            clock,
-            links: BTreeMap::new(),
-            by_handle: BTreeMap::new(),
-            last_link: 0,
-            handshakes: 0,
-            timers: BTreeSet::new(),
-            ready: VecDeque::new(),
-            readable: BTreeSet::new(),
-            events: VecDeque::new(),
-            responses: VecDeque::new(),
+        fresh! {
+            Self {
+                quic: quinn_proto::Endpoint::new(Arc::new(config), server, true, Some(own_seed)),
+                client,
+                control,
+                identifiers: Identifiers::new(cid_key, seed ^ 1),
+                secret: *digest.as_bytes(),
+                clock,
+            }
+            links, by_handle, last_link, handshakes, timers, ready, readable, events, responses
         }
     }
 
@@ -272,18 +233,16 @@ impl Endpoint {
     ) -> ConnectionHandle {
         self.last_link += 1;
         let id = ConnectionHandle(self.last_link);
-        let link = Link {
-            handle,
-            connection,
-            is_own,
-            is_new: true,
-            is_up: false,
-            heard_at: now,
-            is_ready: false,
-            timer: None,
-            counted: (now, 0, 0),
-            blocked: BTreeMap::new(),
-            incoming: BTreeMap::new(),
+        let link = fresh! {
+            Link {
+                handle,
+                connection,
+                is_own,
+                is_new: true,
+                heard_at: now,
+                counted: (now, 0, 0),
+            }
+            is_up, is_ready, timer, blocked, incoming
         };
         self.by_handle.insert(handle.0, id);
         self.links.insert(id, link);
@@ -294,18 +253,12 @@ impl Endpoint {
 
     /// Takes a packet that came from `from`, marked by a router if `marked`. Returns false if the
     /// packet belongs to no connection and begins none.
-    pub fn handle_datagram(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        marked: bool,
-        packet: &[u8],
-    ) -> bool {
+    pub fn handle_datagram(&mut self, now: Time, from: NodeId, marked: bool, bytes: &[u8]) -> bool {
         self.clock.set(now);
         let ecn = marked.then_some(EcnCodepoint::Ce);
         let mut buf = Vec::new();
         let (at, remote) = (instant(now), address(from));
-        match self.quic.handle(at, remote, None, ecn, BytesMut::from(packet), &mut buf) {
+        match self.quic.handle(at, remote, None, ecn, BytesMut::from(bytes), &mut buf) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 self.pass(now, remote, handle, event);
             }

@@ -91,28 +91,19 @@ fn end(_stack: Stack, role: Role, setup: EndSetup<'_>) -> FlowMachine {
         Destination::Group(_) => unreachable!("a connection has one receiver"),
     };
     match role {
-        Role::Source(content) => Box::new(Sender {
-            endpoint: endpoint(false),
-            dialer: Dialer::new(vec![to], setup.start),
-            payload: setup.payload.max(1),
-            object_len: content.len().unwrap_or(u64::MAX),
-            content,
-            stream: None,
-            offset: 0,
-            is_finished: false,
-            packets: 0,
-            repairs: 0,
-            is_over: false,
-            events: VecDeque::new(),
+        Role::Source(content) => Box::new(fresh! {
+            Sender {
+                endpoint: endpoint(false),
+                dialer: Dialer::new(vec![to], setup.start),
+                payload: setup.payload.max(1),
+                object_len: content.len().unwrap_or(u64::MAX),
+                content,
+            }
+            stream, offset, is_finished, packets, repairs, is_over, events
         }),
-        Role::Receiver => Box::new(Receiver {
-            endpoint: endpoint(true),
-            source: setup.source(),
-            link: None,
-            packets: 0,
-            bytes: 0,
-            is_over: false,
-            events: VecDeque::new(),
+        Role::Receiver => Box::new(fresh! {
+            Receiver { endpoint: endpoint(true), source: setup.source(), }
+            link, packets, bytes, is_over, events
         }),
         Role::Both(_) => unreachable!("a connection has one sending end here"),
     }

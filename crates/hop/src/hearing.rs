@@ -116,17 +116,15 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(crate) const fn new(link: u32, next: u64, pace: u16) -> Self {
-        Self {
-            link,
-            pace,
-            next,
-            end: next,
-            held: BTreeMap::new(),
-            begun: Vec::new(),
-            heard: 0,
-            unacknowledged: 0,
-            ack_at: None,
+    pub(crate) fn new(link: u32, next: u64, pace: u16) -> Self {
+        fresh! {
+            Self {
+                link,
+                pace,
+                next,
+                end: next,
+            }
+            held, begun, heard, unacknowledged, ack_at
         }
     }
 

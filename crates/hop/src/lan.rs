@@ -37,15 +37,12 @@ pub(crate) struct Lans {
 
 impl Lans {
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self {
-            at: Vec::new(),
-            networks: 0,
-            key,
-            seal: Seal::new(&key),
-            links: BTreeMap::new(),
-            beacons: 0,
-            beacon_at: None,
-            out: VecDeque::new(),
+        fresh! {
+            Self {
+                key,
+                seal: Seal::new(&key),
+            }
+            at, networks, links, beacons, beacon_at, out
         }
     }
 

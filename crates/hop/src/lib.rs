@@ -5,6 +5,9 @@
 //! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts).
 //! `quinn-proto` implements the protocol itself.
 
+#[macro_use(fresh)]
+extern crate faircast_base;
+
 mod cid;
 mod clock;
 mod dial;

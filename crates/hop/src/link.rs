@@ -140,16 +140,14 @@ pub(crate) struct Due {
 }
 
 impl Link {
-    pub(crate) const fn new(group: u64, network: u16) -> Self {
-        Self {
-            group,
-            network,
-            frames: VecDeque::new(),
-            first: 0,
-            hosts: BTreeMap::new(),
-            told: 2,
-            repairs_at: None,
-            mark_at: None,
+    pub(crate) fn new(group: u64, network: u16) -> Self {
+        fresh! {
+            Self {
+                group,
+                network,
+                told: 2,
+            }
+            frames, first, hosts, repairs_at, mark_at
         }
     }
 

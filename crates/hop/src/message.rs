@@ -27,8 +27,9 @@
 //! | repair of a link | frame (8), packet of a session |
 //! | packet of a session | hops, origin (4), destination kind, destination (4), packet |
 
-use faircast_base::{BadInput, GroupId, NodeId};
+use faircast_base::{BadInput, Checked, GroupId, NodeId};
 use faircast_proto::Destination;
+use faircast_proto::fields::{Encoded, Fields};
 
 use crate::status::SlowLink;
 
@@ -50,18 +51,14 @@ pub(crate) const RUNS_MAX: usize = 32;
 /// Packets that share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Channel {
-    /// Packets of a group.
     Group(u64),
-    /// Repairs of a multicast link.
     Link(u32),
 }
 
 /// First frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// The stream of control messages of this node.
     Control(Hello),
-    /// A stream of packets.
     Packets(Channel),
 }
 
@@ -119,186 +116,156 @@ pub(crate) enum Message {
     Slow { group: u64, link: Option<SlowLink> },
 }
 
-/// Takes a number of `N` bytes from the front.
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], BadInput> {
-    let (first, rest) = bytes.split_first_chunk::<N>().ok_or(BadInput::Truncated)?;
-    *bytes = rest;
-    Ok(*first)
+fn read<T: Encoded>(fields: &mut Fields<'_>) -> Checked<T> {
+    fields.read().ok_or(BadInput::Truncated)
 }
 
-fn take_u16(bytes: &mut &[u8]) -> Result<u16, BadInput> {
-    take(bytes).map(u16::from_be_bytes)
-}
-
-fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadInput> {
-    take(bytes).map(u32::from_be_bytes)
-}
-
-fn take_u64(bytes: &mut &[u8]) -> Result<u64, BadInput> {
-    take(bytes).map(u64::from_be_bytes)
+fn put(kind: u8, fields: impl Encoded, rest: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    fields.put(&mut bytes);
+    bytes.extend_from_slice(rest);
+    bytes
 }
 
 /// Text for people, of at most `max` bytes.
-fn text(bytes: &[u8], max: usize) -> Result<String, BadInput> {
+fn text(bytes: &[u8], max: usize) -> Checked<String> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadInput::Malformed)?;
     let is_right = text.len() <= max && !text.contains(char::is_control);
     if is_right { Ok(text.to_string()) } else { Err(BadInput::Malformed) }
 }
 
 /// `value` if nothing follows it.
-fn whole<T>(value: T, rest: &[u8]) -> Result<T, BadInput> {
-    if rest.is_empty() { Ok(value) } else { Err(BadInput::Malformed) }
+fn whole<T>(value: T, rest: &Fields<'_>) -> Checked<T> {
+    rest.end().map(|()| value).ok_or(BadInput::Malformed)
 }
 
 impl First {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Control(Hello { node, run, is_relay, software, name }) => {
-                let (node, run) = (node.0.to_be_bytes(), run.to_be_bytes());
-                let sizes = [u8::from(*is_relay), software.len() as u8];
-                let texts = [software.as_bytes(), name.as_bytes()].concat();
-                [&[0, VERSION], &node[..], &run, &sizes, &texts].concat()
+                let head = (VERSION, *node, *run, u8::from(*is_relay), software.len() as u8);
+                put(0, head, &[software.as_bytes(), name.as_bytes()].concat())
             }
-            Self::Packets(Channel::Group(group)) => [&[1][..], &group.to_be_bytes()].concat(),
-            Self::Packets(Channel::Link(link)) => [&[2][..], &link.to_be_bytes()].concat(),
+            Self::Packets(Channel::Group(group)) => put(1, *group, &[]),
+            Self::Packets(Channel::Link(link)) => put(2, *link, &[]),
         }
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
-        match take(&mut bytes)? {
-            [0] => {
-                let [version] = take(&mut bytes)?;
-                if version != VERSION {
+    pub(crate) fn decode(bytes: &[u8]) -> Checked<Self> {
+        let fields = &mut Fields(bytes);
+        let first = match read(fields)? {
+            0_u8 => {
+                if read::<u8>(fields)? != VERSION {
                     return Err(BadInput::Malformed);
                 }
-                let node = NodeId(take_u32(&mut bytes)?);
-                let run = take_u64(&mut bytes)?;
-                let [flags, length] = take(&mut bytes)?;
-                let texts = bytes.split_at_checked(length.into()).ok_or(BadInput::Truncated)?;
-                let [software, name] = [texts.0, texts.1].map(|it| text(it, NAME_BYTES_MAX));
+                let (node, run, flags, length): (_, _, u8, u8) = read(fields)?;
+                let software = fields.bytes(length.into()).ok_or(BadInput::Truncated)?;
+                let [software, name] = [software, fields.rest()].map(|it| text(it, NAME_BYTES_MAX));
                 let (software, name) = (software?, name?);
-                Ok(Self::Control(Hello { node, run, is_relay: flags & 1 != 0, software, name }))
+                Self::Control(Hello { node, run, is_relay: flags & 1 != 0, software, name })
             }
-            [1] => {
-                let channel = Channel::Group(take_u64(&mut bytes)?);
-                whole(Self::Packets(channel), bytes)
-            }
-            [2] => {
-                let channel = Channel::Link(take_u32(&mut bytes)?);
-                whole(Self::Packets(channel), bytes)
-            }
-            _ => Err(BadInput::Malformed),
-        }
+            1 => Self::Packets(Channel::Group(read(fields)?)),
+            2 => Self::Packets(Channel::Link(read(fields)?)),
+            _ => return Err(BadInput::Malformed),
+        };
+        whole(first, fields)
     }
 }
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let of =
-            |kind: u8, group: u64, more: &[u8]| [&[kind][..], &group.to_be_bytes(), more].concat();
         match self {
-            Self::Join { group, receivers } => of(2, *group, &receivers.to_be_bytes()),
-            Self::Leave { group } => of(3, *group, &[]),
+            Self::Join { group, receivers } => put(2, (*group, *receivers), &[]),
+            Self::Leave { group } => put(3, *group, &[]),
             Self::Member { group, elsewhere, is_refused } => {
-                of(4, *group, &[&elsewhere.to_be_bytes()[..], &[u8::from(*is_refused)]].concat())
+                put(4, (*group, *elsewhere, u8::from(*is_refused)), &[])
             }
             Self::Path(path) => {
                 let nodes = path.iter().flat_map(|node| node.0.to_be_bytes());
                 [6].into_iter().chain(nodes).collect()
             }
             Self::EndOfJoins => vec![7],
-            Self::Multicast { key, at } => [&[8][..], key, at].concat(),
-            Self::Hears { network } => [&[9][..], &network.to_be_bytes()].concat(),
+            Self::Multicast { key, at } => put(8, *key, at),
+            Self::Hears { network } => put(9, *network, &[]),
             Self::LinkJoin { group, link, next, pace } => {
-                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
-                of(10, *group, &[&link[..], &next, &pace.to_be_bytes()].concat())
+                put(10, (*group, *link, *next, *pace), &[])
             }
-            Self::LinkLeave { link } => [&[11][..], &link.to_be_bytes()].concat(),
-            Self::LinkMark { link, next, pace } => {
-                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
-                [&[12][..], &link, &next, &pace.to_be_bytes()].concat()
-            }
+            Self::LinkLeave { link } => put(11, *link, &[]),
+            Self::LinkMark { link, next, pace } => put(12, (*link, *next, *pace), &[]),
             Self::LinkAck { link, next, heard, runs } => {
-                let (link, next) = (link.to_be_bytes(), next.to_be_bytes());
-                let runs = runs.as_flattened().iter().flat_map(|frames| frames.to_be_bytes());
-                let mut bytes = [&[13][..], &link, &next, &heard.to_be_bytes()].concat();
-                bytes.extend(runs);
+                let mut bytes = put(13, (*link, *next, *heard), &[]);
+                bytes.extend(runs.as_flattened().iter().flat_map(|frames| frames.to_be_bytes()));
                 bytes
             }
-            Self::Slow { group, link: None } => of(14, *group, &[]),
+            Self::Slow { group, link: None } => put(14, *group, &[]),
             Self::Slow { group, link: Some(SlowLink { name, bits_per_s }) } => {
-                of(14, *group, &[&bits_per_s.to_be_bytes(), name.as_bytes()].concat())
+                put(14, (*group, *bits_per_s), name.as_bytes())
             }
         }
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
-        let [kind] = take(&mut bytes)?;
-        let bytes = &mut bytes;
-        let message = match kind {
-            2 => Self::Join { group: take_u64(bytes)?, receivers: take_u32(bytes)? },
-            3 => Self::Leave { group: take_u64(bytes)? },
+    pub(crate) fn decode(bytes: &[u8]) -> Checked<Self> {
+        let fields = &mut Fields(bytes);
+        let message = match read(fields)? {
+            2_u8 => Self::Join { group: read(fields)?, receivers: read(fields)? },
+            3 => Self::Leave { group: read(fields)? },
             4 => {
-                let (group, elsewhere) = (take_u64(bytes)?, take_u32(bytes)?);
-                let is_refused = match take(bytes)? {
-                    [0] => false,
-                    [1] => true,
+                let (group, elsewhere, refused) = read(fields)?;
+                let is_refused = match refused {
+                    0_u8 => false,
+                    1 => true,
                     _ => return Err(BadInput::Malformed),
                 };
                 Self::Member { group, elsewhere, is_refused }
             }
             6 => {
-                let (nodes, rest) = bytes.as_chunks::<4>();
+                let (nodes, rest) = fields.0.as_chunks::<4>();
                 if nodes.len() > PATH_MAX {
                     return Err(BadInput::Malformed);
                 }
-                *bytes = rest;
+                fields.0 = rest;
                 Self::Path(nodes.iter().map(|it| NodeId(u32::from_be_bytes(*it))).collect())
             }
             7 => Self::EndOfJoins,
             8 => {
-                let (key, at) = (take(bytes)?, std::mem::take(bytes));
+                let (key, at) = (read(fields)?, fields.rest());
                 if at.len() > MULTICAST_AT_MAX {
                     return Err(BadInput::Malformed);
                 }
                 Self::Multicast { key, at: at.to_vec() }
             }
-            9 => Self::Hears { network: take_u16(bytes)? },
-            10 => Self::LinkJoin {
-                group: take_u64(bytes)?,
-                link: take_u32(bytes)?,
-                next: take_u64(bytes)?,
-                pace: take_u16(bytes)?,
-            },
-            11 => Self::LinkLeave { link: take_u32(bytes)? },
-            12 => Self::LinkMark {
-                link: take_u32(bytes)?,
-                next: take_u64(bytes)?,
-                pace: take_u16(bytes)?,
-            },
+            9 => Self::Hears { network: read(fields)? },
+            10 => {
+                let (group, link, next, pace) = read(fields)?;
+                Self::LinkJoin { group, link, next, pace }
+            }
+            11 => Self::LinkLeave { link: read(fields)? },
+            12 => {
+                let (link, next, pace) = read(fields)?;
+                Self::LinkMark { link, next, pace }
+            }
             13 => {
-                let (link, next) = (take_u32(bytes)?, take_u64(bytes)?);
-                let heard = take_u32(bytes)?;
-                let (runs, rest) = bytes.as_chunks::<4>();
+                let (link, next, heard) = read(fields)?;
+                let (runs, rest) = fields.0.as_chunks::<4>();
                 if runs.len() > RUNS_MAX {
                     return Err(BadInput::Malformed);
                 }
-                *bytes = rest;
+                fields.0 = rest;
                 let run = |&[a, b, c, d]: &[u8; 4]| [[a, b], [c, d]].map(u16::from_be_bytes);
                 Self::LinkAck { link, next, heard, runs: runs.iter().map(run).collect() }
             }
             14 => {
-                let (group, mut link) = (take_u64(bytes)?, None);
-                if !bytes.is_empty() {
-                    let bits_per_s = take_u64(bytes)?;
-                    let name = text(std::mem::take(bytes), LINK_NAME_BYTES_MAX)?;
+                let (group, mut link) = (read(fields)?, None);
+                if fields.end().is_none() {
+                    let bits_per_s = read(fields)?;
+                    let name = text(fields.rest(), LINK_NAME_BYTES_MAX)?;
                     link = Some(SlowLink { name, bits_per_s });
                 }
                 Self::Slow { group, link }
             }
             _ => return Err(BadInput::Malformed),
         };
-        whole(message, bytes)
+        whole(message, fields)
     }
 }
 
@@ -325,14 +292,11 @@ impl ParcelHead {
         head
     }
 
-    pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, BadInput> {
-        let [hops] = take(&mut bytes)?;
-        let origin = NodeId(take_u32(&mut bytes)?);
-        let kind = take(&mut bytes)?;
-        let to = take_u32(&mut bytes)?;
+    pub(crate) fn decode(bytes: &[u8]) -> Checked<Self> {
+        let (hops, origin, kind, to) = read(&mut Fields(bytes))?;
         let to = match kind {
-            [0] => Destination::Group(GroupId(to)),
-            [1] => Destination::Node(NodeId(to)),
+            0_u8 => Destination::Group(GroupId(to)),
+            1 => Destination::Node(NodeId(to)),
             _ => return Err(BadInput::Malformed),
         };
         Ok(Self { hops, origin, to })

@@ -84,20 +84,15 @@ impl RelayNode {
     ) -> Self {
         let hello = Hello::new(node, endpoint.run(), true, name);
         let lans = Lans::new(endpoint.multicast_key());
-        Self {
-            peers: Peers::new(endpoint, hello),
-            uplink: Uplink::new(parents, Time::ZERO),
-            neighbours: Neighbours::new(limits),
-            groups: Groups::default(),
-            lans,
-            routes: Routes::default(),
-            held: Packets::default(),
-            program,
-            awaited: Awaited::default(),
-            sweep_at: Time::ZERO,
-            told: BTreeSet::new(),
-            counts: Counts::default(),
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                peers: Peers::new(endpoint, hello),
+                uplink: Uplink::new(parents, Time::ZERO),
+                neighbours: Neighbours::new(limits),
+                lans,
+                program,
+            }
+            groups, routes, held, awaited, sweep_at, told, counts, events
         }
     }
 
@@ -192,7 +187,7 @@ impl RelayNode {
             PeerEvent::Hello { connection, hello } => self.on_hello(cx, connection, hello),
             PeerEvent::Message { connection, message } => {
                 if self.uplink.is(connection) {
-                    self.on_message_above(cx, connection, message);
+                    self.on_answer(cx, connection, message);
                 } else if let Some(port) = self.neighbours.port(connection) {
                     self.on_message_below(cx, port, message);
                 }
@@ -266,12 +261,7 @@ impl RelayNode {
         self.groups.ids().into_iter().for_each(|group| self.tell_members(now, group));
     }
 
-    fn on_message_above(
-        &mut self,
-        cx: &mut Cx<'_>,
-        connection: ConnectionHandle,
-        message: Message,
-    ) {
+    fn on_answer(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, message: Message) {
         let uplink = &mut self.uplink;
         let before = (uplink.state().clone(), uplink.path().to_vec());
         let changed = uplink.on_message(cx.now, &mut self.peers, connection, message);

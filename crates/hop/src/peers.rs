@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use faircast_base::{BadInput, NodeId, Time};
+use faircast_base::{BadInput, Checked, NodeId, Time};
 
 use crate::down::Down;
 use crate::endpoint::{ConnectionHandle, Endpoint, EndpointEvent, StreamId};
@@ -107,14 +107,11 @@ impl Peers {
                     self.endpoint.set_priority(connection, control, 1);
                     let hello = First::Control(self.hello.clone()).encode();
                     self.endpoint.send(connection, control, &hello, Bytes::new());
-                    let streams = Streams {
-                        control,
-                        waiting: VecDeque::new(),
-                        waiting_bytes: 0,
-                        channels: BTreeMap::new(),
-                        incoming: BTreeMap::new(),
-                        has_hello: false,
-                        awaits_room: false,
+                    let streams = fresh! {
+                        Streams {
+                            control,
+                        }
+                        waiting, waiting_bytes, channels, incoming, has_hello, awaits_room
                     };
                     self.streams.insert(connection, streams);
                     return Some(PeerEvent::Up { connection, at: peer, is_own });
@@ -158,7 +155,7 @@ impl Peers {
         connection: ConnectionHandle,
         stream: StreamId,
         bytes: Bytes,
-    ) -> Result<Option<PeerEvent>, BadInput> {
+    ) -> Checked<Option<PeerEvent>> {
         // Frames of a connection that was closed here.
         let Some(streams) = self.streams.get_mut(&connection) else { return Ok(None) };
         match streams.incoming.get(&stream) {
@@ -194,20 +191,15 @@ impl Peers {
     }
 
     /// Sends a control message. A peer that does not read them is cut off.
-    pub(crate) fn send_message(
-        &mut self,
-        now: Time,
-        connection: ConnectionHandle,
-        message: &Message,
-    ) {
-        let Some(streams) = self.streams.get_mut(&connection) else { return };
+    pub(crate) fn send_message(&mut self, now: Time, to: ConnectionHandle, message: &Message) {
+        let Some(streams) = self.streams.get_mut(&to) else { return };
         let bytes = message.encode();
         streams.waiting_bytes += bytes.len();
         streams.waiting.push_back(bytes);
         if streams.waiting_bytes > CONTROL_WAITS_MAX {
-            return self.close(now, connection, "control messages are not read");
+            return self.close(now, to, "control messages are not read");
         }
-        self.flush(connection);
+        self.flush(to);
     }
 
     fn flush(&mut self, connection: ConnectionHandle) {

@@ -19,7 +19,6 @@ pub(crate) enum Claim {
     Right,
     /// The node was heard elsewhere within 3 s.
     Elsewhere,
-    /// There are too many positions.
     Full,
 }
 

@@ -48,25 +48,14 @@ pub struct NodeRefused {
     pub lost: u64,
 }
 
-/// Event of a relay, for its log.
+/// Event of a relay, for its log. Neighbours name themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum NodeEvent {
     /// A neighbour is attached, at this address.
-    Attached {
-        /// Address.
-        at: NodeId,
-        /// Name that it has given itself.
-        name: String,
-        /// True if it is a relay.
-        is_relay: bool,
-    },
+    Attached { at: NodeId, name: String, is_relay: bool },
     /// A neighbour is attached no longer.
-    Detached {
-        /// Name that it has given itself.
-        name: String,
-        /// Reason.
-        reason: Down,
-    },
+    Detached { name: String, reason: Down },
     /// The way to the relay above has changed.
     Above(UplinkState),
 }

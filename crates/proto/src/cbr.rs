@@ -15,7 +15,7 @@ use crate::transport::{EndSetup, PacketFacts, Role};
 use crate::{
     Datagram, Destination, FlowEvent, FlowMachine, LossRecord, Machine, Transmit, passes_on,
 };
-use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, FlowId, NodeId, Time};
 
 settings! {
     /// The settings of a CBR flow.
@@ -188,7 +188,6 @@ struct Heard {
     next: Option<u64>,
     /// Whether something before that has not come.
     has_holes: bool,
-    /// Whether the last packet has come.
     ended: bool,
     losses: LossRecord,
 }
@@ -206,7 +205,7 @@ impl CbrReceiver {
         }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let header = datagram.bytes.get(..HEADER_LEN).ok_or(BadInput::Truncated)?;
         let flow = u32::from_be_bytes(header[..4].try_into().expect("four bytes"));
         let seq = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
@@ -255,9 +254,8 @@ impl Machine for CbrReceiver {
     type Event = FlowEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}

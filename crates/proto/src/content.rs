@@ -94,24 +94,13 @@ pub trait Packets {
 }
 
 impl<P: Packets + ?Sized> Packets for Box<P> {
-    fn end(&self) -> Option<u64> {
-        (**self).end()
-    }
-
-    fn ready(&mut self, now: Time, index: u64) -> Option<u32> {
-        (**self).ready(now, index)
-    }
-
-    fn len(&self, index: u64) -> u32 {
-        (**self).len(index)
-    }
-
-    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        (**self).read(now, index, out)
-    }
-
-    fn completed(&self, count: u64) -> Option<u64> {
-        (**self).completed(count)
+    passes! {
+        boxed:
+        fn end(&self) -> Option<u64>;
+        fn ready(&mut self, now: Time, index: u64) -> Option<u32>;
+        fn len(&self, index: u64) -> u32;
+        fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32;
+        fn completed(&self, count: u64) -> Option<u64>;
     }
 }
 

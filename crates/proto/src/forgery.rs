@@ -115,18 +115,14 @@ impl Value {
 
 /// A change to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Change {
     /// None: the packet is sent again, or in another name.
     Nothing,
-    /// Other flags.
     Flags(u8),
-    /// Another byte at a place.
     Byte(usize, u8),
-    /// Two other bytes at a place.
     Half(usize, u16),
-    /// Another number at a place.
     Number(usize, Value),
-    /// Other flags, and another number at a place.
     Both(u8, usize, Value),
 }
 

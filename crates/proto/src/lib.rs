@@ -6,8 +6,31 @@
 #![no_std]
 
 extern crate alloc;
+#[macro_use(fresh)]
+extern crate faircast_base;
 #[cfg(test)]
 extern crate std;
+
+/// Methods that are those of a field with the same name, or of what `boxed` holds.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! passes {
+    (@boxed $me:ident) => { (**$me) };
+    (@$half:tt $me:ident) => { $me.$half };
+    ($half:tt:) => {};
+    ($half:tt: fn $name:ident(&self $(, $arg:ident: $of:ty)*) $(-> $out:ty)?; $($more:tt)*) => {
+        fn $name(&self $(, $arg: $of)*) $(-> $out)? {
+            $crate::passes!(@$half self).$name($($arg),*)
+        }
+        $crate::passes! { $half: $($more)* }
+    };
+    ($half:tt: fn $name:ident(&mut self $(, $arg:ident: $of:ty)*) $(-> $out:ty)?; $($more:tt)*) => {
+        fn $name(&mut self $(, $arg: $of)*) $(-> $out)? {
+            $crate::passes!(@$half self).$name($($arg),*)
+        }
+        $crate::passes! { $half: $($more)* }
+    };
+}
 
 mod black_hole;
 pub mod catalog;
@@ -15,7 +38,7 @@ pub mod cbr;
 pub mod congestion;
 pub mod content;
 pub mod credit;
-mod fields;
+pub mod fields;
 pub mod forgery;
 mod loss_record;
 mod machine;
@@ -43,3 +66,11 @@ pub use machine::{
     Membership, Parsed, ReceiverInput, ShortReceiver, StreamEvent, StreamInput, Transmit,
 };
 pub use ranges::RangeSet;
+
+/// Appends an item to a queue that keeps the last `max`.
+fn keep_last<T>(queue: &mut alloc::collections::VecDeque<T>, max: usize, item: T) {
+    if queue.len() >= max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}

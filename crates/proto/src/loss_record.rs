@@ -158,7 +158,6 @@ impl Recent {
         ((self.newest + 1).saturating_sub(BLOCKS as u64) * 64).max(self.known_from)
     }
 
-    /// Lost packets among the known numbers.
     fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }

@@ -113,57 +113,36 @@ pub enum Membership {
 
 /// Event of an end of any flow: all that a scenario counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum FlowEvent {
     /// In-order payload: `bytes`, then `zeros` zero bytes.
-    Delivered {
-        /// The bytes.
-        bytes: Vec<u8>,
-        /// Number of zero bytes that follow.
-        zeros: u32,
-    },
+    Delivered { bytes: Vec<u8>, zeros: u32 },
     /// Packets that can never be delivered; later packets come after a gap.
-    Lost {
-        /// Number of missing packets.
-        packets: u32,
-    },
+    Lost { packets: u32 },
     /// A receiver has delivered everything, or a sender has been told that all is there.
     Completed,
     /// The other side is gone.
     Gone,
 }
 
-/// Event of an end of a stream over PGM or TRAM.
+/// Event of an end of a stream over PGM or TRAM. The node of one is that of the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum StreamEvent {
     /// Event that every flow has.
     Flow(FlowEvent),
-    /// A sender's session ends, and receivers have not got everything. A session without expected
-    /// receivers has no such event.
-    Incomplete {
-        /// Known receivers.
-        named: Vec<ShortReceiver>,
-        /// Most other receivers, of which nothing is known.
-        unnamed: u64,
-    },
+    /// A sender's session ends, and receivers have not got everything: those that are known, and
+    /// the greatest number of others. A session without expected receivers has no such event.
+    Incomplete { named: Vec<ShortReceiver>, unnamed: u64 },
     /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
     /// that node like any other, since anybody can say this in its name. Said once for each node.
-    OtherScheme {
-        /// The other end.
-        node: NodeId,
-        /// The name of the sender's; empty where it says so in a way that is newer than this build.
-        sender: String,
-        /// The name of the receiver's.
-        receiver: String,
-    },
+    /// The schemes are those of the sender, empty where it says so in a way that is newer than this
+    /// build, and of the receiver.
+    OtherScheme { node: NodeId, sender: String, receiver: String },
     /// No data of a stream arrives at a receiver, and shorter packets do. The receiver says so once
     /// until data arrives, and a sender once for each node: any host can say this in a receiver's
     /// name.
-    BlackHole {
-        /// The other end.
-        node: NodeId,
-        /// Lengths of packets.
-        hole: BlackHole,
-    },
+    BlackHole { node: NodeId, hole: BlackHole },
 }
 
 /// Request to a receiver of a stream over PGM or TRAM.
@@ -290,9 +269,7 @@ pub trait Interactive: Machine {
 impl<M: Interactive + ?Sized> Interactive for Box<M> {
     type Input = M::Input;
 
-    fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input) {
-        (**self).handle_input(cx, input);
-    }
+    passes! { boxed: fn handle_input(&mut self, cx: &mut Cx<'_>, input: M::Input); }
 }
 
 /// Calls of a machine that is built around another one, which is its field `$inner`, and handles them: all that
@@ -322,86 +299,38 @@ impl<M: Interactive + ?Sized> Interactive for Box<M> {
 #[macro_export]
 macro_rules! passes_on {
     ($inner:tt: $($call:ident),+) => { $($crate::passes_on!(@$call $inner);)+ };
-    (@handle_datagram $inner:tt) => {
-        fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>) {
-            self.$inner.handle_datagram(cx, datagram);
-        }
-    };
+    (@handle_datagram $inner:tt) => { $crate::passes! {
+        $inner: fn handle_datagram(&mut self, cx: &mut ::faircast_base::Cx<'_>, datagram: $crate::Datagram<'_>);
+    } };
     (@handle_timeout $inner:tt) => {
-        fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
-            self.$inner.handle_timeout(cx);
-        }
+        $crate::passes! { $inner: fn handle_timeout(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
     (@handle_close $inner:tt) => {
-        fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
-            self.$inner.handle_close(cx);
-        }
+        $crate::passes! { $inner: fn handle_close(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
     (@handle_new_path $inner:tt) => {
-        fn handle_new_path(&mut self, cx: &mut ::faircast_base::Cx<'_>) {
-            self.$inner.handle_new_path(cx);
-        }
+        $crate::passes! { $inner: fn handle_new_path(&mut self, cx: &mut ::faircast_base::Cx<'_>); }
     };
     (@poll_membership $inner:tt) => {
-        fn poll_membership(&mut self) -> Option<$crate::Membership> {
-            self.$inner.poll_membership()
-        }
+        $crate::passes! { $inner: fn poll_membership(&mut self) -> Option<$crate::Membership>; }
     };
-    (@poll_transmit $inner:tt) => {
-        fn poll_transmit(
-            &mut self,
-            cx: &mut ::faircast_base::Cx<'_>,
-            buf: &mut Vec<u8>,
-        ) -> Option<$crate::Transmit> {
-            self.$inner.poll_transmit(cx, buf)
-        }
-    };
+    (@poll_transmit $inner:tt) => { $crate::passes! {
+        $inner: fn poll_transmit(
+            &mut self, cx: &mut ::faircast_base::Cx<'_>, buf: &mut Vec<u8>
+        ) -> Option<$crate::Transmit>;
+    } };
     (@poll_event $inner:tt) => {
-        fn poll_event(&mut self) -> Option<Self::Event> {
-            self.$inner.poll_event()
-        }
+        $crate::passes! { $inner: fn poll_event(&mut self) -> Option<Self::Event>; }
     };
     (@next_timeout $inner:tt) => {
-        fn next_timeout(&self) -> Option<::faircast_base::Time> {
-            self.$inner.next_timeout()
-        }
+        $crate::passes! { $inner: fn next_timeout(&self) -> Option<::faircast_base::Time>; }
     };
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {
     type Event = M::Event;
 
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        (**self).handle_datagram(cx, datagram);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        (**self).handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        (**self).handle_close(cx);
-    }
-
-    fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
-        (**self).handle_new_path(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        (**self).poll_membership()
-    }
-
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        (**self).poll_transmit(cx, buf)
-    }
-
-    fn poll_event(&mut self) -> Option<M::Event> {
-        (**self).poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        (**self).next_timeout()
-    }
+    passes_on!(boxed: handle_datagram, handle_timeout, handle_close, handle_new_path, poll_membership, poll_transmit, poll_event, next_timeout);
 }
 
 /// An end of a flow in a scenario.

@@ -12,16 +12,13 @@ use faircast_base::{Bitrate, Duration, Quantity};
 
 /// The value of one setting, as the scenario file gives it.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum OptionValue {
-    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
     Integer(i64),
-    /// A number.
     Float(f64),
     /// Text, perhaps a quantity.
     Text(String),
-    /// Content of a file.
     Bytes(Arc<[u8]>),
 }
 
@@ -37,46 +34,24 @@ impl fmt::Display for OptionValue {
     }
 }
 
-/// Kind of the value of a setting, and its range.
+/// Kind of the value of a setting, and its closed range.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum OptionKind {
     /// `true` or `false`.
     Bool,
-    /// A whole number in a closed range.
-    Integer {
-        /// Least value.
-        min: i64,
-        /// Greatest value.
-        max: i64,
-    },
-    /// A number in a closed range.
-    Float {
-        /// Least value.
-        min: f64,
-        /// Greatest value.
-        max: f64,
-    },
-    /// A duration such as `"4 s"` in a closed range of nanoseconds.
-    Duration {
-        /// Least value in nanoseconds.
-        min_ns: u64,
-        /// Greatest value in nanoseconds.
-        max_ns: u64,
-    },
-    /// A rate such as `"500 kbit/s"` in a closed range of bits per second.
-    Rate {
-        /// Least value in bits per second.
-        min_bits_per_s: u64,
-        /// Greatest value in bits per second.
-        max_bits_per_s: u64,
-    },
+    /// A whole number.
+    Integer { min: i64, max: i64 },
+    /// A number.
+    Float { min: f64, max: f64 },
+    /// A duration such as `"4 s"`.
+    Duration { min_ns: u64, max_ns: u64 },
+    /// A rate such as `"500 kbit/s"`.
+    Rate { min_bits_per_s: u64, max_bits_per_s: u64 },
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Content of a file, given by its name.
-    File {
-        /// Most bytes.
-        max_bytes: u32,
-    },
+    File { max_bytes: u32 },
 }
 
 /// One setting of a scheme.

@@ -24,7 +24,7 @@ impl RangeSet {
     }
 
     /// All ranges, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
@@ -106,8 +106,7 @@ impl RangeSet {
         }
     }
 
-    /// The parts of the set that lie in `range`.
-    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let first = self.ranges.range(..range.start).next_back();
         // An inverted range would panic.
         let end = range.end.max(range.start);

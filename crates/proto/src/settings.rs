@@ -5,9 +5,7 @@ use faircast_base::{Bitrate, Duration};
 
 use crate::options::Options;
 
-/// What the value of a setting can be.
 pub(crate) trait Setting: Sized {
-    /// That of `key`, where it was set.
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 
@@ -58,6 +56,13 @@ macro_rules! choices {
             /// Its word, as it is written.
             pub(crate) const fn written(self) -> &'static str {
                 match self { $(Self::$variant => concat!("\"", $word, "\"")),+ }
+            }
+        }
+
+        /// The first, for parts that are made before their settings are known.
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
             }
         }
 

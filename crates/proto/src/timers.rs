@@ -44,13 +44,14 @@ pub(crate) struct Timers<R, const N: usize> {
     reasons: PhantomData<R>,
 }
 
-impl<R: Reason, const N: usize> Timers<R, N> {
-    pub(crate) fn new() -> Self {
+impl<R: Reason, const N: usize> Default for Timers<R, N> {
+    fn default() -> Self {
         const { assert!(R::ALL.len() == N, "there is a timer for each reason") };
         Self { at: [Time::MAX; N], next: Time::MAX, reasons: PhantomData }
     }
+}
 
-    /// It runs out at `at`.
+impl<R: Reason, const N: usize> Timers<R, N> {
     pub(crate) fn arm(&mut self, reason: R, at: Time) {
         let before = core::mem::replace(&mut self.at[reason.number()], at);
         if at <= self.next {
@@ -86,7 +87,6 @@ impl<R: Reason, const N: usize> Timers<R, N> {
         due
     }
 
-    /// When the first of them runs out.
     pub(crate) fn next(&self) -> Option<Time> {
         Some(self.next).filter(|at| *at < Time::MAX)
     }
@@ -119,7 +119,7 @@ mod tests {
         fn the_next_is_the_earliest_that_is_armed(
             steps in proptest::collection::vec((0usize..3, 0u64..5, 0u8..4), 0..60),
         ) {
-            let mut timers = Timers::<Why, 3>::new();
+            let mut timers = Timers::<Why, 3>::default();
             let mut model = [None; 3];
             for (which, s, what) in steps {
                 let (why, at) = (Why::ALL[which], Time::ZERO + Duration::from_secs(s));

@@ -21,45 +21,28 @@ pub struct KeyId(pub(crate) [u8; 8]);
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub enum KeyError {
     /// The file is not one of these.
     #[error("{path}: {error}", path = path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
     /// A key is not made where there is a file already.
     #[error(
         "{path}: the file exists; a key is never overwritten, since whoever has it only there \
          would lose it; expected a new name",
         path = path.display()
     )]
-    Exists {
-        /// Which file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// Others may read the file.
     #[error(
         "{path}: others may read this key (its mode is {mode:03o}); run `chmod 600 {path}`, and make \
          a new key if somebody may have read it",
         path = path.display()
     )]
-    Exposed {
-        /// Which file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    Exposed { path: PathBuf, mode: u32 },
     /// The file's text is not a key.
     #[error("{path}: {problem}", path = path.display())]
-    Text {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    Text { path: PathBuf, problem: &'static str },
     /// The system gives no random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomness),

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, FlowId, NodeId};
 
 use super::{SCHEMES, tree_negotiation};
-use crate::congestion::{Control, SchemeEntry};
+use crate::congestion::{BoxControl, SchemeEntry};
 use crate::content::{Content, Packets};
 use crate::credit::{CreditReceiver, CreditSource};
 use crate::object::{
@@ -88,8 +88,7 @@ impl SchemeEntry {
         Some(fits.unwrap_or_else(|| announcing(Vec::new())))
     }
 
-    /// The sender's half over PGM.
-    fn pgm_control(&self, options: &Options) -> Box<dyn Control + Send> {
+    fn pgm_control(&self, options: &Options) -> BoxControl {
         (self.control)(options, data_overhead(self.announce_bytes_max))
     }
 

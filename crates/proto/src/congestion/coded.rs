@@ -4,12 +4,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, NodeId, Seq, Time};
 
 use super::{
     AckVector, Arrival, Audience, Carrier, Gauges, Pace, Permit, ReceiverFeedback, Regime,
     SenderControl, Wire,
 };
+
+/// A sender's half of any scheme.
+pub type BoxControl = Box<dyn Control + Send>;
+/// A receiver's half of any scheme.
+pub type BoxFeedback = Box<dyn Feedback + Send>;
 
 /// Content of a report before it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +45,7 @@ pub trait Control {
     ///
     /// # Errors
     /// It is malformed.
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput>;
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told>;
     /// The report that was read last counts.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
@@ -70,12 +75,7 @@ pub trait Feedback {
     fn shape_vector(&self, vector: AckVector) -> AckVector;
     /// # Errors
     /// The report is malformed.
-    fn on_overheard(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        report: &[u8],
-    ) -> Result<(), BadInput>;
+    fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked;
     fn reports_directly(&self) -> bool;
     fn on_leaving(&mut self) -> bool;
     /// Appends the report to `out`.
@@ -123,11 +123,10 @@ struct CodedControl<C: SenderControl> {
     capped: bool,
 }
 
-/// A receiver's half behind its encoding.
 struct CodedFeedback<F>(F);
 
 /// A sender's half behind its encoding, without bounds.
-pub fn boxed_control<C>(half: C) -> Box<dyn Control + Send>
+pub fn boxed_control<C>(half: C) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
@@ -135,7 +134,7 @@ where
 }
 
 /// A sender's half behind its encoding and within `bounds`.
-pub fn bounded_control<C>(half: C, bounds: Bounds) -> Box<dyn Control + Send>
+pub fn bounded_control<C>(half: C, bounds: Bounds) -> BoxControl
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
@@ -150,11 +149,10 @@ fn pace(rate: Bitrate, burst: Duration) -> Pace {
 }
 
 /// A receiver's half behind its encoding.
-pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> Box<dyn Feedback + Send> {
+pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> BoxFeedback {
     Box::new(CodedFeedback(half))
 }
 
-/// Appends a scheme's words to `out`.
 fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     let start = out.len();
     value.encode(out);
@@ -162,7 +160,6 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
 }
 
 impl<C: SenderControl> CodedControl<C> {
-    /// Data of `len` bytes leaves.
     fn charge(&mut self, now: Time, len: u32) {
         if let Some(max) = &mut self.max {
             max.spend(now, len);
@@ -224,7 +221,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         }
     }
 
-    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput> {
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Checked<Told> {
         let report = self.report.insert(C::Report::decode(report).ok_or(BadInput::Malformed)?);
         let round_trip = self.half.round_trip(now, report);
         Ok(Told { reporter: C::reporter(report), round_trip })
@@ -236,18 +233,6 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
             let from = C::reporter(&report).unwrap_or(from);
             self.half.on_report(cx, from, carrier, &report);
         }
-    }
-
-    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        self.half.on_leave(cx, from);
-    }
-
-    fn on_heard(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_heard(cx);
-    }
-
-    fn on_idle(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_idle(cx);
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
@@ -262,12 +247,13 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }
 
-    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_timeout(cx);
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.half.next_timeout()
+    passes! {
+        half:
+        fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
+        fn on_heard(&mut self, cx: &mut Cx<'_>);
+        fn on_idle(&mut self, cx: &mut Cx<'_>);
+        fn on_timeout(&mut self, cx: &mut Cx<'_>);
+        fn next_timeout(&self) -> Option<Time>;
     }
 
     fn gauges(&self) -> Gauges {
@@ -292,39 +278,10 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         announce.is_some() == read.is_some()
     }
 
-    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq) {
-        self.0.on_missing(cx, first, last);
-    }
-
-    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
-        self.0.on_rewind(cx, newest);
-    }
-
-    fn on_stuck(&mut self, cx: &mut Cx<'_>) {
-        self.0.on_stuck(cx);
-    }
-
-    fn shape_vector(&self, vector: AckVector) -> AckVector {
-        self.0.shape_vector(vector)
-    }
-
-    fn on_overheard(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        report: &[u8],
-    ) -> Result<(), BadInput> {
+    fn on_overheard(&mut self, cx: &mut Cx<'_>, from: NodeId, report: &[u8]) -> Checked {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
         self.0.on_overheard(cx, from, &report);
         Ok(())
-    }
-
-    fn reports_directly(&self) -> bool {
-        self.0.reports_directly()
-    }
-
-    fn on_leaving(&mut self) -> bool {
-        self.0.on_leaving()
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience> {
@@ -341,12 +298,16 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         })
     }
 
-    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.0.on_timeout(cx);
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.0.next_timeout()
+    passes! {
+        0:
+        fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+        fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
+        fn on_stuck(&mut self, cx: &mut Cx<'_>);
+        fn on_leaving(&mut self) -> bool;
+        fn on_timeout(&mut self, cx: &mut Cx<'_>);
+        fn shape_vector(&self, vector: AckVector) -> AckVector;
+        fn reports_directly(&self) -> bool;
+        fn next_timeout(&self) -> Option<Time>;
     }
 
     #[cfg(test)]

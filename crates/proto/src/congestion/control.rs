@@ -203,8 +203,7 @@ pub trait ReceiverFeedback {
     /// Report to the sender.
     type Report: Wire;
 
-    /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
-    /// encryption not: said once, before anything else, for rates that count headers. Before that none.
+    /// As of [a sender](SenderControl::set_header).
     fn set_header(&mut self, _bytes: u32) {}
 
     /// A data packet has come, with its announcement where it carried one.

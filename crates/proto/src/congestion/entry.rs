@@ -1,13 +1,11 @@
 //! A scheme as a row of a table: its name, its settings, and constructors of its halves.
 
-use alloc::boxed::Box;
-
 use faircast_base::NodeId;
 
 use super::scheme::AnnounceOf;
 use super::{
-    Bounds, Control, Feedback, Guarantees, ReceiverFeedback, RouterView, Scheme, SenderControl,
-    Wire, bounded_control, boxed_feedback,
+    Bounds, BoxControl, BoxFeedback, Guarantees, ReceiverFeedback, RouterView, Scheme,
+    SenderControl, Wire, bounded_control, boxed_feedback,
 };
 use crate::options::{OptionSpec, Options};
 
@@ -28,9 +26,9 @@ pub struct SchemeEntry {
     pub view: RouterView,
     /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose data has headers of
     /// this many bytes.
-    pub control: fn(&Options, u32) -> Box<dyn Control + Send>,
+    pub control: fn(&Options, u32) -> BoxControl,
     /// Makes the receiver's half at a node, for such a transport.
-    pub feedback: fn(&Options, NodeId, u32) -> Box<dyn Feedback + Send>,
+    pub feedback: fn(&Options, NodeId, u32) -> BoxFeedback,
 }
 
 impl SchemeEntry {

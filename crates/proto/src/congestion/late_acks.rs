@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use faircast_base::Seq;
 
 use super::AckVector;
+use crate::keep_last;
 
 /// Most packets that wait. The oldest gives way, and counts as lost at the sender.
 const WAITING_MAX: usize = 64;
@@ -17,7 +18,6 @@ const WAITING_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct LateAcks {
     waiting: VecDeque<Seq>,
-    /// The latest packet that came is the last of them.
     is_latest: bool,
     report: Vec<u8>,
 }
@@ -27,10 +27,7 @@ impl LateAcks {
     pub(crate) fn note(&mut self, seq: Seq, behind: u64) {
         self.is_latest = behind >= AckVector::PACKETS;
         if self.is_latest {
-            if self.waiting.len() == WAITING_MAX {
-                self.waiting.pop_front();
-            }
-            self.waiting.push_back(seq);
+            keep_last(&mut self.waiting, WAITING_MAX, seq);
         }
     }
 
@@ -57,7 +54,6 @@ impl LateAcks {
     }
 }
 
-/// Acknowledgement of this packet alone.
 fn alone(seq: Seq) -> AckVector {
     AckVector { highest: seq, bitmap: 1 }
 }

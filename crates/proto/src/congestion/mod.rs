@@ -17,7 +17,8 @@ mod scheme;
 pub mod tfmcc;
 
 pub use coded::{
-    Bounds, Control, Feedback, SchemeOptions, Told, bounded_control, boxed_control, boxed_feedback,
+    Bounds, BoxControl, BoxFeedback, Control, Feedback, SchemeOptions, Told, bounded_control,
+    boxed_control, boxed_feedback,
 };
 pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,

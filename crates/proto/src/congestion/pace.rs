@@ -17,6 +17,12 @@ pub struct Pace {
     next: Time,
 }
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new(1.0, Self::BURST)
+    }
+}
+
 impl Pace {
     /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
     /// late.

@@ -12,7 +12,6 @@ use super::{Reported, RouterView};
 /// echoes are measured from the oldest that is left.
 const STAMPS_MAX: usize = 1024;
 
-/// A report that has come to somebody on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayedReport {
     view: &'static RouterView,

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, Time};
+use faircast_base::{BadInput, Checked, Duration, Time};
 
 use super::refresh::{REFRESH, Refresh};
 use super::wire::{Credit, ahead};
@@ -51,7 +51,6 @@ impl Branch {
         self.count
     }
 
-    /// Receivers below, as far as they have said so.
     pub(crate) fn weight(&self) -> u32 {
         self.tags.values().fold(0u32, |sum, tag| sum.saturating_add(tag.weight)).max(1)
     }
@@ -61,7 +60,7 @@ impl Branch {
     /// # Errors
     /// Fails if the credit is for more than was ever sent, for a larger buffer than the session has, or of one node too
     /// many.
-    pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Result<bool, BadInput> {
+    pub(crate) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<bool> {
         if ahead(credit.count, self.count) > 0 || credit.buffer > self.buffer {
             return Err(BadInput::Absurd);
         }
@@ -99,7 +98,6 @@ impl Branch {
         self.controlled && self.tags.is_empty()
     }
 
-    /// Whether the next capsule has a place below.
     pub(crate) fn may_send(&self) -> bool {
         match self.tags.values().map(|tag| ahead(tag.edge, self.count)).min() {
             Some(balance) => balance > 0,

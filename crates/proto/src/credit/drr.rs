@@ -26,7 +26,6 @@ impl<K: Copy + PartialEq> RoundRobin<K> {
         }
     }
 
-    /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }

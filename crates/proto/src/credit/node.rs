@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, FlowId, Time};
+use faircast_base::{BadInput, Checked, Duration, FlowId, Time};
 use faircast_relay_sdk::{Policy, View};
 
 use super::branch::Branch;
@@ -39,7 +39,6 @@ impl<Q> Queue<Q> {
     }
 }
 
-/// A session.
 pub(super) struct FlowNode<Q> {
     pub(super) upstream: Upstream,
     policy: AnyPolicy,
@@ -57,7 +56,6 @@ pub(super) struct FlowNode<Q> {
     looked_at: Time,
 }
 
-/// View of the policy.
 struct Seen<'a, Q> {
     upstream: &'a Upstream,
     queues: &'a [Queue<Q>],
@@ -203,11 +201,7 @@ impl<Q: Copy> FlowNode<Q> {
     }
 
     /// A credit has come from below the branch that it names. Returns the port that may send more now.
-    pub(super) fn on_credit(
-        &mut self,
-        now: Time,
-        credit: &Credit,
-    ) -> Result<Option<PortId>, BadInput> {
+    pub(super) fn on_credit(&mut self, now: Time, credit: &Credit) -> Checked<Option<PortId>> {
         let named = |queue: &&mut Queue<Q>| queue.port.0 == credit.branch;
         let queue = self.queues.iter_mut().find(named).ok_or(BadInput::Foreign)?;
         let moves = queue.branch.on_credit(now, credit)?;
@@ -277,7 +271,6 @@ impl<Q: Copy> FlowNode<Q> {
         self.upstream.poll(buf)
     }
 
-    /// True if nobody is left below.
     fn is_deserted(&self) -> bool {
         !self.queues.is_empty() && self.heard.is_empty()
     }
@@ -371,8 +364,7 @@ impl<Q: Copy> FlowNode<Q> {
         })
     }
 
-    /// Ports with the bytes of packets that wait there.
-    pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> + '_ {
+    pub(super) fn queued(&self) -> impl Iterator<Item = (PortId, u64)> {
         self.queues.iter().map(|queue| {
             (queue.port, queue.waiting.iter().map(|waiting| u64::from(waiting.bytes)).sum())
         })
@@ -383,7 +375,7 @@ impl<Q: Copy> FlowNode<Q> {
         self.heard_at
     }
 
-    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+    pub(super) fn ports(&self) -> impl Iterator<Item = PortId> {
         self.queues.iter().map(|queue| queue.port)
     }
 }

@@ -17,7 +17,6 @@ pub(super) enum Turn {
     Other(FlowId),
 }
 
-/// One of the router's links.
 #[derive(Debug, Default)]
 pub(super) struct Port {
     /// Time since which the link has had no room; `None` while it takes packets.
@@ -41,7 +40,6 @@ impl Port {
         self.turns.join(Turn::Other(flow));
     }
 
-    /// Whether nothing waits or is done there.
     pub(super) fn is_idle(&self) -> bool {
         let works = self.work > Duration::ZERO || self.works_until.is_some();
         self.busy.is_none() && !works && self.turns.is_empty() && self.others.is_empty()

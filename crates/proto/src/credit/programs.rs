@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, FlowId, NodeId, Time};
 
 use super::settings::{AnyPolicy, PolicyId};
 use super::wire::{Capsule, PART_BYTES_MAX, Part, Pull};
@@ -45,11 +45,8 @@ const REFUSED_BYTES: usize = 64;
 
 /// State of the program that a capsule names.
 pub(super) enum Found {
-    /// Started program.
     Here(AnyPolicy),
-    /// Program that is not here yet.
     Later,
-    /// There is none for this relay.
     Never,
 }
 
@@ -72,7 +69,6 @@ impl Kept {
 
 /// A program that is on its way.
 struct Fetch {
-    /// Node that is asked for the program, and its port.
     node: NodeId,
     port: PortId,
     flow: FlowId,
@@ -146,7 +142,6 @@ impl Programs {
         self.kept.values().filter(|kept| kept.program.is_some()).count()
     }
 
-    /// Whether there is something that runs programs.
     pub(super) const fn has_host(&self) -> bool {
         self.host.is_some()
     }
@@ -206,7 +201,7 @@ impl Programs {
         now: Time,
         from: NodeId,
         part: &Part<'_>,
-    ) -> Result<Vec<PolicyId>, BadInput> {
+    ) -> Checked<Vec<PolicyId>> {
         let fetch = self.fetches.get_mut(&part.policy).filter(|fetch| fetch.node == from);
         let fetch = fetch.ok_or(BadInput::Foreign)?;
         if part.total > PROGRAM_BYTES_MAX || fetch.total.is_some_and(|total| total != part.total) {
@@ -299,7 +294,6 @@ impl Programs {
         parts(code.unwrap_or_default(), *pull)
     }
 
-    /// Returns the next request.
     pub(super) fn poll(&mut self, now: Time) -> Option<(Pull, FlowId, PortId, NodeId)> {
         let (policy, fetch) = self.fetches.iter_mut().find(|(_, fetch)| fetch.ask_at <= now)?;
         fetch.ask_at = now + fetch.ask_again;

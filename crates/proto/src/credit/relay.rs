@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, GroupId, NodeId, Time};
 
 use super::node::FlowNode;
 use super::port::{Port, Turn};
@@ -30,7 +30,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Packets of each other flow that wait for a link; chosen, as the paper does not say.
 const OTHERS_MAX: usize = 50;
 
-/// The relay. See the module's documentation.
+#[derive(Default)]
 pub(crate) struct CreditRelay {
     node: NodeId,
     settings: RelaySettings,
@@ -66,7 +66,6 @@ struct Session {
     node: FlowNode<PacketKey>,
 }
 
-/// A session whose program is not here yet.
 struct Parked {
     policy: PolicyId,
     flow: FlowId,
@@ -95,16 +94,9 @@ impl CreditRelay {
         Self {
             node,
             settings: RelaySettings::from_options(options),
-            sessions: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            plain: BTreeMap::new(),
-            sweep_at: None,
             programs: Programs::new(host),
-            failed: 0,
-            ports: BTreeMap::new(),
             ports_room: PORTS_ROOM_MIN,
-            held: BTreeMap::new(),
-            out: VecDeque::new(),
+            ..Self::default()
         }
     }
 
@@ -138,7 +130,7 @@ impl CreditRelay {
         cx: &mut Cx<'_>,
         packet: &RelayPacket<'_>,
         capsule: Capsule,
-    ) -> Result<Handling, BadInput> {
+    ) -> Checked<Handling> {
         let (now, id) = (cx.now, capsule.session);
         if capsule.hops == 0 {
             return Err(BadInput::Absurd);
@@ -341,12 +333,7 @@ impl CreditRelay {
     }
 
     /// A credit has come through a port: nobody speaks for the branch of another port.
-    fn take_credit(
-        &mut self,
-        cx: &mut Cx<'_>,
-        port: PortId,
-        credit: &Credit,
-    ) -> Result<(), BadInput> {
+    fn take_credit(&mut self, cx: &mut Cx<'_>, port: PortId, credit: &Credit) -> Checked {
         if credit.branch != port.0 {
             return Err(BadInput::Foreign);
         }
@@ -436,7 +423,6 @@ impl CreditRelay {
         session
     }
 
-    /// A port is stuck, or takes packets again.
     fn set_stuck(&mut self, cx: &mut Cx<'_>, port: PortId, stuck: bool) {
         let there = |session: &Session| session.node.ports().any(|other| other == port);
         let all = self.sessions.iter().filter(|(_, session)| there(session)).map(|(id, _)| *id);

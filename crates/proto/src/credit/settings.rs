@@ -69,7 +69,6 @@ settings! {
 /// Relays that a packet may pass.
 const HOPS_MAX: u8 = 64;
 
-/// The program that a session brings.
 pub(crate) const PROGRAM: OptionSpec = OptionSpec {
     name: "program",
     kind: OptionKind::File { max_bytes: PROGRAM_BYTES_MAX },

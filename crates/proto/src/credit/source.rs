@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, GroupId, NodeId, Time};
 
 use super::branch::Branch;
 use super::programs::parts;
@@ -50,22 +50,19 @@ impl<M: Machine> CreditSource<M> {
         let header = settings.capsule(session, node, program.as_deref());
         let layers = settings.layers;
         let branch = Branch::new(start, header.buffer);
-        Self {
-            inner,
-            header,
-            layers,
-            branch,
-            probes: false,
-            chance: false,
-            is_idle: false,
-            woken_at: Time::ZERO,
-            packet: Vec::new(),
-            program,
-            parts: VecDeque::new(),
+        fresh! {
+            Self {
+                inner,
+                header,
+                layers,
+                branch,
+                program,
+            }
+            probes, chance, is_idle, woken_at, packet, parts
         }
     }
 
-    fn on_pull(&mut self, from: NodeId, pull: Pull) -> Result<(), BadInput> {
+    fn on_pull(&mut self, from: NodeId, pull: Pull) -> Checked {
         let Self { program, parts: waiting, header, .. } = self;
         let is_it = pull.session == header.session && pull.policy == header.policy;
         let program = program.as_ref().filter(|_| is_it).ok_or(BadInput::Foreign)?;
@@ -102,9 +99,7 @@ impl<M: Machine> Machine for CreditSource<M> {
             Ok(_) => Err(BadInput::Foreign),
             Err(reason) => Err(reason),
         };
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

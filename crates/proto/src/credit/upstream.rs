@@ -31,7 +31,6 @@ pub(crate) struct Upstream {
     due: bool,
     refresh_at: Time,
     refresh: Refresh,
-    /// Moment of the last capsule.
     heard_at: Time,
     /// Counts of capsules that are behind what has come.
     behind: Dissent<u32>,

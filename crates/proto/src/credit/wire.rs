@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, NodeId};
+use faircast_base::{BadInput, Checked, NodeId};
 
 use super::PolicyId;
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
 const MAGIC: [u8; 2] = *b"fr";
@@ -82,7 +82,6 @@ pub(crate) struct Part<'a> {
     pub(crate) policy: PolicyId,
     /// Bytes of all of it.
     pub(crate) total: u32,
-    /// Where this part begins.
     pub(crate) offset: u32,
     /// 1 to [`PART_BYTES_MAX`] bytes.
     pub(crate) bytes: &'a [u8],
@@ -146,58 +145,37 @@ pub(crate) fn is_ours(bytes: &[u8]) -> bool {
 impl Capsule {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let kind = if self.probe { PROBE } else { DATA };
-        let mut bytes = [0; CAPSULE_BYTES];
-        bytes[..6].copy_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, self.hops, self.layer]);
-        bytes[8..16].copy_from_slice(&self.session.to_be_bytes());
-        bytes[16..32].copy_from_slice(&self.policy.0);
-        let sizes = u32::from(self.buffer) << 16 | u32::from(self.unit);
-        let words = [self.parameter, sizes, self.count, self.node.0, self.branch];
-        for (place, word) in bytes[32..].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
-        }
-        seal(&mut bytes);
-        out.extend_from_slice(&bytes);
+        let Self { policy, parameter, buffer, unit, count, node, branch, .. } = *self;
+        let rest = (policy.0, parameter, buffer, unit, count, node, branch);
+        write(out, [kind, self.hops, self.layer], self.session, rest);
     }
 }
 
 impl Credit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let start = begin(out, [CREDIT, 0, 0], self.session);
-        out.extend_from_slice(&self.tag.to_be_bytes());
-        for word in [self.branch, self.buffer, self.count, self.weight] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-        seal(&mut out[start..]);
+        let Self { session, tag, branch, buffer, count, weight } = *self;
+        write(out, [CREDIT, 0, 0], session, (tag, branch, buffer, count, weight));
     }
 }
 
 impl Pull {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let start = begin(out, [PULL, 0, 0], self.session);
-        out.extend_from_slice(&self.policy.0);
-        out.extend_from_slice(&self.offset.to_be_bytes());
-        seal(&mut out[start..]);
+        write(out, [PULL, 0, 0], self.session, (self.policy.0, self.offset));
     }
 }
 
 impl Part<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let start = begin(out, [PART, 0, 0], self.session);
-        out.extend_from_slice(&self.policy.0);
-        for word in [self.total, self.offset] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
         // Its bytes have a hash.
-        seal(&mut out[start..]);
+        write(out, [PART, 0, 0], self.session, (self.policy.0, self.total, self.offset));
         out.extend_from_slice(self.bytes);
     }
 }
 
-fn begin(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64) -> usize {
+fn write(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64, rest: impl Encoded) {
     let start = out.len();
-    out.extend_from_slice(&[MAGIC[0], MAGIC[1], VERSION, kind, hops, layer, 0, 0]);
-    out.extend_from_slice(&session.to_be_bytes());
-    start
+    (MAGIC, [VERSION, kind, hops, layer, 0, 0], session, rest).put(out);
+    seal(&mut out[start..]);
 }
 
 fn seal(header: &mut [u8]) {
@@ -209,7 +187,7 @@ fn seal(header: &mut [u8]) {
 ///
 /// # Errors
 /// Its header was damaged, or makes no sense.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Packet<'_>, BadInput> {
+pub(crate) fn decode(bytes: &[u8]) -> Checked<Packet<'_>> {
     let kind = *bytes.get(3).ok_or(BadInput::Malformed)?;
     let (header, rest) = bytes.split_at_checked(header_bytes(bytes)).ok_or(BadInput::Malformed)?;
     if checksum(header) != 0 {
@@ -221,21 +199,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Packet<'_>, BadInput> {
 
 fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
     let mut fields = Fields(header);
-    let [_, _, _, _, hops, layer, ..]: [u8; 8] = fields.array()?;
-    let session = fields.u64()?;
+    let ([_, _, _, _, hops, layer, ..], session): ([u8; 8], _) = fields.read()?;
     if kind == CREDIT {
-        let tag = fields.u64()?;
-        let (branch, buffer) = (fields.u32()?, fields.u32()?);
-        let (count, weight) = (fields.u32()?, fields.u32()?);
+        let (tag, branch, buffer, count, weight) = fields.read()?;
         let credit = Credit { session, tag, branch, buffer, count, weight };
         let fits = buffer <= u32::from(BUFFER_MAX) && weight > 0;
         return fits.then_some(Packet::Credit(credit));
     }
     let policy = PolicyId(fields.array()?);
     match kind {
-        PULL => return Some(Packet::Pull(Pull { session, policy, offset: fields.u32()? })),
+        PULL => return Some(Packet::Pull(Pull { session, policy, offset: fields.read()? })),
         PART => {
-            let (total, offset) = (fields.u32()?, fields.u32()?);
+            let (total, offset): (u32, _) = fields.read()?;
             let part = Part { session, policy, total, offset, bytes: rest };
             let left = total.checked_sub(offset)? as usize;
             let fits = (1..=PART_BYTES_MAX.min(left)).contains(&rest.len());
@@ -243,9 +218,7 @@ fn read<'a>(kind: u8, header: &[u8], rest: &'a [u8]) -> Option<Packet<'a>> {
         }
         _ => {}
     }
-    let parameter = fields.u32()?;
-    let (buffer, unit) = (fields.u16()?, fields.u16()?);
-    let (count, node, branch) = (fields.u32()?, NodeId(fields.u32()?), fields.u32()?);
+    let (parameter, buffer, unit, count, node, branch) = fields.read()?;
     let probe = kind == PROBE;
     let fits = (probe || kind == DATA)
         && (1..=BUFFER_MAX).contains(&buffer)

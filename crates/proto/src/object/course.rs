@@ -31,7 +31,6 @@ pub(super) struct Course {
     linger: Option<Duration>,
     start: Time,
     phase: ServicePhase,
-    /// When content began.
     begun: Option<Time>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
@@ -50,10 +49,9 @@ pub(super) struct Course {
     pub(super) longest: u32,
 }
 
-/// Where a source is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ServicePhase {
-    /// Before its start.
+    #[default]
     Waiting,
     Serving,
     /// All have been done since then; it stays for who may come.
@@ -71,38 +69,30 @@ const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between looks at the members, the digests and the pace.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Next actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) begins: bool,
-    /// True if the session is over.
     pub(super) ends: bool,
 }
 
 impl Course {
     /// That of a source as `setup` describes it, which fails at its start where there is a `reason`.
     pub(super) fn new(setup: &ObjectSourceSetup<'_>, reason: Option<String>) -> Self {
-        Self {
-            members: Members::default(),
-            wait_for: setup.wait_for,
-            names: setup.names.clone(),
-            give_up: setup.give_up,
-            stall_max: setup.stall_max,
-            headers: setup.headers,
-            looked_at: setup.start,
-            linger: setup.options.duration("linger"),
-            start: setup.start,
-            phase: ServicePhase::Waiting,
-            begun: None,
-            held: true,
-            excused_at: Time::ZERO,
-            grown_at: None,
-            reason,
-            event: None,
-            told: false,
-            tick_at: Some(setup.start),
-            probes: Probes::default(),
-            longest: 0,
+        fresh! {
+            Self {
+                wait_for: setup.wait_for,
+                names: setup.names.clone(),
+                give_up: setup.give_up,
+                stall_max: setup.stall_max,
+                headers: setup.headers,
+                looked_at: setup.start,
+                linger: setup.options.duration("linger"),
+                start: setup.start,
+                held: true,
+                reason,
+                tick_at: Some(setup.start),
+            }
+            members, phase, begun, excused_at, grown_at, event, told, probes, longest
         }
     }
 

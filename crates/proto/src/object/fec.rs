@@ -23,7 +23,6 @@ pub(super) struct ParitySource {
     encoder: Option<ReedSolomonEncoder>,
     /// The latest last. No bytes stand for zeros: the parity of nothing but zeros is zeros.
     kept: VecDeque<(Key, Vec<u8>)>,
-    /// To be used again.
     spare: Vec<u8>,
 }
 
@@ -90,7 +89,6 @@ impl ParitySource {
     }
 }
 
-/// Restores what is missing of a block.
 #[derive(Default)]
 pub(super) struct Restorer {
     decoder: Option<ReedSolomonDecoder>,

@@ -95,7 +95,6 @@ impl Layout {
         len - len.checked_rem(block).unwrap_or(len)
     }
 
-    /// Whether there is such a block.
     pub(super) fn has(&self, key: Key) -> bool {
         key < KEY_END && self.keys(part_of(key)).contains(&key)
     }

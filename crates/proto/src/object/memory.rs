@@ -120,7 +120,7 @@ impl Default for InOrder {
 }
 
 impl Store for InOrder {
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, and so while its start is not delivered.
         self.symbol = u64::from(announcement.symbol_bytes).max(1);
@@ -128,12 +128,12 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult {
         self.len = announcement.len(Part::Content);
         Ok(())
     }
 
-    fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
+    fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult {
         if bytes.is_empty() {
             self.held.remove(&offset);
             self.zeros.insert(offset..offset + u64::from(zeros));
@@ -147,7 +147,7 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn read(&mut self, _part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
+    fn read(&mut self, _part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult {
         let wanted = offset..offset + u64::from(len);
         let mut at = offset;
         while at < wanted.end {

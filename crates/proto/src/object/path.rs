@@ -42,7 +42,6 @@ impl PathLimit {
     }
 }
 
-/// Measures at a receiver.
 #[derive(Debug, Default)]
 pub(super) struct PathMeter {
     suspicion: Suspicion,

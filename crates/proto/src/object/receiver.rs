@@ -82,7 +82,7 @@ impl ObjectReceiver {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
             requests: Requests::new(&config.settings),
             assembly: Assembly::new(setup),
-            timers: Timers::new(),
+            timers: Timers::default(),
             earlier: (0, 0),
             ending: Ending::Open,
             doubts: Doubts::default(),
@@ -219,9 +219,7 @@ impl Machine for ObjectReceiver {
             return;
         }
         let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

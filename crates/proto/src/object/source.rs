@@ -8,12 +8,11 @@ mod pauses;
 mod repairs;
 mod slow;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
 
 use self::packets::ObjectPackets;
 pub(super) use self::packets::{RUNS_MAX, TOO_LONG, announcement};
@@ -25,7 +24,7 @@ use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
     Fec, HostLoad, ObjectSender, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, Part,
 };
-use crate::congestion::{Control, Permit, Regime};
+use crate::congestion::{BoxControl, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
@@ -59,7 +58,6 @@ pub struct ObjectSource {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its session and its course.
     enum Timer {
         /// Answers and confirmations that wait may leave.
         Answers,
@@ -69,7 +67,7 @@ reasons! {
 impl ObjectSource {
     /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
     /// an odd length, more blocks than can be numbered) makes one that fails at its start.
-    pub fn new(setup: ObjectSourceSetup<'_>, control: Box<dyn Control + Send>) -> Self {
+    pub fn new(setup: ObjectSourceSetup<'_>, control: BoxControl) -> Self {
         let mut config =
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;
@@ -97,21 +95,15 @@ impl ObjectSource {
             Fec::Ratio(share) if share > 0.0 => share.min(1.0),
             _ => 0.0,
         };
-        Self {
-            session: SourceSession::new(config, control, false),
-            packets: ObjectPackets::new(setup.supply, layout, notice, share),
-            course,
-            slow: SlowMeter::new(setup.slow),
-            pauses: Pauses::default(),
-            host: HostLoad::default(),
-            limit: None,
-            limited_by: None,
-            timers: Timers::new(),
-            confirm: VecDeque::new(),
-            confirmed_run: None,
-            requests: 0,
-            told_exhausted: true,
-            exhausted_at: Time::ZERO,
+        fresh! {
+            Self {
+                session: SourceSession::new(config, control, false),
+                packets: ObjectPackets::new(setup.supply, layout, notice, share),
+                course,
+                slow: SlowMeter::new(setup.slow),
+                told_exhausted: true,
+            }
+            pauses, host, limit, limited_by, timers, confirm, confirmed_run, requests, exhausted_at
         }
     }
 
@@ -146,7 +138,6 @@ impl ObjectSource {
         }))
     }
 
-    /// Writes a packet that tests a length.
     fn write_probe(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         let probe = self.course.probes.poll(now, self.course.longest)?;
         Some(self.session.write_notice(buf, |encoder| {
@@ -305,9 +296,7 @@ impl Machine for ObjectSource {
             return;
         }
         let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

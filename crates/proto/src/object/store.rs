@@ -9,7 +9,7 @@ use core::task::Poll;
 use super::{Announcement, Part};
 
 /// Result of an action of a supply or a store.
-pub type ObjectResult<T> = Result<T, ObjectError>;
+pub type ObjectResult<T = ()> = Result<T, ObjectError>;
 
 /// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
 /// one in memory; the machine that uses it waits for nothing: what takes long is begun by one call
@@ -21,14 +21,14 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The object is not wanted or cannot be kept.
-    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()>;
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult;
 
     /// Content that may still grow has become longer, or its end is known: nothing but lengths differ
     /// from what was announced before. Called at any time after [`announce`](Self::announce).
     ///
     /// # Errors
     /// So much is not wanted or cannot be kept.
-    fn grow(&mut self, _announcement: &Announcement) -> ObjectResult<()> {
+    fn grow(&mut self, _announcement: &Announcement) -> ObjectResult {
         Err(ObjectError::growing())
     }
 
@@ -50,13 +50,13 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The bytes cannot be kept.
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()>;
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult;
 
     /// Appends `len` bytes that were written before to `out`, for repair by parity.
     ///
     /// # Errors
     /// They cannot be read back.
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()>;
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult;
 
     /// The whole manifest is there and is the one that was announced. The answer is the ranges of
     /// content that are there already, ascending and apart. Called again until it is there.

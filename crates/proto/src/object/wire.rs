@@ -9,7 +9,7 @@ use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part, PathLimit};
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 
 /// Version of all messages here.
 const VERSION: u8 = 1;
@@ -20,7 +20,6 @@ pub const SYMBOL_HEADER: usize = 8;
 /// The name of a symbol: the first bytes of every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SymbolName {
-    /// The block.
     pub(super) key: Key,
     /// 0 to 63 for source symbols, 64 to 127 for parity.
     pub(super) symbol: u32,
@@ -81,42 +80,35 @@ impl Notice {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Announcement { lens, growing, symbol_bytes, object, digests } = self.announcement;
         let flags = [self.parity, digests.is_some(), self.begun, self.exhausted, growing];
-        let flags = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
-        let [manifest, content, rest] = lens.map(u64::to_be_bytes);
+        let flags: u8 = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
         let part = self.position.map_or(PART, |key| part_of(key) as u8);
         let [_, epoch @ ..] = self.epoch.to_be_bytes();
-        [
-            &[VERSION, flags][..],
-            &symbol_bytes.to_be_bytes(),
-            &manifest,
-            &content,
-            &rest,
-            &millis(self.status_interval).to_be_bytes(),
-            &[part],
-            &epoch,
-            &self.position.map_or(0, block_of).to_be_bytes(),
-            &object,
-            &digests.unwrap_or_default(),
-        ]
-        .concat()
+        let mut out = Vec::new();
+        let lens: (_, _, _) = lens.into();
+        ([VERSION, flags], symbol_bytes, lens, millis(self.status_interval)).put(&mut out);
+        let block = self.position.map_or(0, block_of);
+        (part, epoch, block, object, digests.unwrap_or_default()).put(&mut out);
+        out
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [version, flags] = fields.array()?;
-        let symbol_bytes = fields.u16()?;
-        let lens = [fields.u64()?, fields.u64()?, fields.u64()?];
+        let ([version, flags], symbol_bytes, lens): ([u8; 2], _, (_, _, _)) = fields.read()?;
         let status_interval = fields.millis()?;
-        let [number, e1, e2, e3] = fields.array()?;
-        let block = fields.u32()?;
-        let (object, digests) = (fields.array()?, fields.array()?);
+        let ([number, e1, e2, e3], block, object, digests) = fields.read()?;
         fields.end()?;
         let position = if number == PART { None } else { Some(key(part(number)?, block)) };
         let flag = |i: u8| flags >> i & 1 == 1;
         let digests = flag(1).then_some(digests);
         let growing = flag(4);
         (version == VERSION && flags < 32).then_some(Self {
-            announcement: Announcement { lens, growing, symbol_bytes, object, digests },
+            announcement: Announcement {
+                lens: lens.into(),
+                growing,
+                symbol_bytes,
+                object,
+                digests,
+            },
             parity: flag(0),
             begun: flag(2),
             exhausted: flag(3),
@@ -134,14 +126,12 @@ fn millis(time: Duration) -> u32 {
 /// Entry of WANT and CONFIRM: symbols that a receiver lacks, or that a source is going to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Whole blocks.
     Run {
         first: Key,
         /// Number of blocks, within the part; at least one.
         count: u32,
     },
     Block {
-        /// The block.
         key: Key,
         /// Its source symbols, one bit each; at least one.
         missing: u64,
@@ -163,14 +153,12 @@ impl Entry {
             Self::Run { first, count } => (first, MARK, u64::from(count) << 32),
             Self::Block { key, missing, any } => (key, if any { ANY } else { 0 }, missing),
         };
-        out.push(part_of(at) as u8 | flags);
-        out.extend_from_slice(&block_of(at).to_be_bytes());
-        out.extend_from_slice(&value.to_be_bytes());
+        (part_of(at) as u8 | flags, block_of(at), value).put(out);
     }
 
     fn decode(bytes: &[u8; ENTRY_LEN]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let ([flags], block, value) = (fields.array()?, fields.u32()?, fields.u64()?);
+        let (flags, block, value): (u8, u32, u64) = fields.read()?;
         let at = key(part(flags & PART)?, block);
         match flags & !PART {
             MARK => {
@@ -186,14 +174,13 @@ impl Entry {
     }
 
     /// Reads a list; `None` where a part of it is no entry.
-    pub(super) fn decode_all(bytes: &[u8]) -> Option<impl Iterator<Item = Self> + '_> {
+    pub(super) fn decode_all(bytes: &[u8]) -> Option<impl Iterator<Item = Self>> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
         let sound = rest.is_empty() && entries.iter().all(|entry| Self::decode(entry).is_some());
         sound.then(|| entries.iter().filter_map(Self::decode))
     }
 }
 
-/// Claim of a receiver about its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Claim {
     #[default]
@@ -216,7 +203,6 @@ pub(super) const LEAD_MAX: i32 = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberMessage {
     pub(super) claim: Claim,
-    /// Whether it wants an answer.
     pub(super) ask: bool,
     /// Share of packets lost in the whole transfer, 65535 for all.
     pub(super) loss: u16,
@@ -238,12 +224,8 @@ pub(super) const REASON_MAX: usize = 120;
 impl MemberMessage {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let claim = Claim::ALL.iter().position(|claim| *claim == self.claim).unwrap_or(0) as u8;
-        out.extend_from_slice(&[VERSION, claim | if self.ask { MARK } else { 0 }]);
-        out.extend_from_slice(&self.loss.to_be_bytes());
-        out.extend_from_slice(&self.number.to_be_bytes());
-        out.extend_from_slice(&self.id.to_be_bytes());
-        out.extend_from_slice(&self.bytes.to_be_bytes());
-        out.extend_from_slice(&self.reporter.0.to_be_bytes());
+        let first = [VERSION, claim | if self.ask { MARK } else { 0 }];
+        (first, self.loss, self.number, self.id, self.bytes, self.reporter).put(out);
         for (text, max) in [(&self.name, NAME_MAX), (&self.reason, REASON_MAX)] {
             let text = cut(text, max);
             out.push(text.len() as u8);
@@ -258,14 +240,14 @@ impl MemberMessage {
         let message = Self {
             claim: *Claim::ALL.get(usize::from(claim & !MARK))?,
             ask: claim & MARK != 0,
-            loss: fields.u16()?,
-            number: fields.u32()?,
-            id: fields.u64()?,
-            bytes: fields.u64()?,
-            reporter: NodeId(fields.u32()?),
+            loss: fields.read()?,
+            number: fields.read()?,
+            id: fields.read()?,
+            bytes: fields.read()?,
+            reporter: fields.read()?,
             name: fields.text(NAME_MAX)?,
             reason: fields.text(REASON_MAX)?,
-            identity: if fields.0.is_empty() { None } else { Some(fields.u64()?) },
+            identity: if fields.0.is_empty() { None } else { Some(fields.read()?) },
         };
         fields.end()?;
         (version == VERSION).then_some(message)
@@ -286,7 +268,7 @@ pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
     let mut fields = Fields(bytes);
     let plain = fields.array()? == PLAIN;
     let (span, disk, busy) = (fields.millis()?, fields.millis()?, fields.millis()?);
-    let (overflowed, lost) = (fields.u32()?, fields.u32()?);
+    let (overflowed, lost) = fields.read()?;
     fields.end()?;
     plain.then_some(MemberLoad { span, disk, busy, overflowed, lost })
 }
@@ -298,9 +280,9 @@ pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
 
 pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
     let mut fields = Fields(bytes);
-    let (plain, rate) = (fields.array()? == PLAIN, fields.u64()?);
+    let (plain, rate): ([u8; 4], _) = fields.read()?;
     fields.end()?;
-    plain.then_some(Bitrate::from_bits_per_s(rate))
+    (plain == PLAIN).then_some(Bitrate::from_bits_per_s(rate))
 }
 
 /// A receiver's message about the lengths of packets that reach it: the option PATH beside MEMBER upstream.
@@ -323,8 +305,7 @@ impl PathWord {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [version, kind, r0, r1] = fields.array()?;
-        let (a, b) = (fields.u32()?, fields.u32()?);
+        let ([version, kind, r0, r1], a, b) = fields.read()?;
         fields.end()?;
         let word = match kind {
             0 => Self::Ask { low: a, high: b },
@@ -360,10 +341,8 @@ impl Probe {
     /// Reads a probe from the front of its padding.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let plain = fields.array()? == PLAIN;
-        let lengths = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
-        let [size, sent, low, high] = lengths;
-        let sound = plain && lengths.iter().all(|len| *len <= LENGTH_MAX);
+        let (plain, size, sent, low, high): ([u8; 4], _, _, _, _) = fields.read()?;
+        let sound = plain == PLAIN && [size, sent, low, high].iter().all(|len| *len <= LENGTH_MAX);
         sound.then_some(Self { size, sent, range: (low, high) })
     }
 }
@@ -391,7 +370,6 @@ pub(super) fn end_of(text: &str, max: usize) -> String {
     [CUT, &text[start..]].concat()
 }
 
-/// Status in an answer of a source to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Welcome,
@@ -433,9 +411,8 @@ impl Answer {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [version, status, r0, r1] = fields.array()?;
+        let ([version, status, r0, r1], number, id): ([u8; 4], _, _) = fields.read()?;
         let status = *Self::ALL.get(usize::from(status))?;
-        let (number, id) = (fields.u32()?, fields.u64()?);
         fields.end()?;
         ([version, r0, r1] == [VERSION, 0, 0]).then_some(Self { status, number, id })
     }

@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faircast_base::{
-    BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Seq, Time, TimeoutKind,
+    BadInput, Checked, Cx, Duration, Event, FlowId, GroupId, NodeId, Seq, Time, TimeoutKind,
 };
 
 use crate::Destination;
@@ -108,7 +108,7 @@ impl PgmElement {
         packet: &Passing<'_>,
         spm: Spm,
         buf: &mut Vec<u8>,
-    ) -> Result<Handling, BadInput> {
+    ) -> Checked<Handling> {
         let Some(upstream) = spm.path.node() else {
             return Ok(Handling::Forward); // IPv6, which node numbers cannot stand for.
         };
@@ -142,7 +142,6 @@ impl PgmElement {
         Ok(Handling::Alter)
     }
 
-    /// Whether there is room for one session more.
     fn make_room(&mut self, now: Time) -> bool {
         if self.sessions.len() < SESSIONS_MAX {
             return true;
@@ -156,12 +155,7 @@ impl PgmElement {
     }
 
     /// Confirms a NAK on the port that it came from, and passes it on unless it is eliminated.
-    fn take_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Passing<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
+    fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
         let Self { node, config, schemes, sessions, out } = self;
         let session = asked_of(sessions, packet)?;
         let report = report_on(cx.now, schemes, &packet.pgm);
@@ -191,7 +185,7 @@ impl PgmElement {
     }
 
     /// A NAK that asks for nothing goes on without state.
-    fn take_null_nak(&mut self, packet: &Passing<'_>) -> Result<(), BadInput> {
+    fn take_null_nak(&mut self, packet: &Passing<'_>) -> Checked {
         let Self { node, sessions, out, .. } = self;
         let session = asked_of(sessions, packet)?;
         out.push_back(session.towards_source(*node, packet.relayed.datagram.bytes.to_vec()));
@@ -200,12 +194,7 @@ impl PgmElement {
 
     /// A confirmation from above ends the repetition of a NAK, or foretells a repair that others
     /// have asked for (src: RFC 3208 s7.5).
-    fn take_confirmation(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Passing<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
+    fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, nak: Nak) -> Checked {
         let session = self.session(packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.relayed.port != session.upstream_port {
             return Err(BadInput::Foreign);
@@ -254,7 +243,7 @@ impl PgmElement {
         cx: &mut Cx<'_>,
         packet: &Passing<'_>,
         buf: &mut Vec<u8>,
-    ) -> Result<Handling, BadInput> {
+    ) -> Checked<Handling> {
         let for_me = packet.relayed.datagram.to == Destination::Node(self.node);
         let ends = |()| Handling::Drop;
         match packet.pgm.body {
@@ -281,7 +270,7 @@ fn find(sessions: &mut [SessionState], tsi: Tsi) -> Option<&mut SessionState> {
 fn asked_of<'s>(
     sessions: &'s mut [SessionState],
     packet: &Passing<'_>,
-) -> Result<&'s mut SessionState, BadInput> {
+) -> Checked<&'s mut SessionState> {
     let session = find(sessions, packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
     // The element above would be asking the one below.
     if packet.relayed.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::congestion::{Feedback, SchemeEntry};
+use crate::congestion::{BoxFeedback, SchemeEntry};
 use crate::options::OptionValue;
 use crate::pgm::wire::Packet;
 
@@ -122,7 +122,6 @@ impl Announced {
     }
 }
 
-/// Version of the option.
 const VERSION: u8 = 1;
 
 /// Kinds of values beside `false` (0) and `true` (1).
@@ -212,7 +211,7 @@ impl fmt::Display for SchemeMismatch {
 }
 
 /// Makes a receiver's side of a scheme under the settings that the source announced.
-type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + Send>;
+type Make = Box<dyn Fn(&[(String, OptionValue)]) -> BoxFeedback + Send>;
 
 /// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
 pub struct Negotiation {
@@ -237,7 +236,7 @@ impl Negotiation {
     }
 
     /// Its half of the scheme, under the settings that were announced last.
-    pub(crate) fn feedback(&self) -> Box<dyn Feedback + Send> {
+    pub(crate) fn feedback(&self) -> BoxFeedback {
         (self.make)(&self.settings)
     }
 
@@ -267,7 +266,7 @@ impl Negotiation {
 
     /// The source announces this scheme. Returns the half made anew where its settings are not those
     /// that were known.
-    pub(crate) fn hear(&mut self, announced: Announced) -> Option<Box<dyn Feedback + Send>> {
+    pub(crate) fn hear(&mut self, announced: Announced) -> Option<BoxFeedback> {
         let Announced::Scheme(announced) = announced else { return None };
         self.heard = true;
         if announced.settings == self.settings {

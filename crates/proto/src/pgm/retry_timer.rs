@@ -25,7 +25,7 @@ pub(crate) fn smoothed(known: Option<(f64, f64)>, sample: f64, gain: f64) -> (f6
 }
 
 /// One timer's estimate of how long its answer takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTimer {
     /// The shortest wait.
     pub(crate) least: Duration,
@@ -53,7 +53,6 @@ impl RetryTimer {
         Self { held: true, ..self }
     }
 
-    /// Whether there has been a sample.
     pub(crate) fn has_estimate(&self) -> bool {
         self.estimate.is_some()
     }

@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, LossRecord, Machine, Transmit};
-use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, FlowId, NodeId, Time};
 
 use super::Flavour;
 use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
 
 /// The receiving end of a TCP connection.
+#[derive(Default)]
 pub struct TcpReceiver {
     flow: FlowId,
     peer: NodeId,
@@ -57,19 +58,11 @@ impl TcpReceiver {
             window_max: u64::from(settings.window_max),
             sack: (flavour == Flavour::Sack).then(SackHistory::default),
             delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
-            next: 0,
-            beyond: RangeSet::default(),
-            slots: VecDeque::new(),
-            delivered_bytes: 0,
-            end: None,
-            delayed: None,
-            ack: None,
-            losses: LossRecord::default(),
-            events: VecDeque::new(),
+            ..Self::default()
         }
     }
 
-    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, header_len) = Segment::decode(datagram.bytes)?;
         let Segment::Data { flow, seq, fin, again, .. } = segment else {
             return Err(BadInput::Malformed);
@@ -178,9 +171,8 @@ impl Machine for TcpReceiver {
     type Event = FlowEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if let Err(reason) = self.handle_segment(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.handle_segment(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -42,7 +42,6 @@ impl RttEstimator {
         new
     }
 
-    /// Shifts the ticks of the clock by `phase`.
     pub(super) fn set_phase(&mut self, phase: Duration) {
         self.phase_ns = phase.as_nanos();
     }

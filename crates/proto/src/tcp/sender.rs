@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use crate::content::Content;
 use crate::transport::EndSetup;
 use crate::{Datagram, Destination, FlowEvent, Machine, Transmit};
-use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
+use faircast_base::{
+    BadInput, Checked, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind,
+};
 
 use super::Flavour;
 use super::reordering::Reordering;
@@ -81,9 +83,9 @@ pub struct TcpSender {
 }
 
 /// What last made the sender cut its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LastCut {
-    /// Nothing yet.
+    #[default]
     None,
     /// Duplicate acknowledgements, and recovery has not ended.
     DupAcks,
@@ -105,44 +107,29 @@ impl TcpSender {
             // An empty object is one empty packet.
             u64::from(settings.syn) + len.div_ceil(u64::from(payload)).max(1)
         });
-        Self {
-            flavour,
-            settings,
-            flow: setup.flow,
-            peer,
-            payload,
-            header: setup.header,
-            object_len: content.len().unwrap_or(u64::MAX),
-            object_end,
-            content,
-            start: Some(setup.start),
-            una: 0,
-            last_una: 0,
-            next: 0,
-            high: 0,
-            end: object_end,
-            recover: 1,
-            // A SYN goes alone (ns-2: delay_growth_).
-            cwnd: if settings.syn { 1.0 } else { f64::from(settings.initial_window) },
-            ssthresh: f64::from(ssthresh),
-            dup_acks: 0,
-            inflation: 0,
-            last_cut: LastCut::None,
-            partial_seen: false,
-            recovering: false,
-            pipe: 0,
-            after_timeout: false,
-            scoreboard: Scoreboard::default(),
-            reordering: settings.reordering.then(Box::default),
-            rtt: RttEstimator::new(&settings),
-            timed: None,
-            retransmit_at: None,
-            retransmit_after: Duration::ZERO,
-            send_at: None,
-            out: VecDeque::new(),
-            told_window: 0,
-            completed: false,
-            completed_untold: false,
+        fresh! {
+            Self {
+                flavour,
+                settings,
+                flow: setup.flow,
+                peer,
+                payload,
+                header: setup.header,
+                object_len: content.len().unwrap_or(u64::MAX),
+                object_end,
+                content,
+                start: Some(setup.start),
+                end: object_end,
+                recover: 1,
+                // A SYN goes alone (ns-2: delay_growth_).
+                cwnd: if settings.syn { 1.0 } else { f64::from(settings.initial_window) },
+                ssthresh: f64::from(ssthresh),
+                reordering: settings.reordering.then(Box::default),
+                rtt: RttEstimator::new(&settings),
+            }
+            una, last_una, next, high, dup_acks, inflation, last_cut, partial_seen, recovering,
+            pipe, after_timeout, scoreboard, timed, retransmit_at, retransmit_after, send_at, out,
+            told_window, completed, completed_untold
         }
     }
 
@@ -336,7 +323,7 @@ impl TcpSender {
         self.send_window(cx, false, usize::MAX);
     }
 
-    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let (segment, _) = Segment::decode(datagram.bytes)?;
         let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
         if flow != self.flow || datagram.from != self.peer {
@@ -424,9 +411,8 @@ impl Machine for TcpSender {
     type Event = FlowEvent;
 
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if let Err(reason) = self.handle_segment(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.handle_segment(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

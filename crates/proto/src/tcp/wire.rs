@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, FlowId};
+use faircast_base::{BadInput, Checked, FlowId};
 
 /// Bytes of a header without options.
 pub(super) const HEADER_LEN: u32 = 20;
@@ -52,7 +52,6 @@ impl SackBlocks {
 /// What a segment says, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
-    /// A packet of the sender.
     Data {
         flow: FlowId,
         seq: u32,
@@ -98,7 +97,7 @@ impl Segment {
         }
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, usize), BadInput> {
+    pub(super) fn decode(bytes: &[u8]) -> Checked<(Self, usize)> {
         let header = bytes.get(..HEADER_LEN as usize).ok_or(BadInput::Truncated)?;
         let len = usize::from(header[12] >> 4) * 4;
         if len < HEADER_LEN as usize {
@@ -122,7 +121,7 @@ impl Segment {
 }
 
 /// Reads the SACK option among others; those that are not known are passed over.
-fn decode_sack(mut options: &[u8]) -> Result<SackBlocks, BadInput> {
+fn decode_sack(mut options: &[u8]) -> Checked<SackBlocks> {
     let mut sack = SackBlocks::default();
     while let Some((&kind, rest)) = options.split_first() {
         match kind {

@@ -14,7 +14,7 @@ const LOW: f64 = 0.333;
 
 /// Packets in the order of their sequence numbers, some of which may be missing. Of a crowd of receivers in a
 /// simulation each has one: packets of nothing but zeros take four bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Cache {
     /// The first packet that may be here.
     pub(super) front: u64,
@@ -112,7 +112,6 @@ impl Cache {
         self.slots.len() >= self.high
     }
 
-    /// All packets before `end` go.
     pub(super) fn forget(&mut self, end: u64) {
         let gone = end.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
         self.slots.drain(..gone);

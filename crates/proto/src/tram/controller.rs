@@ -1,15 +1,14 @@
 //! The controller of a source, which says when data may leave: TRAM's own, or the sender's half of a scheme.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::reception::JUMP_MAX;
 use super::settings::TramSettings;
 use super::steering::seq;
 use super::wire::{Report, Telling};
-use crate::congestion::{AckVector, Carrier, Control, GaugeTrace, Pace, Permit};
+use crate::congestion::{AckVector, BoxControl, Carrier, GaugeTrace, Pace, Permit};
 
 /// The window as the source sees it, H_a - N: negative where packet N is not allowed.
 pub(super) type Window = i64;
@@ -20,7 +19,6 @@ pub(super) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     pub(super) sequence: u64,
-    /// Bytes of payload.
     pub(super) len: u32,
     pub(super) repair: bool,
     pub(super) window: Window,
@@ -52,7 +50,6 @@ pub(super) trait Controller {
     /// nothing is.
     fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8>;
 
-    /// A member has acknowledged.
     fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress);
 
     /// The window has closed because somebody allows no more.
@@ -66,7 +63,6 @@ pub(super) trait Controller {
         false
     }
 
-    /// There is nothing to send.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Payload in bits per second, which heads repair with.
@@ -85,13 +81,7 @@ pub(super) trait Controller {
     ///
     /// # Errors
     /// There is nobody to report to, or the report cannot be true.
-    fn take_report(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _from: NodeId,
-        _end: u64,
-        _report: &Report<'_>,
-    ) -> Result<(), BadInput> {
+    fn take_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: u64, _: &Report<'_>) -> Checked {
         Err(BadInput::Foreign)
     }
 
@@ -145,7 +135,7 @@ impl Tail {
 /// A scheme's half as the controller of a source. It decides the rate. The window is flow control alone: while it is
 /// closed a packet a second shows to whoever may have been forgotten that the session goes on.
 pub(super) struct Steered {
-    control: Box<dyn Control + Send>,
+    control: BoxControl,
     gauges: GaugeTrace,
     told_idle: bool,
     sent_at: Option<Time>,
@@ -165,23 +155,20 @@ pub(super) struct Steered {
 impl Steered {
     /// A controller with this half of a scheme. Repairs keep the rate `least`.
     pub(super) fn new(
-        control: Box<dyn Control + Send>,
+        control: BoxControl,
         settings: &TramSettings,
         least: Option<Bitrate>,
     ) -> Self {
         let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
-        Self {
-            control,
-            gauges: GaugeTrace::default(),
-            told_idle: false,
-            sent_at: None,
-            len: 0,
-            bits_per_s: rate as f64,
-            allowed: rate as f64,
-            least: least.map_or(0.0, |least| least.bits_per_s() as f64),
-            limit: f64::INFINITY,
-            repairs_in_row: 0,
-            tail: None,
+        fresh! {
+            Self {
+                control,
+                bits_per_s: rate as f64,
+                allowed: rate as f64,
+                least: least.map_or(0.0, |least| least.bits_per_s() as f64),
+                limit: f64::INFINITY,
+            }
+            gauges, told_idle, sent_at, len, repairs_in_row, tail
         }
     }
 
@@ -284,7 +271,7 @@ impl Controller for Steered {
         from: NodeId,
         end: u64,
         report: &Report<'_>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Report { telling, sequence, leaves, option, value } = *report;
         if option != self.control.options().report {
             return Err(BadInput::OtherScheme);

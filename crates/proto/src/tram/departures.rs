@@ -29,7 +29,7 @@ struct Entry {
 }
 
 /// The table of a head, or of the source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Departures {
     /// By the numbers of the receivers.
     entries: BTreeMap<u64, Entry>,

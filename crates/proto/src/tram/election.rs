@@ -30,7 +30,6 @@ impl Rank {
     }
 }
 
-/// Another head that was heard.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     node: NodeId,
@@ -41,7 +40,7 @@ struct Other {
 }
 
 /// What a head knows of the others around it: whether it shows itself, and how far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Election {
     /// Hops within which one head is enough; 0 for no such election.
     lan: u8,

@@ -8,7 +8,7 @@ mod repairs;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::cache::Cache;
 use super::election::{Election, Rank};
@@ -44,7 +44,6 @@ enum Answer {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Advertise,
         Hello,
@@ -69,14 +68,13 @@ pub(super) struct Known {
     pub(super) high: u64,
     /// Nothing follows after that.
     pub(super) done: bool,
-    /// Its own number.
     pub(super) id: u64,
     /// The number of its name; 0 without one.
     pub(super) name: u64,
 }
 
 /// The part of an end that others depend on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) members: Members,
     pub(super) cache: Cache,
@@ -113,20 +111,12 @@ impl Head {
             late_join: settings.late_join,
             repairs: Repairs::new(settings),
             passes_on: settings.pass_on,
-            answers: VecDeque::new(),
-            hello_due: false,
-            advertisement_due: None,
-            lan_due: false,
             election: Election::new(settings),
-            silent: Vec::new(),
-            pruned: VecDeque::new(),
-            resigning: false,
             advertising: Advertising::new(settings),
             advertise_interval: settings.advertise_interval,
             hello_interval: settings.hello_interval,
             hellos_missed_max: settings.hellos_missed_max,
-            is_source: false,
-            timers: Timers::new(),
+            ..Self::default()
         }
     }
 
@@ -213,7 +203,6 @@ impl Head {
             .min(Duration::from_secs(60))
     }
 
-    /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
         if self.resigning { HeadState::Resigning } else { self.members.state() }
     }
@@ -261,7 +250,7 @@ impl Head {
         id: u64,
         bind: Bind,
         known: Known,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         // Its data begins with the next packet, with what is kept, or with what is still to be had.
         let next = known.high + 1;
         if bind.first_missing > next + JUMP_MAX {
@@ -324,7 +313,7 @@ impl Head {
         ack: &Ack<'_>,
         (end, unheard): (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
-    ) -> Result<Acknowledged, BadInput> {
+    ) -> Checked<Acknowledged> {
         if !self.members.recognise(now, (from, id), ack) {
             let parted = self.members.parted.has(now, from, id);
             if ack.leaves {
@@ -517,10 +506,7 @@ impl Head {
 }
 
 /// A packet that was read, from somebody of this session.
-pub(super) fn decode<'a>(
-    datagram: &crate::Datagram<'a>,
-    session: u64,
-) -> Result<Packet<'a>, BadInput> {
+pub(super) fn decode<'a>(datagram: &crate::Datagram<'a>, session: u64) -> Checked<Packet<'a>> {
     if !datagram.authenticated && !super::wire::is_sound(datagram.bytes) {
         return Err(BadInput::Checksum);
     }

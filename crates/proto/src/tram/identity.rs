@@ -8,7 +8,7 @@ use super::wire::{Body, Packet, seal};
 use crate::{Destination, Transmit};
 
 /// The numbers of a session and of an end in it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity {
     pub(super) session: u64,
     /// Random; drawn when it is first needed.

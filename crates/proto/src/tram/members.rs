@@ -3,10 +3,10 @@
 mod namesakes;
 mod parted;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use super::departures::{self, Departures};
 use super::parent::BIND_TIMEOUT;
@@ -16,7 +16,7 @@ use super::window::LEVELS_MAX;
 use super::wire::Fate;
 use super::wire::{Ack, BELOW_MAX, Bind, Departed, Departeds, HeadState, RejectReason};
 use crate::pgm::session::dissent::Dissent;
-use crate::{Destination, ShortReceiver};
+use crate::{Destination, ShortReceiver, keep_last};
 use namesakes::Namesakes;
 use parted::Parted;
 
@@ -41,7 +41,7 @@ const FRUITLESS_INTERVALS: u64 = 3;
 const MUTE_AFTER: Duration = Duration::from_secs(1);
 
 /// A direct member of a head.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Child {
     pub(super) id: u64,
     /// The number of its name; 0 without one.
@@ -80,7 +80,6 @@ pub(super) struct Child {
     /// True if the member has not confirmed its place in time: nothing is kept for it. Any host can ask for a place
     /// in any name.
     pub(super) mute: bool,
-    /// When it was taken.
     pub(super) since: Time,
     pub(super) heard_at: Time,
     /// When it got further, or had everything.
@@ -102,7 +101,7 @@ pub(super) struct Acknowledged {
     pub(super) left: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Members {
     pub(super) children: BTreeMap<NodeId, Child>,
     members_max: usize,
@@ -123,7 +122,7 @@ pub(super) struct Members {
     orphans: Vec<Orphans>,
     orphans_for: Duration,
     /// Members that stood still or were mute, and until when they are not taken again.
-    refused: Vec<(NodeId, Time)>,
+    refused: VecDeque<(NodeId, Time)>,
     /// Members that others may have taken leave for.
     pub(super) parted: Parted,
     namesakes: Namesakes,
@@ -168,28 +167,23 @@ impl Members {
         let member_only_max = (settings.member_only_share * members_max as f64) as usize;
         let ack_window = u64::from(settings.ack_window);
         Self {
-            children: BTreeMap::new(),
             members_max,
             member_only_max: member_only_max.clamp(1, members_max),
             heads_max: members_max,
             ack_window,
             ttl: u8::try_from(settings.ttl).unwrap_or(u8::MAX),
-            reads_again: false,
             // Up to the end of the window that is being acknowledged, and the largest window behind that.
             ahead_max: ack_window + settings.window_max(ack_window),
             deeper_max: match settings.right_edge {
                 RightEdge::Levels => LEVELS_MAX * ack_window / 2,
                 _ => 0,
             },
-            orphans: Vec::new(),
             // They find out as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + BIND_TIMEOUT,
-            refused: Vec::new(),
-            parted: Parted::default(),
-            namesakes: Namesakes::default(),
             standstill: settings.ack_interval_max * STANDSTILLS_MAX,
             fruitless_for: fruitless_for(settings),
             departures: Departures::new(),
+            ..Self::default()
         }
     }
 
@@ -202,7 +196,6 @@ impl Members {
         self.departures.with_room(departures::SOURCE_MAX);
     }
 
-    /// How many there are, and how many there may be.
     pub(super) fn count(&self) -> (u16, u16) {
         [self.children.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
     }
@@ -215,7 +208,6 @@ impl Members {
         self.children.iter().map(|(&node, child)| (node, child))
     }
 
-    /// Whom it takes now.
     pub(super) fn state(&self) -> HeadState {
         let member_only = self.member_only();
         let has_room = self.children.len() < self.members_max;
@@ -272,26 +264,14 @@ impl Members {
             first_missing: start,
             // Until it speaks, what it will allow at first: one join does not close the window.
             allowed: start.saturating_sub(1) + 2 * self.ack_window,
-            loss: 0,
-            of_subtree: false,
-            below: 0,
             found: self.departures.found_from(id),
-            heads: 0,
-            complete: false,
-            gaps: false,
-            unnamed: 0,
             catches_up: rescued.then_some(end),
             rescued,
-            confirmed: false,
-            spoke_once: false,
-            mute: false,
             since: now,
             heard_at: now,
             advanced_at: now,
             waited_at: now,
-            fruitless: 0,
-            unanswered: 0,
-            behind: Dissent::default(),
+            ..Child::default()
         };
         // Another program may have been there; or it still is, and says so.
         if let Some(before) = self.children.insert(node, child).filter(|it| it.confirmed) {
@@ -313,7 +293,7 @@ impl Members {
         node: NodeId,
         ack: &Ack<'_>,
         (front, end, unheard): (u64, u64, u64),
-    ) -> Result<Acknowledged, BadInput> {
+    ) -> Checked<Acknowledged> {
         let sent = end;
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
@@ -534,10 +514,7 @@ impl Members {
     }
 
     fn refuse(&mut self, node: NodeId, until: Time) {
-        if self.refused.len() >= REFUSED_MAX {
-            self.refused.remove(0);
-        }
-        self.refused.push((node, until));
+        keep_last(&mut self.refused, REFUSED_MAX, (node, until));
     }
 
     /// Removes a member for being too slow. Returns its number, if it was a member.

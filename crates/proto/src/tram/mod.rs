@@ -111,7 +111,6 @@ struct Agreed {
 
 /// Reason why an end agrees on nothing.
 enum Disagreement {
-    /// The announcement makes no sense.
     Malformed,
     Other(SchemeMismatch),
 }
@@ -165,17 +164,13 @@ pub fn name_number(name: &str) -> u64 {
 /// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {
     pub(crate) session: u64,
-    /// Whose data it is.
     pub(crate) source: NodeId,
-    /// Whom it goes to.
     pub(crate) to: Destination,
-    /// When the end begins.
     pub(crate) start: Time,
     /// The head that a receiver is to have at first.
     pub(crate) head: Option<GivenHead>,
     /// The number of a receiver's name, by which others may be given it for their head; 0 without one.
     pub(crate) name: u64,
-    /// Settings, checked against the table.
     pub(crate) options: &'a Options,
     /// The scheme that steers the session, where TRAM's own control does not.
     pub(crate) steering: Option<Steering>,

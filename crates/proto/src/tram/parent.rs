@@ -36,9 +36,10 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 const ROUNDS_CROWDED: u32 = 20;
 
 /// What it does to get a head, or another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Search {
     /// Nothing: it has one, or has heard nothing of the session.
+    #[default]
     Idle,
     /// It listens for advertisements, or asks for them.
     Seeking {
@@ -51,15 +52,21 @@ enum Search {
     },
 }
 
-/// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A solicitation to all heads within this time to live, or of those to the one of this name.
-    Solicit { ttl: u8, name: u64 },
+    Solicit {
+        ttl: u8,
+        name: u64,
+    },
     /// The same to this head alone: how long does its answer take?
-    Probe { to: NodeId },
-    /// A request to this head.
-    Bind { to: NodeId, distance: u8 },
+    Probe {
+        to: NodeId,
+    },
+    Bind {
+        to: NodeId,
+        distance: u8,
+    },
     /// An acknowledgement that says that no hello came.
     AskHello,
 }
@@ -72,7 +79,6 @@ pub(super) enum News {
     Joined {
         before: Option<NodeId>,
     },
-    /// It had a head, and has none any more.
     Lost,
 }
 
@@ -104,7 +110,6 @@ impl Seeker {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         /// A round of listening, asking or binding is over.
         Round,
@@ -114,7 +119,7 @@ reasons! {
 }
 
 /// A receiver's search for a head, and its watch over the one that it has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parent {
     begun: bool,
     given: Option<Given>,
@@ -132,7 +137,6 @@ pub(super) struct Parent {
     /// Time of the request to the last head that did not answer; zero once a head has taken this receiver. Heads that
     /// were heard since are there, and others may be inventions.
     vain_since: Time,
-    /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
     wants_all: bool,
@@ -157,30 +161,20 @@ impl Parent {
     pub(super) fn new(settings: &TramSettings, given: Option<GivenHead>) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         Self {
-            begun: false,
             given: given.map(Given::new),
-            bound: None,
-            lost_at: Time::ZERO,
             search: Search::Idle,
-            refused_by: None,
-            may_stay: false,
-            candidates: Candidates::default(),
             round_trips: (settings.distance == Distance::RoundTrip)
                 .then(|| RoundTrips::new(SOLICIT_INTERVAL)),
             backoff: Backoff::new(settings),
-            vain_since: Time::ZERO,
-            root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
             ring_max: ttl(settings.ttl),
             ring_step: ttl(settings.solicit_step),
             listens: settings.formation != Formation::Solicit,
             nearest: ttl(settings.advertise_step),
-            advertise_interval: None,
             silence: settings.hello_interval * 2,
             hellos_missed_max: settings.hellos_missed_max,
-            timers: Timers::new(),
-            due: None,
+            ..Self::default()
         }
     }
 
@@ -310,7 +304,6 @@ impl Parent {
         self.vain_since > Time::ZERO
     }
 
-    /// Whether a candidate can be the next head.
     fn suits(&self, it: &Candidate, seeker: Seeker) -> bool {
         let own = self.bound.map(|bound| bound.node);
         let other = seeker.is_below(it.level) && Some(it.node) != own;
@@ -571,7 +564,6 @@ impl Parent {
         }
     }
 
-    /// The next thing to send.
     pub(super) fn poll(&mut self) -> Option<Step> {
         let probe = || Some(Step::Probe { to: self.round_trips.as_mut()?.due.pop_front()? });
         self.due.take().or_else(probe)

@@ -26,7 +26,7 @@ const COARSE_NS: u64 = 1_000_000;
 const COARSE_SLEEP_NS: u64 = 10_000_000;
 
 /// How the source schedules packets (src: tram s3.4, s3.5). Rates are in bytes of payload per second.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RateControl {
     slow_start: bool,
     /// R, the rate of an open window.
@@ -190,25 +190,9 @@ impl RateControl {
             rule: settings.rate_rule,
             ack_window,
             wide: f64::from(settings.window_multiple - 1) * ack_window,
-            sent: VecDeque::new(),
-            sent_lately: Sent::default(),
             part: Duration::from_nanos(settings.averaging_time.as_nanos() / u64::from(PARTS)),
-            began: None,
-            below_min_since: None,
-            window_began: Time::ZERO,
-            packets: 0.0,
-            windows: 0.0,
-            window_before: 0.0,
-            closed: None,
-            was_closed: false,
-            proven: 0.0,
-            sustained: 0.0,
             restarts: settings.restart,
-            latest: 0,
-            recovery_point: 0,
             ceiling: rate_max,
-            risen: None,
-            allowed: 0,
             largest: match settings.window_max(settings.ack_window.into()) {
                 max if max > of_paper => u64::midpoint(of_paper, max),
                 _ => u64::MAX,
@@ -217,11 +201,10 @@ impl RateControl {
             pace: Pace::new(rate * 8.0, Pace::BURST),
             paced: 1,
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
-            told_window: 0,
+            ..Self::default()
         }
     }
 
-    /// Whether a packet may leave.
     fn permit_at(&mut self, now: Time, window: Window, repair: bool) -> Permit {
         if let Some((awake, _)) = self.coarse {
             return if awake <= now { Permit::Now } else { Permit::At(awake) };
@@ -362,7 +345,6 @@ impl RateControl {
         ends
     }
 
-    /// W_a packets have been sent.
     fn end_window(&mut self, now: Time, open: bool) {
         let window = self.windows / self.packets;
         let wider = window > self.window_before || window >= self.wide;
@@ -421,7 +403,6 @@ impl RateControl {
         }
     }
 
-    /// Handles a receiver's congestion report.
     fn on_congestion(&mut self, now: Time) {
         self.end_slow_start(now);
         self.note_congestion();

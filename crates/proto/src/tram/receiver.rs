@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::cache::Cache;
 use super::head::{Head, Known, decode};
@@ -40,8 +40,9 @@ use reports::Reports;
 /// A tree has fewer levels than this.
 const LEVEL_MAX: u8 = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Waiting,
     /// It takes part, or tries to.
     Member,
@@ -52,7 +53,6 @@ enum Phase {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Start,
         /// An acknowledgement is due by time.
@@ -79,9 +79,10 @@ const ENDED_SILENCE: Duration = Duration::from_secs(10);
 const HEADLESS_SILENCE: Duration = super::RECOVERY;
 
 /// Whether an application says when it needs nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
     /// None does: it has all when it has all packets.
+    #[default]
     Not,
     /// It has not said so yet.
     Until,
@@ -99,7 +100,7 @@ struct Own {
 }
 
 /// What it has of the session since a head has taken it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reached {
     reception: Reception,
     /// How far the source can have come.
@@ -142,6 +143,7 @@ impl Reached {
 }
 
 /// A receiver.
+#[derive(Default)]
 pub struct TramReceiver {
     settings: TramSettings,
     identity: Identity,
@@ -213,49 +215,20 @@ impl TramReceiver {
         start: Time,
         head: Option<GivenHead>,
     ) -> Self {
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, start);
         Self {
             identity,
             source,
-            name: 0,
             phase: Phase::Waiting,
             parent: Parent::new(&settings, head),
             head: Head::new(&settings, settings.head, 1),
-            reached: None,
-            front: Front::default(),
-            front_at: Time::ZERO,
-            source_heard_at: Time::ZERO,
-            last: None,
-            pace: Pace::new(1.0, Pace::BURST),
-            level_before: 0,
-            ack_due: false,
-            congested: false,
-            hello_missing: false,
-            goodbyes: VecDeque::new(),
-            bytes: 0,
-            completed: false,
-            pruned: false,
-            closing: false,
             lingers_until: Time::MAX,
             joined: settings.head == HeadRole::Never,
-            held: false,
             kept: Kept::Not,
-            follows: None,
-            told: Told::default(),
-            doubts: Doubts::default(),
-            spoken: None,
-            mismatch: None,
-            losses: LossRecord::default(),
-            reports: None,
-            repairs: 0,
-            head_number: 0,
-            joins: 0,
-            missed: None,
-            came_at: Time::ZERO,
             timers,
-            events: VecDeque::new(),
             settings,
+            ..Self::default()
         }
     }
 
@@ -316,7 +289,7 @@ impl TramReceiver {
         Seeker { may_be_head, below, wants, place: (self.level(), id), waits }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         if self.phase != Phase::Left && self.follows.is_some() {
@@ -407,12 +380,7 @@ impl TramReceiver {
         Ok(())
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: (NodeId, u64),
-        ack: &Ack<'_>,
-    ) -> Result<(), BadInput> {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, from: (NodeId, u64), ack: &Ack<'_>) -> Checked {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
         let end = (reached.reception.end, self.settings.cache_floor() as u64);
@@ -443,9 +411,8 @@ impl Machine for TramReceiver {
             return;
         }
         self.identity.id(cx);
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
         self.check_headless();
     }
 

@@ -26,7 +26,7 @@ pub(super) enum Arrived {
 }
 
 /// Which packets of a session are here: all before the first that is missing, and some after it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reception {
     /// One past the last packet that came, or that somebody told of.
     pub(super) end: u64,
@@ -60,7 +60,7 @@ impl Reception {
     }
 
     /// The packets that are missing and count as lost, in ascending order.
-    pub(super) fn lost(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn lost(&self) -> impl Iterator<Item = Range<u64>> {
         let runs = self.missing.iter().take_while(|run| run.start < self.lost_before);
         runs.map(|run| run.start..run.end.min(self.lost_before))
     }
@@ -147,10 +147,7 @@ impl Reception {
         lost.then_some(from..to)
     }
 
-    pub(super) fn missing_within(
-        &self,
-        range: Range<u64>,
-    ) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn missing_within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.missing.within(range)
     }
 

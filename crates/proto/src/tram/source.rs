@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Shortfall, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, NodeId, Shortfall, Time};
 
 use super::controller::{Controller, Leaving, Progress, Steered, Window};
 use super::head::{Head, Known, Repair, decode};
@@ -49,11 +49,10 @@ const PRUNE_SAID_EVERY: Duration = Duration::from_millis(400);
 /// Least time between two decisions to prune: what one has brought shows first.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Before its start.
+    #[default]
     Waiting,
-    /// Receivers join.
     Gathering,
     Sending,
     /// All has been sent.
@@ -62,7 +61,6 @@ enum Phase {
 }
 
 reasons! {
-    /// Why it wants to be called.
     enum Timer {
         Start,
         Beacon,
@@ -130,41 +128,26 @@ impl<P: Packets> TramSource<P> {
             }
             None => Box::new(RateControl::new(&settings)),
         };
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, setup.start);
         let mut head = Head::new(&settings, HeadRole::Eager, 1);
         head.be_source(&settings);
-        Self {
-            identity: Identity::new(setup.session),
-            packets,
-            to: setup.to,
-            start: setup.start,
-            phase: Phase::Waiting,
-            kept: false,
-            status_interval: Duration::ZERO,
-            repairs: 0,
-            head,
-            controller,
-            announce: Vec::new(),
-            data_turn: false,
-            next: 1,
-            bytes: 0,
-            acknowledged: 0,
-            acknowledged_at: Time::ZERO,
-            told_last: 0,
-            last_sent: setup.start,
-            beacon_due: false,
-            announced: None,
-            announced_due: false,
-            anew: Vec::new(),
-            prunes_until: Time::ZERO,
-            pruned_at: None,
-            bound_at: Time::ZERO,
-            closing: false,
-            joined: false,
-            timers,
-            events: VecDeque::new(),
-            settings,
+        fresh! {
+            Self {
+                identity: Identity::new(setup.session),
+                packets,
+                to: setup.to,
+                start: setup.start,
+                head,
+                controller,
+                next: 1,
+                last_sent: setup.start,
+                timers,
+                settings,
+            }
+            phase, kept, status_interval, repairs, announce, data_turn, bytes, acknowledged,
+            acknowledged_at, told_last, beacon_due, announced, announced_due, anew, prunes_until,
+            pruned_at, bound_at, closing, joined, events
         }
     }
 
@@ -214,7 +197,7 @@ impl<P: Packets> TramSource<P> {
         }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Checked {
         let packet = decode(datagram, self.identity.session)?;
         let from = datagram.from;
         match packet.body {
@@ -253,12 +236,7 @@ impl<P: Packets> TramSource<P> {
         Ok(())
     }
 
-    fn on_ack(
-        &mut self,
-        cx: &mut Cx<'_>,
-        (from, id): (NodeId, u64),
-        ack: &Ack<'_>,
-    ) -> Result<(), BadInput> {
+    fn on_ack(&mut self, cx: &mut Cx<'_>, (from, id): (NodeId, u64), ack: &Ack<'_>) -> Checked {
         let (end, low) = (self.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
         let told = self.head.on_ack(cx.now, (from, id), ack, (end, 0), can_repair)?;
@@ -366,7 +344,6 @@ impl<P: Packets> TramSource<P> {
         self.head.members.children.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
-    /// The next new packet, where one may leave.
     fn poll_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.phase != Phase::Sending || self.all_sent() {
             return None;
@@ -386,14 +363,7 @@ impl<P: Packets> TramSource<P> {
         // A member that was removed, or the end of a wait for the members of a lost head, opens the window too.
         self.check_open(cx.now);
         let window = self.window();
-        match self.controller.permit(cx, window, len, false) {
-            Permit::Now => {}
-            Permit::At(at) => {
-                self.timers.arm(Timer::Pace, at);
-                return None;
-            }
-            Permit::Blocked => return None,
-        }
+        self.ask(cx, window, len, false)?;
         let sequence = self.next;
         self.next += 1;
         self.head.cache.insert(sequence, &[], 0);
@@ -411,6 +381,15 @@ impl<P: Packets> TramSource<P> {
         }
         self.check_end(cx.now);
         Some(transmit)
+    }
+
+    /// Asks the controller for a packet; `None` until then.
+    fn ask(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Option<()> {
+        let permit = self.controller.permit(cx, window, len, repair);
+        if let Permit::At(at) = permit {
+            self.timers.arm(Timer::Pace, at);
+        }
+        (permit == Permit::Now).then_some(())
     }
 
     /// True if heads are to remove slow members. If the window has opened since that decision, they have gone.
@@ -441,14 +420,7 @@ impl<P: Packets> TramSource<P> {
         let window = self.window();
         // Packets are of about one length; this one's is not known before it is taken.
         let len = self.packets.len(self.head.cache.front.min(self.next - 1).max(1) - 1);
-        match self.controller.permit(cx, window, len, true) {
-            Permit::Now => {}
-            Permit::At(at) => {
-                self.timers.arm(Timer::Pace, at);
-                return None;
-            }
-            Permit::Blocked => return None,
-        }
+        self.ask(cx, window, len, true)?;
         let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
         let len = self.packets.len(sequence - 1);
         let front = Front { repair: true, ..self.front(sequence) };
@@ -519,9 +491,8 @@ impl<P: Packets> Machine for TramSource<P> {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;
         }
-        if let Err(reason) = self.take(cx, &datagram) {
-            cx.emit(Event::BadInput { reason });
-        }
+        let outcome = self.take(cx, &datagram);
+        cx.check(outcome);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -1,12 +1,10 @@
 //! Sessions of TRAM that a scheme steers: the tree is TRAM's, the rate the scheme's.
 
-use alloc::boxed::Box;
-
 use faircast_base::{Duration, NodeId, Seq};
 
 use super::HEADER_BYTES;
 use super::wire::WORDS_HEADER;
-use crate::congestion::{Control, Feedback, Floor, Load, SchemeEntry};
+use crate::congestion::{BoxControl, BoxFeedback, Floor, Load, SchemeEntry};
 use crate::options::Options;
 
 /// Bytes of the headers of IPv4 and UDP.
@@ -26,13 +24,11 @@ impl Steering {
         HEADER_BYTES + words_bytes(self.scheme) + IP_UDP_BYTES
     }
 
-    /// The sender's half.
-    pub(super) fn control(&self, options: &Options) -> Box<dyn Control + Send> {
+    pub(super) fn control(&self, options: &Options) -> BoxControl {
         (self.scheme.control)(options, self.header_bytes())
     }
 
-    /// The receiver's half.
-    pub(super) fn feedback(&self, options: &Options) -> Box<dyn Feedback + Send> {
+    pub(super) fn feedback(&self, options: &Options) -> BoxFeedback {
         (self.scheme.feedback)(options, self.node, self.header_bytes())
     }
 }

@@ -21,7 +21,7 @@ const LOSSLESS_GROWTH: f64 = 0.25;
 const LOSSLESS_AFTER: u32 = 32;
 
 /// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ReceiverWindow {
     rule: CongestionRule,
     right_edge: RightEdge,
@@ -63,12 +63,9 @@ impl ReceiverWindow {
             size,
             size_max: f64::from(settings.window_multiple) * ack_window as f64,
             lossless_max: settings.window_max(ack_window) as f64,
-            lossless_windows: 0,
             allowed: start.saturating_sub(1) + size as u64,
-            lost: 0,
-            lost_before: 0,
             grace_until: now + settings.join_grace,
-            loss: 0.0,
+            ..Self::default()
         }
     }
 

@@ -7,7 +7,7 @@ mod specimens;
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Duration};
+use faircast_base::{BadInput, Bitrate, Checked, Duration};
 
 pub(super) use self::departed::{BELOW_MAX, DEPARTURES_MAX, Departed, Departeds, Fate};
 pub(super) use self::hello::Hello;
@@ -15,7 +15,7 @@ pub(super) use self::report::{Report, Telling};
 pub use self::specimens::specimens;
 
 use super::settings::HeadRole;
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 use crate::pgm::wire::checksum;
 
 const MAGIC: [u8; 2] = *b"ft";
@@ -52,30 +52,22 @@ pub(super) struct Packet<'a> {
     pub(super) body: Body<'a>,
 }
 
-/// What packets say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
-    /// The source is there.
     Beacon(Front),
     /// A packet of the session's data; from the source, or repaired by a head.
     Data(Data<'a>),
-    /// A head takes members.
     Advertisement(Advertisement),
-    /// A receiver wants a head.
     Solicitation(Solicitation),
     /// A receiver wants this head.
     Bind(Bind),
-    /// The head takes it.
     Accept(Accept),
     /// The head does not take it, or no longer.
     Reject(RejectReason),
-    /// A head is there.
     Hello(Hello<'a>),
-    /// A member's acknowledgement.
     Ack(Ack<'a>),
     /// What a receiver tells the source of itself, where the session is an object's.
     Member(&'a [u8]),
-    /// The source's answer.
     Answer(&'a [u8]),
     /// The settings of the source that are not the usual ones, as PGM's option SCHEME has them.
     Settings(&'a [u8]),
@@ -132,13 +124,9 @@ pub(super) struct Front {
 /// How a head stands to new members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadState {
-    /// It takes all.
     Accepting,
-    /// It takes those who may be heads.
     AcceptingHeads,
-    /// It is full.
     NotAccepting,
-    /// It gives up being a head.
     Resigning,
     /// It takes those who never become heads, where no other head does.
     AcceptingMembers,
@@ -161,7 +149,6 @@ pub(super) struct Advertisement {
     pub(super) name: u64,
 }
 
-/// A call for heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solicitation {
     pub(super) role: HeadRole,
@@ -170,7 +157,6 @@ pub(super) struct Solicitation {
     pub(super) name: u64,
 }
 
-/// A request to a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
     pub(super) role: HeadRole,
@@ -184,7 +170,6 @@ pub(super) struct Bind {
     pub(super) name: u64,
 }
 
-/// A head's consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accept {
     /// From this packet on it repairs.
@@ -193,14 +178,10 @@ pub(super) struct Accept {
     pub(super) level: u8,
 }
 
-/// Why a head does not want somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RejectReason {
-    /// It has as many members as it takes.
     Full,
-    /// It gives up being a head.
     Resigning,
-    /// It takes only who may be a head.
     HeadsOnly,
     /// It is no head, or has not heard of this member.
     NoMember,
@@ -208,7 +189,6 @@ pub(super) enum RejectReason {
     Pruned,
 }
 
-/// What a member tells its head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
     /// It has all packets before this one.
@@ -240,7 +220,7 @@ pub(super) struct Ack<'a> {
 }
 
 impl Ack<'_> {
-    pub(super) fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn missing(&self) -> impl Iterator<Item = u64> {
         let first = self.first_missing;
         let bits = self.mask.iter().enumerate().flat_map(|(i, byte)| {
             (0..8).filter(move |bit| byte >> (7 - bit) & 1 == 1).map(move |bit| 8 * i as u64 + bit)
@@ -308,19 +288,19 @@ impl RejectReason {
 }
 
 fn sequence(fields: &mut Fields<'_>) -> Option<u64> {
-    fields.u64().filter(|number| *number < SEQUENCES)
+    fields.read().filter(|number| *number < SEQUENCES)
 }
 
 /// The number of a name, at the end of a packet; nothing where there is none.
 fn encode_name(name: u64, out: &mut Vec<u8>) {
     if name != 0 {
-        out.extend_from_slice(&name.to_be_bytes());
+        name.put(out);
     }
 }
 
 /// The same backwards.
 fn decode_name(fields: &mut Fields<'_>) -> Option<u64> {
-    if fields.0.is_empty() { Some(0) } else { fields.u64().filter(|name| *name != 0) }
+    if fields.0.is_empty() { Some(0) } else { fields.read().filter(|name| *name != 0) }
 }
 
 fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
@@ -341,10 +321,8 @@ impl<'a> Packet<'a> {
     /// Appends the encoding, without checksum: see [`seal`].
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = self.body.kind();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, kind, flags, self.ttl, 0, 0]);
-        out.extend_from_slice(&self.session.to_be_bytes());
-        out.extend_from_slice(&self.sender.to_be_bytes());
+        let first = (MAGIC, [VERSION, kind, flags, self.ttl, 0, 0]);
+        (first, self.session, self.sender).put(out);
         self.body.encode(out);
     }
 
@@ -352,19 +330,15 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The bytes are no packet.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, BadInput> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(BadInput::Truncated)?;
-        let mut fields = Fields(header);
-        let first: Option<[u8; 8]> = fields.array();
-        let (Some([m0, m1, version, kind, flags, ttl, ..]), Some(session), Some(sender)) =
-            (first, fields.u64(), fields.u64())
-        else {
-            return Err(BadInput::Truncated);
-        };
+    pub(super) fn decode(bytes: &'a [u8]) -> Checked<Self> {
+        let mut fields = Fields(bytes);
+        let header: Option<([u8; 8], _, _)> = fields.read();
+        let ([m0, m1, version, kind, flags, ttl, ..], session, sender) =
+            header.ok_or(BadInput::Truncated)?;
         if [m0, m1] != MAGIC || version != VERSION {
             return Err(BadInput::Malformed);
         }
-        let body = Body::decode(kind, flags, Fields(rest)).ok_or(BadInput::Malformed)?;
+        let body = Body::decode(kind, flags, fields).ok_or(BadInput::Malformed)?;
         Ok(Self { session, sender, ttl, body })
     }
 }
@@ -374,7 +348,7 @@ impl<'a> Packet<'a> {
 pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     let mut fields = Fields(bytes);
     let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
-    let session = fields.u64()?;
+    let session = fields.read()?;
     // The first of a front's flags says that it is a repair.
     let begins = [BEACON, SETTINGS].contains(&kind) || kind == DATA && flags & 1 == 0;
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
@@ -434,50 +408,34 @@ impl<'a> Body<'a> {
                 front.encode(out);
                 if let Some(Words { option, value }) = announce {
                     // Schemes bound their words.
-                    out.extend_from_slice(&[option, value.len() as u8]);
+                    [option, value.len() as u8].put(out);
                     out.extend_from_slice(value);
                 }
                 out.extend_from_slice(payload);
             }
             Self::Advertisement(it) => {
-                let lan = u8::from(it.lan);
-                out.extend_from_slice(&[it.state as u8, it.role as u8, it.level, lan]);
-                out.extend_from_slice(&it.members.to_be_bytes());
-                out.extend_from_slice(&it.members_max.to_be_bytes());
-                out.extend_from_slice(&it.low.to_be_bytes());
+                [it.state as u8, it.role as u8, it.level, u8::from(it.lan)].put(out);
+                (it.members, it.members_max, it.low).put(out);
                 encode_name(it.name, out);
             }
             Self::Solicitation(Solicitation { role, name }) => {
-                out.extend_from_slice(&[role as u8, 0, 0, 0]);
+                [role as u8, 0, 0, 0].put(out);
                 encode_name(name, out);
             }
             Self::Bind(bind) => {
-                out.extend_from_slice(&[bind.role as u8, bind.distance]);
-                out.extend_from_slice(&bind.joins.to_be_bytes());
-                out.extend_from_slice(&bind.first_missing.to_be_bytes());
+                ([bind.role as u8, bind.distance], bind.joins, bind.first_missing).put(out);
                 encode_name(bind.name, out);
             }
-            Self::Accept(accept) => {
-                out.extend_from_slice(&[accept.level, 0, 0, 0]);
-                out.extend_from_slice(&accept.start.to_be_bytes());
-            }
-            Self::Reject(reason) => out.extend_from_slice(&[reason as u8, 0, 0, 0]),
-            Self::Hello(hello) => {
-                out.extend_from_slice(&[hello.level, 0]);
+            Self::Accept(accept) => ([accept.level, 0, 0, 0], accept.start).put(out),
+            Self::Reject(reason) => [reason as u8, 0, 0, 0].put(out),
+            Self::Hello(Hello { level, low, high, asked, .. }) => {
                 // At most `ASKED_MAX` of them.
-                out.extend_from_slice(&((hello.asked.len() / 8) as u16).to_be_bytes());
-                out.extend_from_slice(&hello.low.to_be_bytes());
-                out.extend_from_slice(&hello.high.to_be_bytes());
-                out.extend_from_slice(hello.asked);
+                ([level, 0], (asked.len() / 8) as u16, low, high).put(out);
+                out.extend_from_slice(asked);
             }
             Self::Ack(ack) => {
-                out.extend_from_slice(&ack.first_missing.to_be_bytes());
-                out.extend_from_slice(&ack.allowed.to_be_bytes());
-                out.extend_from_slice(&ack.highest.to_be_bytes());
-                out.extend_from_slice(&ack.loss.to_be_bytes());
-                out.extend_from_slice(&ack.members.to_be_bytes());
-                out.extend_from_slice(&ack.indirect.to_be_bytes());
-                out.extend_from_slice(&ack.heads.to_be_bytes());
+                (ack.first_missing, ack.allowed, ack.highest).put(out);
+                (ack.loss, ack.members, ack.indirect, ack.heads).put(out);
                 if !ack.departed.is_empty() {
                     ack.departed.encode(out);
                 }
@@ -492,87 +450,66 @@ impl<'a> Body<'a> {
 
     fn decode(kind: u8, flags: u8, mut fields: Fields<'a>) -> Option<Self> {
         let plain = |body| (flags == 0).then_some(body);
-        match kind {
-            BEACON => {
-                let front = Front::decode(flags, &mut fields)?;
-                fields.end()?;
-                Some(Self::Beacon(front))
-            }
+        let all = &mut fields;
+        let body = match kind {
+            BEACON => Self::Beacon(Front::decode(flags, all)?),
             DATA => {
-                let front = Front::decode(flags & !ANNOUNCES, &mut fields)?;
+                let front = Front::decode(flags & !ANNOUNCES, all)?;
                 let announce =
-                    if flags & ANNOUNCES == 0 { None } else { Some(Words::decode(&mut fields)?) };
-                let data = Data { front, announce, payload: fields.0 };
-                (front.sequence > 0).then_some(Self::Data(data))
+                    if flags & ANNOUNCES == 0 { None } else { Some(Words::decode(all)?) };
+                let data = Data { front, announce, payload: all.rest() };
+                (front.sequence > 0).then_some(Self::Data(data))?
             }
             ADVERTISEMENT => {
-                let [state, role, level, lan] = fields.array()?;
-                let (members, members_max) = (fields.u16()?, fields.u16()?);
-                let low = sequence(&mut fields)?;
-                let name = decode_name(&mut fields)?;
-                fields.end()?;
-                let state = one_of(&HeadState::ALL, state)?;
-                let role = one_of(HeadRole::ALL, role)?;
-                let lan = one_of(&[false, true], lan)?;
+                let [state, role, level, lan] = all.array()?;
+                let (members, members_max) = all.read()?;
                 plain(Self::Advertisement(Advertisement {
-                    state,
-                    role,
+                    state: one_of(&HeadState::ALL, state)?,
+                    role: one_of(HeadRole::ALL, role)?,
                     level,
                     members,
                     members_max,
-                    low,
-                    lan,
-                    name,
-                }))
+                    low: sequence(all)?,
+                    lan: one_of(&[false, true], lan)?,
+                    name: decode_name(all)?,
+                }))?
             }
             SOLICITATION => {
-                let [role, ..]: [u8; 4] = fields.array()?;
-                let name = decode_name(&mut fields)?;
-                fields.end()?;
+                let [role, ..]: [u8; 4] = all.array()?;
                 let role = one_of(HeadRole::ALL, role)?;
-                plain(Self::Solicitation(Solicitation { role, name }))
+                plain(Self::Solicitation(Solicitation { role, name: decode_name(all)? }))?
             }
             BIND => {
-                let ([role, distance], joins) = (fields.array()?, fields.u16()?);
-                let first_missing = sequence(&mut fields)?;
-                let name = decode_name(&mut fields)?;
-                fields.end()?;
-                let role = one_of(HeadRole::ALL, role)?;
-                plain(Self::Bind(Bind { role, distance, joins, first_missing, name }))
+                let ([role, distance], joins) = all.read()?;
+                let (role, first_missing) = (one_of(HeadRole::ALL, role)?, sequence(all)?);
+                let name = decode_name(all)?;
+                plain(Self::Bind(Bind { role, distance, joins, first_missing, name }))?
             }
             ACCEPT => {
-                let [level, ..]: [u8; 4] = fields.array()?;
-                let start = sequence(&mut fields)?;
-                fields.end()?;
-                (start > 0).then(|| plain(Self::Accept(Accept { start, level })))?
+                let [level, ..]: [u8; 4] = all.array()?;
+                let start = sequence(all).filter(|start| *start > 0)?;
+                plain(Self::Accept(Accept { start, level }))?
             }
             REJECT => {
-                let [reason, ..]: [u8; 4] = fields.array()?;
-                fields.end()?;
-                plain(Self::Reject(one_of(&RejectReason::ALL, reason)?))
+                let [reason, ..]: [u8; 4] = all.array()?;
+                plain(Self::Reject(one_of(&RejectReason::ALL, reason)?))?
             }
             HELLO => {
                 let [resigns, done] = flagged(flags)?;
-                let [level, _] = fields.array()?;
-                let count = usize::from(fields.u16()?);
-                let (low, high) = (sequence(&mut fields)?, sequence(&mut fields)?);
-                let asked = (count <= ASKED_MAX).then(|| fields.bytes(8 * count))??;
-                fields.end()?;
-                Some(Self::Hello(Hello { resigns, level, low, high, done, asked }))
+                let ([level, _], count): (_, u16) = all.read()?;
+                let (low, high) = (sequence(all)?, sequence(all)?);
+                let count = Some(usize::from(count)).filter(|count| *count <= ASKED_MAX)?;
+                let asked = all.bytes(8 * count)?;
+                Self::Hello(Hello { resigns, level, low, high, done, asked })
             }
             ACK => {
                 let [of_subtree, congested, leaves, complete, hello_missing, short, tells] =
                     flagged(flags)?;
-                let first_missing = sequence(&mut fields)?;
-                let (allowed, highest) = (sequence(&mut fields)?, sequence(&mut fields)?);
-                let (loss, members) = (fields.u16()?, fields.u16()?);
-                let (indirect, heads) = (fields.u32()?, fields.u32()?);
-                let departed = match tells {
-                    true => Departeds::decode(&mut fields)?,
-                    false => Departeds::default(),
-                };
-                let mask = fields.0;
-                (first_missing > 0 && mask.len() <= MASK_MAX).then_some(Self::Ack(Ack {
+                let first_missing = sequence(all).filter(|first| *first > 0)?;
+                let (allowed, highest) = (sequence(all)?, sequence(all)?);
+                let (loss, members, indirect, heads) = all.read()?;
+                let departed = if tells { Departeds::decode(all)? } else { Departeds::default() };
+                Self::Ack(Ack {
                     first_missing,
                     allowed,
                     highest,
@@ -587,18 +524,20 @@ impl<'a> Body<'a> {
                     hello_missing,
                     short,
                     departed,
-                    mask,
-                }))
+                    mask: Some(all.rest()).filter(|mask| mask.len() <= MASK_MAX)?,
+                })
             }
-            MEMBER => plain(Self::Member(fields.0)),
-            ANSWER => plain(Self::Answer(fields.0)),
+            MEMBER => plain(Self::Member(all.rest()))?,
+            ANSWER => plain(Self::Answer(all.rest()))?,
             REPORT => {
                 let [leaves] = flagged(flags)?;
-                Some(Self::Report(Report::decode(leaves, fields)?))
+                Self::Report(Report::decode(leaves, all)?)
             }
-            SETTINGS => plain(Self::Settings(fields.0)),
-            _ => None,
-        }
+            SETTINGS => plain(Self::Settings(all.rest()))?,
+            _ => return None,
+        };
+        fields.end()?;
+        Some(body)
     }
 }
 
@@ -615,33 +554,27 @@ impl Front {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.sequence.to_be_bytes());
-        out.extend_from_slice(&self.forget_before.to_be_bytes());
-        out.extend_from_slice(&self.rate.bits_per_s().to_be_bytes());
-        out.extend_from_slice(&self.ack_window.to_be_bytes());
+        (self.sequence, self.forget_before, self.rate.bits_per_s(), self.ack_window).put(out);
         // At most a minute.
-        let interval = self.advertise_interval.as_millis() as u16;
-        out.extend_from_slice(&interval.to_be_bytes());
-        out.extend_from_slice(&self.worst_loss.to_be_bytes());
-        let interval = self.status_interval.as_millis() as u16;
-        out.extend_from_slice(&interval.to_be_bytes());
+        let millis = |interval: Duration| interval.as_millis() as u16;
+        let (advertise, status) = (millis(self.advertise_interval), millis(self.status_interval));
+        (advertise, self.worst_loss, status).put(out);
     }
 
     fn decode(flags: u8, fields: &mut Fields<'_>) -> Option<Self> {
         let [repair, done, prune] = flagged(flags)?;
-        let (sequence, forget_before) = (sequence(fields)?, fields.u64()?);
-        let rate = fields.u64()?;
-        let (ack_window, interval) = (fields.u16()?, fields.u16()?);
-        let (worst_loss, status_interval) = (fields.u16()?, fields.u16()?);
+        let (sequence, forget_before) = (sequence(fields)?, fields.read()?);
+        let (rate, ack_window, advertise, worst_loss, status): (_, _, u16, _, u16) =
+            fields.read()?;
         // What was not sent cannot be forgotten.
         (forget_before <= sequence + 1).then_some(Self {
             sequence,
             forget_before,
             rate: Bitrate::from_bits_per_s(rate),
             ack_window,
-            advertise_interval: Duration::from_millis(u64::from(interval)),
+            advertise_interval: Duration::from_millis(advertise.into()),
             worst_loss,
-            status_interval: Duration::from_millis(u64::from(status_interval)),
+            status_interval: Duration::from_millis(status.into()),
             repair,
             done,
             prune,

@@ -9,14 +9,12 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
-/// Lateness of the packets of one path.
 // The tolerance stands first: each packet asks for it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Lateness {
     /// The longest of this period and the one before; `None` where all came in order.
     longest: Option<Duration>,
-    /// The longest of this period.
     recent: Option<Duration>,
     /// Losses in this period, and when the last of them was counted.
     losses: u32,
@@ -76,7 +74,6 @@ pub(crate) struct Gaps(VecDeque<Gap>);
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: u64,
-    /// One past the last.
     end: u64,
     noticed: Time,
 }
@@ -121,7 +118,6 @@ impl Gaps {
         Some(self.0.get(due.checked_sub(1)?)?.end)
     }
 
-    /// The first packet from `from` on that was noticed missing.
     pub(crate) fn first_from(&self, from: u64) -> Option<u64> {
         let gap = self.0.get(self.0.partition_point(|gap| gap.end <= from))?;
         Some(gap.first.max(from))

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use faircast_base::NodeId;
 
-/// The address that stands for nobody.
 const NOBODY: u32 = 0;
 
 /// Node 0 travels as the broadcast address, which no host has, because its own number would mean
@@ -18,7 +17,6 @@ pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     Some(words.map(u32::from_be_bytes))
 }
 
-/// Appends them.
 pub(crate) fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }

@@ -46,35 +46,33 @@ impl Evidence {
 /// Most packets that wait for one that is overdue. Chosen: 50 ms at 1 Gbit/s.
 const EARLY_MAX: usize = 4096;
 
-/// The least evidence: one later packet.
 pub(crate) const AT_ONCE: Evidence = Evidence::Later(1);
 
 /// Fate of some packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<T> {
-    /// This one has come.
     Came(T),
     /// Packets from `first` to before `end` are lost; `end` came instead.
     Lost {
         first: Seq,
         end: Seq,
-        /// Value of `end`.
         instead: T,
     },
 }
 
-impl<T: Copy> Reorder<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Reorder<T> {
+    fn default() -> Self {
         Self { next: None, early: VecDeque::new(), noticed: Time::MAX, stale: false }
     }
+}
 
+impl<T: Copy> Reorder<T> {
     /// The first number that is missing, where something has come beyond it, and when that was noticed.
     pub(crate) fn first_gap(&self) -> Option<(Seq, Time)> {
         let noticed = if self.stale { self.earliest() } else { self.noticed };
         Some((self.next.filter(|_| !self.early.is_empty())?, noticed))
     }
 
-    /// The earliest moment of a packet that waits.
     fn earliest(&self) -> Time {
         self.early.iter().map(|(_, at, _)| *at).fold(Time::MAX, Time::min)
     }
@@ -176,7 +174,7 @@ mod tests {
 
     /// The packets behind which a loss is seen.
     fn revealing(tolerance: usize, arrivals: &[u32]) -> Vec<u32> {
-        let mut order = Reorder::new();
+        let mut order = Reorder::default();
         let reveals = |n: &u32| {
             order.arrived(at(0), Seq::new(*n), ());
             let mut lost = false;
@@ -213,7 +211,7 @@ mod tests {
 
     #[test]
     fn losses_are_told_with_what_came_instead() {
-        let mut order = Reorder::new();
+        let mut order = Reorder::default();
         for n in [1, 3, 6] {
             let mut arrives = || order.arrived(at(n.into()), Seq::new(n), n);
             assert!(arrives() && !arrives());
@@ -234,7 +232,7 @@ mod tests {
 
     #[test]
     fn where_packets_are_reordered_only_time_makes_a_loss() {
-        let mut order = Reorder::new();
+        let mut order = Reorder::default();
         let wait = Evidence::of(1, Some(Duration::from_millis(10)));
         let packet = |seq: u32, came: u64, order: &mut Reorder<()>| {
             order.arrived(at(came), Seq::new(seq), ());
@@ -262,7 +260,7 @@ mod tests {
     fn nothing_waits_after_a_rewind_past_half_of_all_numbers() {
         for (early, newest, back) in [(0x7fff_ffff, 0xffff_fff0u32, true), (0x8000_0000, 0, false)]
         {
-            let mut order = Reorder::new();
+            let mut order = Reorder::default();
             order.arrived(at(0), Seq::new(0), 0);
             assert_eq!(order.settle(at(0), AT_ONCE), Some(Settled::Came(0)));
             order.arrived(at(0), Seq::new(early), early);

@@ -13,7 +13,7 @@ const RECOVERED_SIGMAS: f64 = 2.0;
 const SLOWER_SIGMAS: f64 = 4.0;
 
 /// The averages (src: ormcc s2.2). Rates are bytes per second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Averages {
     /// Of all rates told, and their mean deviation, which the paper calls standard; `None` before
     /// the first.
@@ -25,7 +25,6 @@ pub(super) struct Averages {
 /// Effect of a congestion indication on the choice of the representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The representative itself reports.
     Own,
     /// There is no representative, or one that has never told of congestion.
     First,
@@ -34,26 +33,19 @@ pub(super) enum Choice {
     Slower,
     /// The representative has been silent for the interval I.
     Silent,
-    /// No change.
     Other,
 }
 
 /// From whom an indication comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Whether there is a representative.
     pub(super) chosen: bool,
-    /// Whether it is the one who speaks.
     pub(super) is_own: bool,
     /// Whether it has been silent for the interval I.
     pub(super) overdue: bool,
 }
 
 impl Averages {
-    pub(super) fn new() -> Self {
-        Self { all: None, own: None }
-    }
-
     /// The representative is gone, or another.
     pub(super) fn forget_own(&mut self) {
         self.own = None;

@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
-/// Most moments that are kept.
 const MARKS_MAX: usize = 128;
 
 /// Measures `n s / t`: bytes of the latest packets over the time that they took
@@ -13,7 +12,7 @@ const MARKS_MAX: usize = 128;
 ///
 /// Real systems hand packets over many at a time, and a share of a queue is known only over more
 /// than a few packets: the measure can be made to span a time too.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OutputMeter {
     packets: u64,
     /// Packets and bytes that had come by a moment; ascending.
@@ -66,7 +65,6 @@ impl OutputMeter {
         self.marks.clear();
     }
 
-    /// When the latest packet came.
     pub(super) fn last(&self) -> Option<Time> {
         self.marks.back().map(|mark| mark.at)
     }

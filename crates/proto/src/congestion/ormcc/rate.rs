@@ -30,7 +30,7 @@ pub(super) const FLOOR_INTERVAL: Duration = Duration::from_secs(2);
 const HALVINGS_MAX: u64 = 64;
 
 /// The rate and what is known of its past. Bytes per second, bytes, seconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
     now: f64,
     after_cut: f64,
@@ -178,7 +178,6 @@ impl Rate {
         self.doubling.is_some_and(|to| to >= RATE_MAX)
     }
 
-    /// Whether it is at the floor.
     pub(super) fn is_least(&self) -> bool {
         self.now <= self.least
     }

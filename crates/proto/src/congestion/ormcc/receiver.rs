@@ -30,7 +30,7 @@ const SPAN_MAX: Duration = Duration::from_secs(2);
 
 /// A receiver: it measures its output rate, tells it when a loss is found, and where it is the
 /// representative shows that it is alive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OrmccReceiver {
     config: OrmccConfig,
     node: NodeId,
@@ -58,23 +58,7 @@ pub struct OrmccReceiver {
 impl OrmccReceiver {
     /// The receiver at `node`.
     pub fn new(config: OrmccConfig, node: NodeId) -> Self {
-        Self {
-            meter: OutputMeter::new(OUTPUT_PACKETS),
-            order: Reorder::new(),
-            reordering: None,
-            config,
-            node,
-            gap: None,
-            latest: None,
-            trac: None,
-            congestion_due: false,
-            alleged: 0,
-            take_back_due: false,
-            indicated: None,
-            alive_due: false,
-            answer: None,
-            reported: None,
-        }
+        Self { meter: OutputMeter::new(OUTPUT_PACKETS), config, node, ..Self::default() }
     }
 
     /// The output rate in bytes per second, once it is known.
@@ -319,7 +303,6 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 }
 
-/// Packets that are lost by this.
 fn count(settled: Settled<()>) -> u64 {
     match settled {
         Settled::Came(()) => 0,

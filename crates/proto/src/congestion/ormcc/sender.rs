@@ -53,7 +53,7 @@ const TAKE_BACKS_PER_CUT: f64 = 1.0 / 16.0;
 
 /// The sender: a rate, the averages that choose the representative, and its round trip. All of it
 /// is of a size that does not depend on the number of receivers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OrmccSender {
     config: OrmccConfig,
     averages: Averages,
@@ -103,32 +103,10 @@ impl OrmccSender {
     /// A sender that has heard of nobody.
     pub fn new(config: OrmccConfig) -> Self {
         Self {
-            averages: Averages::new(),
-            representative: None,
             rate: Rate::new(&config, 0.0),
-            pace: Pace::new(1.0, Pace::BURST),
-            recent: Recent::default(),
-            bytes: 0.0,
-            rtt: None,
-            latest: None,
-            least: None,
-            delayed: 0,
-            output: None,
-            told: false,
-            sent: 0,
-            sent_at_congestion: 0,
-            last_sent: None,
-            repairs: Repairs::default(),
-            alone: None,
-            lowered: false,
-            pauses: 0,
-            busy: None,
-            unheard: Unanswered::default(),
-            unheard_own: Unanswered::default(),
-            before_cut: None,
             take_backs: TAKE_BACKS_MAX,
-            silent: None,
             config,
+            ..Self::default()
         }
     }
 
@@ -207,7 +185,6 @@ impl OrmccSender {
         }
     }
 
-    /// A packet leaves.
     fn charge(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
         let now = cx.now;
         self.meet(now, len);
@@ -325,13 +302,7 @@ impl OrmccSender {
         cx.emit(Event::Representative { node: None, reason });
     }
 
-    fn appoint(
-        &mut self,
-        cx: &mut Cx<'_>,
-        node: NodeId,
-        reason: SwitchReason,
-        sample: Option<f64>,
-    ) {
+    fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, sample: Option<f64>) {
         if self.config.own_round_trips {
             match sample {
                 Some(sample) => self.begin_path(cx.now, sample),
@@ -339,11 +310,11 @@ impl OrmccSender {
                 None => self.rtt = None,
             }
         }
-        self.representative = Some(node);
+        self.representative = Some(id);
         self.sent_at_congestion = self.sent;
         self.unheard_own.clear();
         (self.least, self.delayed, self.output, self.latest) = (None, 0, None, None);
-        cx.emit(Event::Representative { node: Some(node), reason });
+        cx.emit(Event::Representative { node: Some(id), reason });
     }
 
     fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {

@@ -41,7 +41,7 @@ choices! {
 }
 
 /// Rule by which the window permits a packet to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accounting {
     /// Tokens exactly as the draft moves them; each unrepaired loss leaks one.
     Tokens,
@@ -49,6 +49,7 @@ pub enum Accounting {
     /// flight: how Seada and Helmy describe the original code.
     Realign,
     /// The packets in flight are counted; there are no tokens to lose.
+    #[default]
     Flight,
 }
 
@@ -163,7 +164,6 @@ impl PgmccConfig {
         }
     }
 
-    /// The draft by the letter.
     fn draft() -> Self {
         Self {
             trial: false,

@@ -15,7 +15,6 @@ const SAMPLES: usize = 8;
 const GROWTH_MIN: Duration = Duration::from_millis(4);
 const GROWTH_MAX: Duration = Duration::from_millis(16);
 
-/// The round trips of slow start.
 #[derive(Debug, Default)]
 pub(super) struct HyStart {
     least: Option<Duration>,
@@ -33,7 +32,6 @@ impl HyStart {
         self.grown >= SAMPLES
     }
 
-    /// The path is another one.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }

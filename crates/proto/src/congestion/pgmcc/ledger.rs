@@ -11,7 +11,6 @@ const HISTORY: usize = 1024;
 /// How many packets the ledger holds at most. Beyond it the oldest is let go, even unsettled.
 const LEDGER_MAX: usize = 32_768;
 
-/// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     InFlight,
@@ -23,7 +22,6 @@ pub(super) enum Fate {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentRecord {
-    /// When it left.
     pub(super) at: Time,
     pub(super) acker: Option<NodeId>,
     pub(super) fate: Fate,
@@ -45,7 +43,6 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Records a packet that leaves now.
     pub(super) fn push(&mut self, seq: Seq, at: Time, acker: Option<NodeId>) {
         if self.entries.is_empty() {
             (self.base, self.unsettled) = (seq, seq);
@@ -69,7 +66,6 @@ impl Ledger {
         self.base + self.entries.len() as u32
     }
 
-    /// What is known of a packet.
     pub(super) fn get(&self, seq: Seq) -> Option<&SentRecord> {
         self.entries.get(self.index(seq)?)
     }

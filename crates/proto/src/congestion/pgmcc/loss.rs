@@ -17,8 +17,7 @@ use crate::congestion::common::reorder::{AT_ONCE, Evidence, Reorder, Settled};
 /// More losses in a row than this change no estimate visibly, and are not counted one by one.
 const RUN_MAX: u32 = 8192;
 
-/// Loss as one receiver sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     estimate: Estimate,
     tolerance: u32,
@@ -69,7 +68,7 @@ const LOSS_GAIN: f64 = 500.0 / 65536.0;
 /// only.
 const LOSS_EVENT_TIME: Duration = Duration::from_millis(10);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
     /// Packets since the first loss of the latest event.
     open: f64,
@@ -81,15 +80,11 @@ pub(super) struct Intervals {
 }
 
 impl LossMeter {
-    /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         Self {
             estimate: Estimate::new(config),
             tolerance: config.reorder_tolerance,
-            reordering: None,
-            order: Reorder::new(),
-            long_run: None,
-            latest: None,
+            ..Self::default()
         }
     }
 
@@ -203,17 +198,21 @@ impl LossMeter {
     }
 }
 
+impl Default for Estimate {
+    fn default() -> Self {
+        Self::Ewma { p: 0.0 }
+    }
+}
+
 impl Estimate {
     pub(super) fn new(config: &PgmccConfig) -> Self {
         match config.loss_intervals {
-            false => Self::Ewma { p: 0.0 },
+            false => Self::default(),
             true => Self::Intervals(Intervals {
-                open: 0.0,
-                closed: VecDeque::new(),
                 // The memory of the low-pass filter, so that a first loss weighs as much here as
                 // there: one lost packet of three says little about the next thousand.
                 prior: 1.0 / LOSS_GAIN,
-                event: None,
+                ..Intervals::default()
             }),
         }
     }
@@ -232,7 +231,6 @@ impl Estimate {
         }
     }
 
-    /// The next packet was lost or not.
     pub(super) fn sample(&mut self, now: Time, lost: bool) {
         match self {
             Self::Ewma { p } => *p += LOSS_GAIN * (if lost { 1.0 } else { 0.0 } - *p),
@@ -240,7 +238,6 @@ impl Estimate {
         }
     }
 
-    /// Loss in 0..=1.
     pub(super) fn loss(&self) -> f64 {
         match self {
             Self::Ewma { p } => *p,

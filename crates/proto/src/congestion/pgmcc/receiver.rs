@@ -26,7 +26,7 @@ const ACKS_MAX: u32 = 32;
 /// A receiver: it measures its loss, acknowledges what names it, answers calls for an election,
 /// and gives a report to each NAK.
 // What every packet needs stands first: see the receiver's session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct PgmccReceiver {
     pub(super) meter: LossMeter,
@@ -61,21 +61,7 @@ struct Stamp {
 impl PgmccReceiver {
     /// The receiver at `node`.
     pub fn new(config: PgmccConfig, node: NodeId) -> Self {
-        Self {
-            meter: LossMeter::new(&config),
-            config,
-            node,
-            stamp: None,
-            acks_due: 0,
-            ack_held: None,
-            nak_due: false,
-            is_acker: false,
-            election: None,
-            own_report: None,
-            own_report_at: None,
-            marks: None,
-            tail: None,
-        }
+        Self { meter: LossMeter::new(&config), config, node, ..Self::default() }
     }
 
     /// A report with this loss; `None` before the first timestamp.

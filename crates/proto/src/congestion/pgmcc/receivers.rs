@@ -21,7 +21,6 @@ const STALE_ROUND_TRIPS: f64 = 8.0;
 /// More samples of the acker than this make no difference to what is left of an older average.
 const SAMPLES_MAX: u64 = 64;
 
-/// One measurement of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RttSample {
     pub(super) time: Duration,
@@ -103,7 +102,6 @@ impl Receivers {
         self.table[index].is_shown = true;
     }
 
-    /// True if a receiver has acknowledged a packet that named it.
     pub(super) fn is_shown(&self, id: NodeId) -> bool {
         self.get(id).is_some_and(|receiver| receiver.is_shown)
     }

@@ -20,7 +20,6 @@ pub(super) struct Rto {
 }
 
 impl Rto {
-    /// Takes a round trip to the acker.
     pub(super) fn sample(&mut self, rtt: Duration) {
         self.estimate = Some(smoothed(self.estimate, rtt.as_secs_f64(), 1.0 / 8.0));
     }
@@ -48,7 +47,6 @@ impl Rto {
         }
     }
 
-    /// The timer ran out.
     pub(super) fn back_off(&mut self) {
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
     }
@@ -57,7 +55,6 @@ impl Rto {
         self.doublings = 0;
     }
 
-    /// Forgets all samples.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }

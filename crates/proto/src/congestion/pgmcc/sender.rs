@@ -47,7 +47,7 @@ const REPAIRS_MAX: usize = 4096;
 const AGEING_MAX: usize = 8;
 
 /// The sender: see the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PgmccSender {
     config: PgmccConfig,
     window: Window,
@@ -84,7 +84,6 @@ pub struct PgmccSender {
     late: Late,
 }
 
-/// The acker, and what is known of it since it became that.
 #[derive(Debug)]
 struct Acker {
     id: NodeId,
@@ -103,29 +102,7 @@ struct Acker {
 impl PgmccSender {
     /// A sender with a window of one packet and without an acker.
     pub fn new(config: PgmccConfig) -> Self {
-        Self {
-            window: Window::new(&config),
-            config,
-            ledger: Ledger::default(),
-            receivers: Receivers::default(),
-            candidates: Candidates::default(),
-            blacklist: Blacklist::default(),
-            acker: None,
-            call_out: false,
-            rto: Rto::default(),
-            stall: None,
-            expiries: 0,
-            stalled_at: Time::ZERO,
-            cumulative: None,
-            suspended: None,
-            answered: None,
-            repairs: VecDeque::new(),
-            ageing: VecDeque::new(),
-            idle: false,
-            spread: Spread::default(),
-            hystart: HyStart::default(),
-            late: Late::default(),
-        }
+        Self { window: Window::new(&config), config, ..Self::default() }
     }
 
     fn acker_id(&self) -> Option<NodeId> {
@@ -272,7 +249,6 @@ impl PgmccSender {
         }
     }
 
-    /// `id` becomes the acker.
     fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, nak: Option<Seq>) {
         let next = self.ledger.next();
         let old = self.acker_id();

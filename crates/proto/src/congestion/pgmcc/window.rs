@@ -6,7 +6,7 @@
 
 use super::config::{Accounting, PgmccConfig};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     /// W in packets.
     pub(super) size: f64,

@@ -14,7 +14,7 @@ const FIRST_INDEX: u64 = 1 << 32;
 
 /// The loss events of one receiver, found from the originals that arrive. Memory is bounded whatever
 /// arrives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     history: History,
     threshold: u32,
@@ -53,7 +53,7 @@ impl Arrivals {
         Self {
             history: History::new(discounting),
             threshold,
-            order: Reorder::new(),
+            order: Reorder::default(),
             next: FIRST_INDEX,
             before: (FIRST_INDEX, Time::ZERO),
         }

@@ -14,7 +14,6 @@ pub(super) const ECHOES_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes(pub(super) VecDeque<Waiting>);
 
-/// A timestamp, and when it came.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Waiting {
     pub(super) receiver: NodeId,

@@ -37,7 +37,6 @@ impl FeedbackTimer {
         self.0 = Some(Pending { started: now, wait_s, rtt_max_s, silence: Duration::ZERO, rate });
     }
 
-    /// No report in this round.
     pub(super) fn cancel(&mut self) {
         self.0 = None;
     }

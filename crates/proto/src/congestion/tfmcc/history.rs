@@ -158,7 +158,7 @@ impl History {
     }
 
     /// Closed intervals with their discounts, newest first, at most eight.
-    fn closed(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    fn closed(&self) -> impl Iterator<Item = (f64, f64)> {
         let between = self
             .events
             .iter()

@@ -45,7 +45,7 @@ impl Scheme for Tfmcc {
     type Feedback = TfmccReceiver;
 
     fn control(_: &Options) -> TfmccSender {
-        TfmccSender::default()
+        TfmccSender::new()
     }
 
     fn feedback(_: &Options, node: NodeId) -> TfmccReceiver {

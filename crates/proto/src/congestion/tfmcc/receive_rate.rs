@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
+use crate::keep_last;
+
 /// Marks that are kept: the rate is measured over so many half round trips, at least two round trips
 /// (src: RFC 4654 s4.3.4: two to four).
 const MARKS: usize = 5;
@@ -14,7 +16,6 @@ const MARKS: usize = 5;
 pub(super) struct ReceiveRate {
     marks: VecDeque<(Time, u64)>,
     total: u64,
-    /// When data last came.
     pub(super) last: Time,
 }
 
@@ -23,10 +24,7 @@ impl ReceiveRate {
         self.total += u64::from(bytes);
         self.last = now;
         if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= rtt / 2) {
-            if self.marks.len() == MARKS {
-                self.marks.pop_front();
-            }
-            self.marks.push_back((now, self.total));
+            keep_last(&mut self.marks, MARKS, (now, self.total));
         }
     }
 

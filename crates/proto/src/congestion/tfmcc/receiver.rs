@@ -37,7 +37,7 @@ const RATE_MAX: f64 = 4e11;
 
 /// A receiver: it measures loss events, receive rate and round trip, computes the rate that it could
 /// take, and reports it as CLR once a round trip, else when its timer says so.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TfmccReceiver {
     node: NodeId,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
@@ -55,7 +55,6 @@ pub struct TfmccReceiver {
     leaving: bool,
 }
 
-/// Content of the latest report.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     at: Time,
@@ -70,20 +69,7 @@ struct Latest {
 impl TfmccReceiver {
     /// The receiver at `node`.
     pub fn new(node: NodeId) -> Self {
-        Self {
-            arrivals: Arrivals::new(LOSS_THRESHOLD, true),
-            node,
-            header_bytes: 0,
-            receive_rate: ReceiveRate::default(),
-            round_trip: RoundTrip::default(),
-            packet_bytes: None,
-            latest: None,
-            is_clr: false,
-            timer: FeedbackTimer::default(),
-            due: false,
-            reported_at: None,
-            leaving: false,
-        }
+        Self { arrivals: Arrivals::new(LOSS_THRESHOLD, true), node, ..Self::default() }
     }
 
     /// The rate that it could take in bits per second, headers counted (X_r).

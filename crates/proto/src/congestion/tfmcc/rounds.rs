@@ -23,8 +23,7 @@ const CLOCK_GRANULARITY: Duration = Duration::from_millis(10);
 const RAISE_FACTOR: u64 = 2;
 const RAISE_AFTER: Duration = Duration::from_millis(500);
 
-/// The present feedback round.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// fb_nr.
     pub(super) number: u8,
@@ -66,16 +65,11 @@ struct Rise {
 impl Rounds {
     pub(super) fn new() -> Self {
         Self {
-            number: 0,
-            start: Time::ZERO,
-            span: Duration::ZERO,
             heard: true,
             suppress_above: f32::MAX,
             rtt_max: RTT_MAX_INITIAL,
-            raised: None,
-            rise: None,
-            peak: None,
             guessed: true,
+            ..Self::default()
         }
     }
 

@@ -31,7 +31,7 @@ const MOMENT: Duration = Duration::from_micros(50);
 const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The sender: see the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TfmccSender {
     pace: Pace,
     /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
@@ -97,45 +97,24 @@ struct Clr {
     halved: bool,
 }
 
-impl Default for TfmccSender {
+impl TfmccSender {
     /// A sender that begins with one packet in the guessed round trip.
-    fn default() -> Self {
+    pub fn new() -> Self {
         let rate = USUAL_BYTES * 8.0 / RTT_MAX_INITIAL.as_secs_f64();
         Self {
             pace: Pace::new(rate, Pace::BURST),
-            header_bytes: 0,
             rate,
-            packet_bytes: None,
-            largest_bytes: 0.0,
-            answered: false,
             slow_start: true,
             ceiling: f64::INFINITY,
-            new_until: Time::ZERO,
-            left_at: Time::ZERO,
-            asked_at: Time::ZERO,
-            climb: None,
             rounds: Rounds::new(),
-            echoes: Echoes::default(),
-            clr: None,
-            vacant: None,
-            held_until: Time::ZERO,
-            adjusted_at: Time::ZERO,
-            clr_asked: Unanswered::default(),
-            asked: Unanswered::default(),
-            unheard: false,
-            woken_at: None,
-            idle: false,
-            moment: (Time::ZERO, 0),
+            ..Self::default()
         }
     }
-}
 
-impl TfmccSender {
     fn packet_bits(&self) -> f64 {
         self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
     }
 
-    /// Time between two packets at the present rate.
     fn gap(&self) -> Duration {
         Duration::from_secs_f64(self.packet_bits() / self.rate)
     }
@@ -162,7 +141,6 @@ impl TfmccSender {
         8.0 * if self.largest_bytes > 0.0 { self.largest_bytes } else { USUAL_BYTES }
     }
 
-    /// `id` becomes the CLR by `report`.
     fn appoint(
         &mut self,
         cx: &mut Cx<'_>,
@@ -353,13 +331,7 @@ impl SenderControl for TfmccSender {
         None
     }
 
-    fn on_report(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        _carrier: Carrier,
-        report: &TfmccReport,
-    ) {
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &TfmccReport) {
         let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
         let Some(rtt) = measured else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });

@@ -20,7 +20,7 @@ type Bench = SenderBench<TfmccSender>;
 
 impl Bench {
     fn new() -> Self {
-        let mut sender = TfmccSender::default();
+        let mut sender = TfmccSender::new();
         sender.set_header(HEADER_BYTES);
         Self::of(sender, PAYLOAD)
     }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::task::Poll;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Event, Time};
 
 use super::blocks::{Blocks, Taken};
 use super::load::LoadMeter;
@@ -19,8 +19,8 @@ use crate::object::path::PathMeter;
 use crate::object::status::why_stalled;
 use crate::object::wire::{Claim, Notice, PathWord, REASON_MAX, SymbolName, end_of};
 use crate::object::{
-    Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectStatus, Part,
-    PathLimit, Stage, Store, Verdict,
+    Announcement, ObjectError, ObjectReceiverInput, ObjectReceiverSetup, ObjectResult,
+    ObjectStatus, Part, PathLimit, Stage, Store, Verdict,
 };
 
 /// Object at a receiver: what is here of it, and the state of the receiver.
@@ -51,12 +51,10 @@ pub(in crate::object) struct Assembly {
     /// Time of the source's last message that it has given the object up.
     given_up: Option<Time>,
     pub(in crate::object) reason: Option<String>,
-    /// True if the source has given this receiver up.
     stalled: bool,
     pub(in crate::object) events: VecDeque<FlowEvent>,
 }
 
-/// Packets with symbols that came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::object) struct Counts {
     pub(in crate::object) symbols: u64,
@@ -64,20 +62,17 @@ pub(in crate::object) struct Counts {
     pub(in crate::object) useless: u64,
 }
 
-/// Where a receiver is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::object) enum TransferPhase {
     /// Before its start, or without a source.
+    #[default]
     Listening,
     Manifest,
     /// The store looks what is there already.
     Opening,
     Content,
-    /// The store compares.
     Verifying,
-    /// All is there and intact.
     Done,
-    /// Ended without all of the object.
     Failed,
 }
 
@@ -87,7 +82,6 @@ impl TransferPhase {
     }
 }
 
-/// Next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Want {
     Part(Part),
@@ -95,36 +89,22 @@ pub(in crate::object) enum Want {
     Lacking {
         fresh: bool,
     },
-    /// These blocks too.
     More(Range<Key>),
-    /// No request: everything is here.
     Nothing,
 }
 
 impl Assembly {
-    /// Assembly without any packet yet, for a receiver as `setup` describes it.
     pub(in crate::object) fn new(setup: ObjectReceiverSetup<'_>) -> Self {
-        Self {
-            store: setup.store,
-            phase: TransferPhase::Listening,
-            notice: None,
-            blocks: Blocks::default(),
-            member: Membership::new(setup.id, setup.node, setup.name),
-            content_end: 0,
-            load: LoadMeter::default(),
-            limit: setup.limit,
-            path: PathMeter::default(),
-            headers: setup.headers,
-            probes: None,
-            counts: Counts::default(),
-            poll_at: None,
-            poll_wait: POLL_MIN,
-            mismatches: 0,
-            bytes_found: 0,
-            given_up: None,
-            reason: None,
-            stalled: false,
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                store: setup.store,
+                member: Membership::new(setup.id, setup.node, setup.name),
+                limit: setup.limit,
+                headers: setup.headers,
+                poll_wait: POLL_MIN,
+            }
+            phase, notice, blocks, content_end, load, path, probes, counts, poll_at, mismatches,
+            bytes_found, given_up, reason, stalled, events
         }
     }
 
@@ -240,7 +220,6 @@ impl Assembly {
         early
     }
 
-    /// Whether it is time to ask the store again.
     pub(in crate::object) fn take_due(&mut self, now: Time) -> bool {
         self.poll_at.take_if(|at| *at <= now).is_some()
     }
@@ -292,7 +271,7 @@ impl Assembly {
     }
 
     /// The source has announced what it sends: `notice` is known and laid out.
-    pub(in crate::object) fn begin(&mut self) -> Result<(), ObjectError> {
+    pub(in crate::object) fn begin(&mut self) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         self.store.announce(&notice.announcement)?;
         self.phase = TransferPhase::Manifest;
@@ -306,7 +285,7 @@ impl Assembly {
         cx: &mut Cx<'_>,
         (old, new): (&Announcement, &Announcement),
         ask: Ask<'_>,
-    ) -> Result<(), ObjectError> {
+    ) -> ObjectResult {
         if !old.growing || old.lens == new.lens && old.growing == new.growing {
             return Ok(());
         }
@@ -323,11 +302,7 @@ impl Assembly {
     }
 
     /// Whether a symbol, which has so many bytes, is one of this object, and can be taken now.
-    pub(in crate::object) fn has_place(
-        &self,
-        name: SymbolName,
-        bytes: u64,
-    ) -> Result<bool, BadInput> {
+    pub(in crate::object) fn has_place(&self, name: SymbolName, bytes: u64) -> Checked<bool> {
         let Some(notice) = self.notice.filter(|_| !self.phase.is_over()) else { return Ok(false) };
         let layout = &self.blocks.layout;
         if notice.announcement.growing && !layout.has(name.key) {
@@ -351,7 +326,7 @@ impl Assembly {
         cx: &mut Cx<'_>,
         name: SymbolName,
         (bytes, zeros): (&[u8], u32),
-    ) -> Result<Taken, ObjectError> {
+    ) -> ObjectResult<Taken> {
         let before = self.blocks.content_bytes;
         let symbol = (name.key, name.symbol);
         let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros)?;
@@ -376,11 +351,7 @@ impl Assembly {
 
     /// Goes on where something has come to its end: the manifest, the store's search, all content. What is wanted
     /// then is said to `ask`.
-    pub(in crate::object) fn advance(
-        &mut self,
-        cx: &mut Cx<'_>,
-        ask: Ask<'_>,
-    ) -> Result<(), ObjectError> {
+    pub(in crate::object) fn advance(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         match self.phase {
             TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx, ask),
             TransferPhase::Opening => self.poll_open(cx, ask),
@@ -414,7 +385,7 @@ impl Assembly {
     }
 
     /// Whether a part that has come whole is the one that was announced.
-    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, ObjectError> {
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> ObjectResult<bool> {
         let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
         let (len, mut offset) = (self.blocks.layout.len(part), 0);
         while offset < len {
@@ -429,7 +400,7 @@ impl Assembly {
     }
 
     /// A part is not what was announced: it is asked for again, some times.
-    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part, ask: Ask<'_>) -> ObjectResult {
         self.mismatches += 1;
         if self.mismatches > MISMATCHES_MAX {
             let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
@@ -441,7 +412,7 @@ impl Assembly {
         Ok(())
     }
 
-    fn check_manifest(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn check_manifest(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         let empty = self.blocks.layout.len(Part::Manifest) == 0;
         let hash = notice.announcement.object;
@@ -454,7 +425,7 @@ impl Assembly {
         self.poll_open(cx, ask)
     }
 
-    fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn poll_open(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let found = match self.store.open()? {
             Poll::Pending => {
                 self.poll_later(cx.now);
@@ -481,7 +452,7 @@ impl Assembly {
     }
 
     /// Wants what there is of content by now and the store can take.
-    fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn widen(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let layout = self.blocks.layout;
         let reach = layout.reach(self.store.window()?);
         if reach > self.content_end {
@@ -500,7 +471,7 @@ impl Assembly {
         self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
     }
 
-    fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn check_digests(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let Some(notice) = self.notice else { return Ok(()) };
         if self.blocks.layout.len(Part::Digests) > 0
             && let Some(hash) = notice.announcement.digests
@@ -514,7 +485,7 @@ impl Assembly {
         self.poll_verify(cx, ask)
     }
 
-    fn poll_verify(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> Result<(), ObjectError> {
+    fn poll_verify(&mut self, cx: &mut Cx<'_>, ask: Ask<'_>) -> ObjectResult {
         let verdict = self.store.verify()?;
         self.load.compare(cx.now, verdict == Poll::Pending);
         match verdict {
@@ -554,7 +525,6 @@ const GIVEN_UP: &str =
 /// that it ends.
 const GIVEN_UP_QUIET: Duration = Duration::from_secs(3);
 
-/// Takes requests.
 type Ask<'a> = &'a mut dyn FnMut(&mut Cx<'_>, &Blocks, Want);
 
 /// How soon and, in the end, how often a store is asked whether it has come to its end: little is

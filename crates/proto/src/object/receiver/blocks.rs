@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::content::only_zeros;
 use crate::object::fec::Restorer;
 use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
-use crate::object::{ObjectError, Part, Store};
+use crate::object::{ObjectResult, Part, Store};
 use crate::ranges::RangeSet;
 
 /// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
@@ -24,7 +24,6 @@ struct Partial {
     parity: Vec<(u8, Vec<u8>)>,
 }
 
-/// Outcome of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum Taken {
     /// Stored or held.
@@ -33,7 +32,6 @@ pub(in crate::object) enum Taken {
     Completed,
     /// Here before, or not wanted.
     Useless,
-    /// There is no room for what it begins.
     NoRoom,
 }
 
@@ -133,7 +131,6 @@ impl Blocks {
         }
     }
 
-    /// Blocks that are not complete.
     pub(in crate::object) fn left(&self, part: Part) -> u64 {
         self.left[part as usize]
     }
@@ -172,8 +169,7 @@ impl Blocks {
         lacking
     }
 
-    /// Blocks of which a part is here, in a range of them.
-    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> + '_ {
+    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> {
         let end = range.end.max(range.start);
         self.partial.range(range.start..end).map(|(&key, _)| key)
     }
@@ -210,7 +206,7 @@ impl Blocks {
         (key, symbol): (Key, u32),
         bytes: &[u8],
         zeros: u32,
-    ) -> Result<Taken, ObjectError> {
+    ) -> ObjectResult<Taken> {
         if !self.partial.contains_key(&key) {
             if !self.absent.contains(key) {
                 return Ok(Taken::Useless);
@@ -261,7 +257,7 @@ impl Blocks {
         Ok(Taken::Fresh)
     }
 
-    fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), ObjectError> {
+    fn restore(&mut self, store: &mut dyn Store, key: Key) -> ObjectResult {
         let Some(partial) = self.partial.get(&key) else { return Ok(()) };
         let (part, symbols, size) =
             (part_of(key), self.layout.symbols(key), self.layout.symbol_bytes());

@@ -2,7 +2,7 @@
 
 use alloc::string::ToString;
 
-use faircast_base::{BadInput, Cx, Duration, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Time};
 
 use super::assembly::TransferPhase;
 use super::blocks::{Blocks, Taken};
@@ -14,11 +14,7 @@ use crate::object::{Announcement, Part};
 use crate::pgm::wire::{Body, OptionType, Packet, Received, Spm};
 
 impl ObjectReceiver {
-    pub(super) fn take_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-    ) -> Result<(), BadInput> {
+    pub(super) fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         let port = packet.header.data_port(packet.kind()) == self.config.data_port;
         if !port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
             return Err(BadInput::Foreign);
@@ -91,12 +87,7 @@ impl ObjectReceiver {
         self.doubts.epoch.claim(now, epoch, Duration::ZERO, |other| *other == epoch)
     }
 
-    fn take_spm(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        spm: Spm,
-    ) -> Result<(), BadInput> {
+    fn take_spm(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, spm: Spm) -> Checked {
         self.session.read_announced(packet)?;
         let notice = match packet.options.find(OptionType::OBJECT) {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
@@ -163,7 +154,7 @@ impl ObjectReceiver {
         self.session.restart(cx);
     }
 
-    fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {
+    fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Checked {
         if self.assembly.phase != TransferPhase::Listening {
             return Ok(());
         }
@@ -180,12 +171,7 @@ impl ObjectReceiver {
         Ok(())
     }
 
-    fn take_notice(
-        &mut self,
-        cx: &mut Cx<'_>,
-        old: Announcement,
-        notice: Notice,
-    ) -> Result<(), BadInput> {
+    fn take_notice(&mut self, cx: &mut Cx<'_>, old: Announcement, notice: Notice) -> Checked {
         let new = notice.announcement;
         if !continues(&old, &new) {
             if self.doubts.object.claim(cx.now, (), Duration::ZERO, |()| true) {
@@ -242,7 +228,7 @@ impl ObjectReceiver {
         }
     }
 
-    fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
+    fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Checked {
         let Some(notice) = self.assembly.notice else { return Ok(()) };
         let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
         for option in options {
@@ -261,12 +247,7 @@ impl ObjectReceiver {
         Ok(())
     }
 
-    fn take_symbol(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Packet<'_>,
-        newest: bool,
-    ) -> Result<(), BadInput> {
+    fn take_symbol(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, newest: bool) -> Checked {
         let Some(_) = self.assembly.notice.filter(|_| !self.assembly.phase.is_over()) else {
             return Ok(());
         };

@@ -19,7 +19,6 @@ impl LoadMeter {
         self.now = Some(load);
     }
 
-    /// Content comes from now on.
     pub(in crate::object) fn begin(&mut self) {
         self.first = self.first.or(self.now);
     }

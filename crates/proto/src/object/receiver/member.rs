@@ -23,7 +23,6 @@ const BY_DURATION: u32 = u32::MAX;
 /// Time between messages of a group of one.
 const STATUS_ALONE: Duration = Duration::from_secs(1);
 
-/// The messages of one receiver.
 #[derive(Debug, Default)]
 pub(in crate::object) struct Membership {
     id: u64,
@@ -34,7 +33,6 @@ pub(in crate::object) struct Membership {
     number: u32,
     /// Whether the source has answered the present number.
     answered: bool,
-    /// Times that the message was sent.
     said: u32,
     next_at: Option<Time>,
     due: bool,
@@ -51,14 +49,12 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) identity: Option<u64>,
 }
 
-/// Meaning of an answer to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::object) enum News {
     Nothing,
     /// Served again after a time in which it was not.
     Recalled,
     Refused,
-    /// The source has given it up, since it gets no further.
     Stalled,
     /// Its last word has been heard.
     Noted,
@@ -83,7 +79,6 @@ impl Membership {
         }
     }
 
-    /// Whether it has begun to tell the source of itself.
     pub(in crate::object) fn has_joined(&self) -> bool {
         self.number > 0
     }
@@ -239,7 +234,6 @@ impl Membership {
         }
     }
 
-    /// Makes the next message due now.
     pub(in crate::object) fn say(&mut self) {
         self.due |= self.welcome && !self.is_last_word();
     }
@@ -250,7 +244,6 @@ impl Membership {
         (self.next_at, self.due) = (None, true);
     }
 
-    /// Whether it has said that it goes.
     pub(in crate::object) fn has_left(&self) -> bool {
         self.claim == Claim::Leaving && !self.due
     }
@@ -260,7 +253,6 @@ impl Membership {
         self.is_last_word() && self.next_at.is_some()
     }
 
-    /// Whether a message is to be sent now.
     pub(in crate::object) fn has_due(&self) -> bool {
         self.due
     }

@@ -32,8 +32,7 @@ struct Passage {
     at: Key,
 }
 
-/// Requests of a receiver, and the times of their repetition.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.
     /// Single blocks that are overdue.
@@ -58,7 +57,6 @@ pub(super) struct Requests {
 }
 
 reasons! {
-    /// Why it wants to be called, beside single blocks that are overdue.
     enum Timer {
         /// Whole blocks are asked for, for the first time or again.
         Runs,
@@ -71,17 +69,9 @@ impl Requests {
     pub(super) fn new(settings: &PgmFlowSettings) -> Self {
         Self {
             naks: Naks::without_end(settings),
-            runs: RangeSet::default(),
-            timers: Timers::new(),
-            run_asked: Asked::default(),
-            run_due: false,
             run_retry: RetryTimer::new(settings.nak_repeat, settings.nak_backoff),
-            source_knows: false,
             passages: [None; 3],
-            suspected: None,
-            passed: VecDeque::new(),
-            sent: 0,
-            unanswered: 0,
+            ..Self::default()
         }
     }
 
@@ -312,7 +302,6 @@ impl Requests {
         }
     }
 
-    /// The source confirms what it is going to send.
     pub(super) fn on_confirmed(&mut self, now: Time, blocks: &Blocks, entry: Entry) {
         self.unanswered = 0;
         match entry {
@@ -402,7 +391,6 @@ impl Requests {
         }
     }
 
-    /// Whether a request is to be sent now.
     pub(super) fn has_due(&self) -> bool {
         self.run_due || self.naks.has_due()
     }

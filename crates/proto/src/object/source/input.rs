@@ -1,6 +1,6 @@
 //! Packet input of a transfer's source: messages, reports and requests of members, and of others.
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, Time};
 
 use super::ObjectSource;
 use super::members::Standing;
@@ -24,11 +24,7 @@ const COLLECT_MAX: Duration = Duration::from_millis(250);
 const CONFIRM_MAX: usize = 16 * ENTRIES_MAX;
 
 impl ObjectSource {
-    pub(super) fn take_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-    ) -> Result<(), BadInput> {
+    pub(super) fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
@@ -61,12 +57,7 @@ impl ObjectSource {
     }
 
     /// Reports and requests count where they come from members.
-    fn take_feedback(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        wants: bool,
-    ) -> Result<(), BadInput> {
+    fn take_feedback(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, wants: bool) -> Checked {
         let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
@@ -78,9 +69,8 @@ impl ObjectSource {
         }
         let rtt = told.and_then(|told| told.round_trip);
         if told.is_some() || !wants {
-            if let Err(reason) = self.take_report(cx, packet) {
-                cx.emit(Event::BadInput { reason });
-            }
+            let outcome = self.take_report(cx, packet);
+            cx.check(outcome);
             self.session.observe(cx);
         } else {
             self.session.control.on_heard(cx);
@@ -105,7 +95,7 @@ impl ObjectSource {
     }
 
     /// Passes a member's report to the control, and confirms it.
-    fn take_report(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
+    fn take_report(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         match packet.body {
             Body::Nak(nak) => {
                 // A confirmation keeps others from reporting the same loss. Few need no keeping, and it
@@ -136,7 +126,7 @@ impl ObjectSource {
         packet: &Received<'_>,
         value: &[u8],
         (load, limit): (MemberLoad, Option<Bitrate>),
-    ) -> Result<u64, BadInput> {
+    ) -> Checked<u64> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let (id, reporter) = (message.id, message.reporter);
         let changed =
@@ -163,13 +153,7 @@ impl ObjectSource {
         Ok(id)
     }
 
-    /// Takes a member's message about the lengths of packets that reach it.
-    fn take_path(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        id: u64,
-    ) -> Result<(), BadInput> {
+    fn take_path(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, id: u64) -> Checked {
         let mut limit = None;
         for option in packet.options.iter().filter(|option| option.kind == OptionType::PATH) {
             match PathWord::decode(option.value).ok_or(BadInput::Malformed)? {
@@ -189,7 +173,7 @@ impl ObjectSource {
         cx: &mut Cx<'_>,
         packet: &Packet<'_>,
         rtt: Option<Duration>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if self.course.has_ended() {
             return Ok(());
         }
@@ -214,7 +198,7 @@ impl ObjectSource {
         entry: Entry,
         crossing: Duration,
         rtt: Option<Duration>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let layout = self.packets.layout;
         let (first, blocks) = match entry {
             Entry::Run { first, count } => (first, u64::from(count)),
@@ -262,7 +246,7 @@ impl ObjectSource {
         missing: u64,
         crossing: Duration,
         rtt: Option<Duration>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if self.packets.runs.contains(key) {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
@@ -282,7 +266,7 @@ impl ObjectSource {
         }
     }
 
-    fn confirm(&mut self, entry: Entry) -> Result<(), BadInput> {
+    fn confirm(&mut self, entry: Entry) -> Checked {
         if self.confirm.len() >= CONFIRM_MAX {
             return Err(BadInput::TableFull);
         }

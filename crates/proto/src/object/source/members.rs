@@ -7,7 +7,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Duration, NodeId, Time};
 
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus, TreePlace};
@@ -34,7 +34,6 @@ struct Member {
     progressed: Option<Time>,
     /// Time without progress that a member could have made.
     stalled: Duration,
-    /// True if the member was given up for want of progress.
     given_up: bool,
     /// Messages in a row that packets of full length arrive one by one, and no data: time of the first, and number.
     whole: Option<(Time, u32)>,
@@ -91,19 +90,16 @@ pub(in crate::object) enum Standing {
     Unserved,
 }
 
-/// All members, and the answers that they are owed.
 #[derive(Debug, Default)]
 pub(in crate::object) struct Members {
     members: BTreeMap<u64, Member>,
     by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
     answers: VecDeque<(NodeId, Answer)>,
-    /// Number of members in each state.
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
     progressed: Option<Time>,
-    /// Number of served members that long packets reach.
     reached: usize,
     /// Whether anybody has ever asked for a rate at most.
     limited: bool,
@@ -158,7 +154,7 @@ impl Members {
         from: NodeId,
         authenticated: bool,
         message: MemberMessage,
-    ) -> Result<Option<MemberState>, BadInput> {
+    ) -> Checked<Option<MemberState>> {
         let id = message.id;
         if let Some(member) = self.members.get(&id) {
             if let Err(reason) = self.check(now, member, (from, authenticated), message.number) {
@@ -256,7 +252,6 @@ impl Members {
         }
     }
 
-    /// A member tells where it is in the tree.
     pub(in crate::object) fn place(&mut self, id: u64, place: TreePlace) {
         if let Some(member) = self.members.get_mut(&id) {
             member.status.place = Some(place);
@@ -286,7 +281,6 @@ impl Members {
         self.members.insert(message.id, member);
     }
 
-    /// Forgets one who is gone.
     fn make_room(&mut self) -> bool {
         if self.count(&GONE) == 0 {
             return false;

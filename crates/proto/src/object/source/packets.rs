@@ -9,10 +9,11 @@ use core::ops::Range;
 use faircast_base::{Duration, Time};
 
 use super::repairs::Repairs;
+use crate::keep_last;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
-use crate::object::{Announcement, ObjectError, Part, Supply};
+use crate::object::{Announcement, ObjectError, ObjectResult, Part, Supply};
 use crate::pgm::wire::{Encoder, OptionType};
 use crate::ranges::RangeSet;
 
@@ -36,12 +37,10 @@ pub(super) struct ObjectPackets {
     /// Blocks that were asked for and have not been swept.
     pub(super) runs: RangeSet,
     sweep: Option<Sweep>,
-    /// Where the sweep goes on.
     position: Key,
     /// Parity symbols that each block has in the sweep: so many for each 64 source symbols.
     proactive: f64,
     parity: ParitySource,
-    /// The symbol that leaves next.
     pub(super) chosen: Option<SymbolName>,
     /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
@@ -57,7 +56,6 @@ pub(super) struct ObjectPackets {
     pub(super) sent: Counts,
 }
 
-/// Sent packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) symbols: u64,
@@ -65,7 +63,6 @@ pub(super) struct Counts {
     pub(super) repairs: u64,
 }
 
-/// The block that is being swept.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     key: Key,
@@ -84,24 +81,16 @@ impl ObjectPackets {
     ) -> Self {
         // At most 64 for each block.
         let most = (proactive * f64::from(BLOCK_SYMBOLS) + 0.999) as u32;
-        Self {
-            supply,
-            layout,
-            repairs: Repairs::new(notice.parity, most),
-            notice,
-            runs: RangeSet::default(),
-            sweep: None,
-            position: 0,
-            proactive,
-            parity: ParitySource::default(),
-            chosen: None,
-            repair_turn: true,
-            swept_once: RangeSet::default(),
-            swept: VecDeque::new(),
-            short: VecDeque::new(),
-            bytes: 0,
-            failed: None,
-            sent: Counts::default(),
+        fresh! {
+            Self {
+                supply,
+                layout,
+                repairs: Repairs::new(notice.parity, most),
+                notice,
+                proactive,
+                repair_turn: true,
+            }
+            runs, sweep, position, parity, chosen, swept_once, swept, short, bytes, failed, sent
         }
     }
 
@@ -139,7 +128,6 @@ impl ObjectPackets {
         self.failed.get_or_insert(error.reason);
     }
 
-    /// No more packets.
     pub(super) fn close(&mut self) {
         self.chosen = None;
     }
@@ -324,10 +312,7 @@ impl ObjectPackets {
             self.sent.parity += 1;
         }
         if len < self.full_len() {
-            if self.short.len() >= SHORT_MAX {
-                self.short.pop_front();
-            }
-            self.short.push_back((index, len));
+            keep_last(&mut self.short, SHORT_MAX, (index, len));
         }
         self.bytes += u64::from(len);
     }
@@ -336,7 +321,7 @@ impl ObjectPackets {
         SYMBOL_HEADER as u32 + self.layout.symbol_bytes()
     }
 
-    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> Result<u32, ObjectError> {
+    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let part = part_of(name.key);
         if name.symbol < BLOCK_SYMBOLS {
             let (offset, len) = self.layout.extent(name.key, name.symbol);
@@ -372,7 +357,7 @@ fn read_block(
     layout: &Layout,
     key: Key,
     out: &mut Vec<u8>,
-) -> Result<bool, ObjectError> {
+) -> ObjectResult<bool> {
     let symbols = layout.symbols(key);
     let (offset, _) = layout.extent(key, 0);
     let (last, last_len) = layout.extent(key, symbols - 1);

@@ -31,7 +31,6 @@ pub(super) enum Wait {
     Permit(Regime, Option<NodeId>),
 }
 
-/// Time of waits, by cause.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     now: Wait,

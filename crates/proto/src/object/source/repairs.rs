@@ -38,7 +38,6 @@ struct Answered {
     ever: u64,
 }
 
-/// A block that is being repaired.
 #[derive(Clone, Copy, Debug)]
 struct Serving {
     key: Key,

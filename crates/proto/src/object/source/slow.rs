@@ -22,7 +22,6 @@ pub(super) struct SlowMeter {
     /// Bytes and nanoseconds of the latest spans, and how many there are.
     spans: [(u64, u64); SPANS],
     count: usize,
-    /// Sent bytes at the last look.
     last: Option<(Time, u64)>,
     /// By how much of late each has kept the group below the floor. A representative that is slow
     /// is silent now and then, and another stands in for it, with whom all goes faster.

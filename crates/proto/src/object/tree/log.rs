@@ -22,7 +22,6 @@ pub(super) enum Item {
 /// Packets beside each other that hold symbols beside each other, or one announcement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The number of the first.
     first: u64,
     item: Item,
 }
@@ -53,7 +52,6 @@ impl Log {
         self.end += 1;
     }
 
-    /// What a packet holds.
     pub(super) fn get(&self, index: u64) -> Option<Item> {
         let run = self.runs[..self.runs.partition_point(|run| run.first <= index)].last()?;
         (index < self.end).then_some(match run.item {
@@ -63,7 +61,7 @@ impl Log {
     }
 
     /// The symbols that packets from `after` on hold.
-    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> + '_ {
+    pub(super) fn symbols(&self, after: u64) -> impl Iterator<Item = Range<Place>> {
         // A receiver says it, and may say anything.
         let after = after.min(self.end);
         let from = self.runs.partition_point(|run| run.first <= after).saturating_sub(1);

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Time};
 
 use super::places;
 use super::stream::ANNOUNCEMENT;
@@ -52,15 +52,13 @@ impl TramObjectReceiver {
         let name = if name.is_empty() { 0 } else { name_number(name) };
         let session = TramSetup::of(setup.tsi, source, setup.start, setup.options);
         let session = TramSetup { head, name, ..session };
-        Self {
-            tram: TramReceiver::kept(&session, setup.node, negotiation),
-            source,
-            assembly: Assembly::new(setup),
-            packet: Vec::new(),
-            zeros: 0,
-            waits: false,
-            asks: false,
-            refused: Dissent::default(),
+        fresh! {
+            Self {
+                tram: TramReceiver::kept(&session, setup.node, negotiation),
+                source,
+                assembly: Assembly::new(setup),
+            }
+            packet, zeros, waits, asks, refused
         }
     }
 
@@ -91,7 +89,7 @@ impl TramObjectReceiver {
     }
 
     /// Goes on where something has come to its end.
-    fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult<()> {
+    fn step(&mut self, cx: &mut Cx<'_>) -> ObjectResult {
         let asks = &mut self.asks;
         self.assembly.advance(cx, &mut |_: &mut Cx<'_>, _: &Blocks, want| {
             // With the word that content is wanted it is said what is lacking.
@@ -206,7 +204,7 @@ impl TramObjectReceiver {
         }
     }
 
-    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult<()> {
+    fn announced(&mut self, cx: &mut Cx<'_>, notice: Notice, layout: Layout) -> ObjectResult {
         let before = self.assembly.notice.replace(notice);
         self.assembly.blocks.layout = layout;
         let Some(before) = before else {
@@ -281,7 +279,7 @@ impl TramObjectReceiver {
         }
     }
 
-    fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Result<(), BadInput> {
+    fn take_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> Checked {
         if let Some(probe) = decode_probe(bytes) {
             self.assembly.path.on_probe(cx.now, probe);
             return Ok(());
@@ -322,7 +320,6 @@ impl TramObjectReceiver {
 enum End {
     /// The source is gone, for this reason.
     Source(&'static str),
-    /// The receiver cannot go on.
     Failed(ObjectError),
 }
 
@@ -381,9 +378,7 @@ impl Machine for TramObjectReceiver {
                 true => self.take_answer(cx, answer),
                 false => Err(BadInput::Foreign),
             };
-            if let Err(reason) = outcome {
-                cx.emit(Event::BadInput { reason });
-            }
+            cx.check(outcome);
         } else {
             self.check_refused(&datagram);
             self.tram.handle_datagram(cx, datagram);

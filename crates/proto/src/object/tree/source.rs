@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Checked, Cx, Duration, GroupId, NodeId, Time};
 
 use super::stream::ObjectStream;
 use super::words::{Word, encode_probe};
@@ -54,7 +54,7 @@ impl TramObjectSource {
         cx: &mut Cx<'_>,
         (from, authenticated): (NodeId, bool),
         (number, bytes): (u64, &[u8]),
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let word = Word::decode(number, bytes).ok_or(BadInput::Malformed)?;
         self.words += 1;
         let Word { message, load, limit, lacks, path, place } = word;
@@ -150,7 +150,6 @@ impl TramObjectSource {
         self.review(cx);
     }
 
-    /// Writes a packet that tests a length.
     fn poll_probe(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let bytes = encode_probe(&self.course.probes.poll(cx.now, self.course.longest)?);
         Some(self.tram.answer(cx, Destination::Group(GroupId::SESSION), &bytes, buf))
@@ -206,11 +205,8 @@ impl Machine for TramObjectSource {
         match self.tram.word_of(&datagram) {
             None => self.tram.handle_datagram(cx, datagram),
             Some(word) => {
-                if let Err(reason) =
-                    self.take_word(cx, (datagram.from, datagram.authenticated), word)
-                {
-                    cx.emit(Event::BadInput { reason });
-                }
+                let outcome = self.take_word(cx, (datagram.from, datagram.authenticated), word);
+                cx.check(outcome);
             }
         }
     }

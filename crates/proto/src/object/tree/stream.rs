@@ -28,7 +28,6 @@ const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// After how many symbols the supply is told again where content is asked for.
 const EXPECTED_SYMBOLS: u64 = 64;
 
-/// The packets of what a supply has.
 pub(super) struct ObjectStream {
     pub(super) supply: Box<dyn Supply>,
     pub(super) announcement: Announcement,
@@ -39,7 +38,6 @@ pub(super) struct ObjectStream {
     needed: RangeSet,
     sent: RangeSet,
     position: Place,
-    /// Content may be sent.
     begun: bool,
     /// Something is to be announced; when growth last was, and when it was last done for a late receiver.
     news: bool,
@@ -47,13 +45,10 @@ pub(super) struct ObjectStream {
     repeated: Time,
     /// Since it was announced that nothing was left nothing has been sent.
     told_exhausted: bool,
-    /// How many symbols were sent.
     pub(super) symbols: u64,
-    /// What leaves next.
     chosen: Option<Item>,
     /// Up to where content was read ahead.
     expected: Place,
-    /// Why the supply cannot go on.
     pub(super) failed: Option<String>,
 }
 
@@ -69,23 +64,17 @@ impl ObjectStream {
             // Nobody can have it.
             needed.insert(places(&layout, Part::Content));
         }
-        Self {
-            supply,
-            announcement,
-            layout,
-            log: Log::default(),
-            needed,
-            sent: RangeSet::default(),
-            position: 0,
-            begun: false,
-            news: true,
-            growth_told: Time::ZERO,
-            repeated: Time::ZERO,
-            told_exhausted: false,
-            symbols: 0,
-            chosen: None,
-            expected: 0,
-            failed,
+        fresh! {
+            Self {
+                supply,
+                announcement,
+                layout,
+                needed,
+                news: true,
+                failed,
+            }
+            log, sent, position, begun, growth_told, repeated, told_exhausted, symbols, chosen,
+            expected
         }
     }
 

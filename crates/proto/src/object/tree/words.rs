@@ -7,7 +7,7 @@ use core::ops::Range;
 use faircast_base::Bitrate;
 
 use super::Place;
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 use crate::object::wire::{
     MemberMessage, PathWord, Probe, decode_limit, decode_load, encode_limit, encode_load,
 };
@@ -30,7 +30,6 @@ pub(super) struct Word {
     pub(super) place: TreePlace,
 }
 
-/// What a receiver still lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
     /// The first packet that the receiver has not taken yet. Symbols in that packet and later ones come anyway.
@@ -61,17 +60,16 @@ impl Word {
             | flag(self.path[0].is_some(), PATH[0])
             | flag(self.path[1].is_some(), PATH[1]);
         let TreePlace { head, level, members, repairs, .. } = self.place;
-        let mut out = alloc::vec![flags, level, 0, 0];
-        out.extend_from_slice(&head.to_be_bytes());
-        out.extend_from_slice(&members.to_be_bytes());
-        out.extend_from_slice(&repairs.to_be_bytes());
+        let mut out = Vec::new();
+        ([flags, level, 0, 0], head, members, repairs).put(&mut out);
         out.extend(self.load.iter().flat_map(encode_load));
         out.extend(self.limit.into_iter().flat_map(encode_limit));
         if let Some(lacks) = &self.lacks {
-            out.extend_from_slice(&lacks.after.to_be_bytes());
-            out.extend_from_slice(&lacks.known.to_be_bytes());
-            out.push(lacks.ranges.len().min(RANGES_MAX) as u8);
-            encode_ranges(&lacks.ranges, &mut out);
+            let count = lacks.ranges.len().min(RANGES_MAX);
+            (lacks.after, lacks.known, count as u8).put(&mut out);
+            for range in &lacks.ranges[..count] {
+                (range.start, range.end - range.start).put(&mut out);
+            }
         }
         out.extend(self.path.iter().flatten().flat_map(PathWord::encode));
         self.message.encode(&mut out);
@@ -82,7 +80,7 @@ impl Word {
     pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let [flags, level, 0, 0] = fields.array()? else { return None };
-        let (head, members, repairs) = (fields.u64()?, fields.u32()?, fields.u64()?);
+        let (head, members, repairs) = fields.read()?;
         let place = TreePlace { number, head, level, members, repairs };
         let load = match flags & LOAD {
             0 => None,
@@ -95,7 +93,7 @@ impl Word {
         let lacks = match flags & LACKS {
             0 => None,
             _ => {
-                let (after, known, [count]) = (fields.u64()?, fields.u64()?, fields.array()?);
+                let (after, known, count): (_, _, u8) = fields.read()?;
                 let count = usize::from(count).min(RANGES_MAX + 1);
                 Some(Lacks { after, known, ranges: decode_ranges(&mut fields, count)? })
             }
@@ -112,19 +110,11 @@ impl Word {
     }
 }
 
-/// Appends at most [`RANGES_MAX`] ranges.
-fn encode_ranges(ranges: &[Range<u64>], out: &mut Vec<u8>) {
-    for range in ranges.iter().take(RANGES_MAX) {
-        out.extend_from_slice(&range.start.to_be_bytes());
-        out.extend_from_slice(&(range.end - range.start).to_be_bytes());
-    }
-}
-
 /// Reads so many ranges, which are ascending and apart, and no more than there may be.
 fn decode_ranges(fields: &mut Fields<'_>, count: usize) -> Option<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for _ in 0..count {
-        let (start, len) = (fields.u64()?, fields.u64()?);
+        let (start, len): (u64, _) = fields.read()?;
         let end = start.checked_add(len)?;
         let apart = ranges.last().is_none_or(|before| before.end < start);
         if len == 0 || !apart || ranges.len() == RANGES_MAX {

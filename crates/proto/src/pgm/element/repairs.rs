@@ -20,7 +20,6 @@ const REPAIRS_MAX: usize = 8192;
 /// confirmed and their repair does not come; their senders repeat them.
 const PORTS_MAX: usize = 256;
 
-/// The state of all repairs of one session.
 #[derive(Debug)]
 pub(super) struct Repairs {
     /// From a NAK that went up to its confirmation, and to the repair.
@@ -31,7 +30,6 @@ pub(super) struct Repairs {
     timers: BTreeSet<(Time, u32)>,
 }
 
-/// One NAK for one packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) port: PortId,
@@ -69,14 +67,11 @@ const REPETITIONS_MIN: u64 = 4;
 /// Longest time of a repair before the first has come (as TCP's first timeout: RFC 6298 s2.1).
 const UNKNOWN_REPAIR: Duration = Duration::from_secs(1);
 
-/// Results of a timeout.
 #[derive(Debug, Default)]
 pub(super) struct Expired {
     /// Packets to ask for again, in runs that ascend.
     pub(super) repeat: Vec<Seq>,
-    /// A NAK was given up.
     pub(super) unconfirmed: bool,
-    /// A repair was given up.
     pub(super) unrepaired: bool,
 }
 
@@ -223,7 +218,6 @@ impl Repairs {
         self.states.get(&seq.value()).map(|state| (state.nak, state.report))
     }
 
-    /// Handles all timers that have run out.
     pub(super) fn expire(&mut self, now: Time) -> Expired {
         let mut expired = Expired::default();
         while let Some(&(due, value)) = self.timers.first()

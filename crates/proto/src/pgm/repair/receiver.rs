@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Event, Time};
 
 use crate::black_hole::{BlackHole, Watch};
-use crate::congestion::Feedback;
+use crate::congestion::BoxFeedback;
 use crate::content::Held;
 use crate::options::OptionValue;
 use crate::pgm::ReceiverConfig;
@@ -78,7 +78,7 @@ impl Events {
 impl PgmReceiver {
     /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
     /// to its nearest end.
-    pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
+    pub fn new(config: ReceiverConfig, feedback: BoxFeedback) -> Self {
         let repair = NakRepair::new(&config.settings);
         let session = ReceiverSession::new(config, feedback, repair);
         Self { session, refusal: None, watch: None }
@@ -93,7 +93,7 @@ impl PgmReceiver {
     }
 
     #[cfg(test)]
-    pub(in crate::pgm) fn feedback(&self) -> &dyn Feedback {
+    pub(in crate::pgm) fn feedback(&self) -> &dyn crate::congestion::Feedback {
         self.session.feedback()
     }
 
@@ -146,7 +146,6 @@ impl PgmReceiver {
         }
     }
 
-    /// Data has come.
     #[cold]
     fn end_watch(&mut self) {
         (self.watch, self.refusal) = (None, None);

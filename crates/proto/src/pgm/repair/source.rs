@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, Time};
 
-use crate::congestion::Control;
+use crate::congestion::BoxControl;
 use crate::content::{ByOffset, Content, Packets};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -30,11 +30,7 @@ pub struct PgmSource {
 impl PgmSource {
     /// A source of `content` under `control`. Settings out of their range are taken to its nearest
     /// end.
-    pub fn new(
-        config: SourceConfig,
-        content: Box<dyn Content>,
-        control: Box<dyn Control + Send>,
-    ) -> Self {
+    pub fn new(config: SourceConfig, content: Box<dyn Content>, control: BoxControl) -> Self {
         let payload = config.payload.clamp(1, u32::from(u16::MAX));
         Self::of_packets(config, Box::new(ByOffset::new(content, payload)), control)
     }
@@ -44,7 +40,7 @@ impl PgmSource {
     pub fn of_packets(
         config: SourceConfig,
         packets: Box<dyn Packets + Send>,
-        control: Box<dyn Control + Send>,
+        control: BoxControl,
     ) -> Self {
         let repaired = config.settings.reliable;
         Self {
@@ -65,7 +61,7 @@ impl PgmSource {
     }
 
     #[cfg(test)]
-    pub(in crate::pgm) fn control(&self) -> &dyn Control {
+    pub(in crate::pgm) fn control(&self) -> &dyn crate::congestion::Control {
         self.session.control.as_ref()
     }
 
@@ -95,7 +91,7 @@ impl PgmSource {
         }
     }
 
-    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
+    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
@@ -114,12 +110,7 @@ impl PgmSource {
     }
 
     /// Confirms a NAK, and queues the repairs that it asks for.
-    fn take_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
+    fn take_nak(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, nak: Nak) -> Checked {
         let Some(told) = self.session.take_nak(cx, packet, nak, true)? else {
             return Ok(());
         };
@@ -210,9 +201,8 @@ impl Machine for PgmSource {
         }
         match Received::decode(&datagram) {
             Ok(packet) => {
-                if let Err(reason) = self.take_packet(cx, &packet) {
-                    cx.emit(Event::BadInput { reason });
-                }
+                let outcome = self.take_packet(cx, &packet);
+                cx.check(outcome);
                 self.session.observe(cx);
             }
             Err(reason) => cx.emit(Event::BadInput { reason }),
@@ -291,7 +281,6 @@ impl Repairs {
         true
     }
 
-    /// The packet to repair next, and when it is due.
     fn first(&self) -> Option<(Time, u64)> {
         self.order.front().copied()
     }

@@ -26,7 +26,7 @@ use self::window::Window;
 pub(crate) use self::window::start_over;
 use crate::LossRecord;
 use crate::congestion::common::lateness::Disorder;
-use crate::congestion::{Feedback, LateAcks, SchemeOptions};
+use crate::congestion::{BoxFeedback, LateAcks, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
@@ -53,7 +53,7 @@ pub(crate) struct ReceiverSession<R> {
     leave_due: bool,
     /// Whether it was here when the session began, or can have all that was sent before.
     from_start: bool,
-    feedback: Box<dyn Feedback + Send>,
+    feedback: BoxFeedback,
     /// Scheme that it speaks; `None` for any.
     negotiation: Option<Box<Negotiation>>,
     /// Mismatch of the schemes: the source is not listened to any more.
@@ -107,7 +107,6 @@ struct Source {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of the scheme and of the layer above.
     enum Timer {
         Start,
         /// Gaps that too few later packets have shown count as missing.
@@ -120,11 +119,10 @@ reasons! {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReceiverPhase {
-    /// Before its start.
+    #[default]
     Waiting,
-    /// Member of the group.
     Joined,
     /// Complete; owed reports may still leave.
     Finished,
@@ -163,43 +161,23 @@ struct Requests {
 impl<R: RepairLayer> ReceiverSession<R> {
     /// A session with `feedback` as its side of the scheme, and `repair` above it. Settings out of
     /// their range are taken to its nearest end.
-    pub(crate) fn new(
-        config: ReceiverConfig,
-        feedback: Box<dyn Feedback + Send>,
-        repair: R,
-    ) -> Self {
+    pub(crate) fn new(config: ReceiverConfig, feedback: BoxFeedback, repair: R) -> Self {
         let config = config.bounded();
-        let mut timers = Timers::new();
+        let mut timers = Timers::default();
         timers.arm(Timer::Start, config.start);
-        Self {
-            lone_nak: LoneNak::new(&config.settings),
-            data_port: config.data_port,
-            config: Box::new(config),
-            repair,
-            scheme_options: feedback.options(),
-            feedback,
-            negotiation: None,
-            mismatch: None,
-            phase: ReceiverPhase::Waiting,
-            source: None,
-            window: None,
-            reach: None,
-            doubts: Doubts::default(),
-            declared: 0,
-            missing: None,
-            timers,
-            suspected: 0,
-            disorder: Disorder::default(),
-            late_acks: None,
-            requests_due: Requests::default(),
-            nak_copy: None,
-            acknowledges: false,
-            leave_due: false,
-            end: None,
-            begin: 0,
-            from_start: false,
-            lost: 0,
-            losses: LossRecord::default(),
+        fresh! {
+            Self {
+                lone_nak: LoneNak::new(&config.settings),
+                data_port: config.data_port,
+                config: Box::new(config),
+                repair,
+                scheme_options: feedback.options(),
+                feedback,
+                timers,
+            }
+            negotiation, mismatch, phase, source, window, reach, doubts, declared, missing,
+            suspected, disorder, late_acks, requests_due, nak_copy, acknowledges, leave_due, end,
+            begin, from_start, lost, losses
         }
     }
 
@@ -212,11 +190,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Its side of the scheme, for tests and statistics.
     #[cfg(test)]
-    pub(crate) fn feedback(&self) -> &dyn Feedback {
+    pub(crate) fn feedback(&self) -> &dyn crate::congestion::Feedback {
         self.feedback.as_ref()
     }
 
-    /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
         Some(self.source.as_ref()?.node)
     }

@@ -6,7 +6,6 @@ mod output;
 
 pub(crate) use self::output::DataPacket;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -15,7 +14,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use self::input::{Acked, Confirmations, Farthest};
 use self::output::SpmSchedule;
 use crate::StreamEvent;
-use crate::congestion::{Control, GaugeTrace};
+use crate::congestion::{BoxControl, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
 use crate::pgm::negotiation::{PACKET_BYTES, SchemeAnnouncement, bytes_of};
@@ -28,13 +27,12 @@ use crate::timers::{Timers, reasons};
 /// of the first plus the index.
 pub(crate) struct SourceSession {
     pub(crate) config: SourceConfig,
-    pub(crate) control: Box<dyn Control + Send>,
+    pub(crate) control: BoxControl,
     /// Whether packets are repaired by their numbers.
     repairs: bool,
     /// Announcement of the control on the packet that leaves now.
     announce: Vec<u8>,
     phase: SourcePhase,
-    /// The next new packet.
     pub(crate) next: u64,
     /// The oldest packet of the transmit window.
     pub(crate) trail: u64,
@@ -61,7 +59,6 @@ pub(crate) struct SourceSession {
 }
 
 reasons! {
-    /// Why it wakes up, beside the reasons of its control.
     enum Timer {
         Start,
         /// An SPM is due however much is sent.
@@ -77,11 +74,10 @@ reasons! {
 
 type SourceTimers = Timers<Timer, 6>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SourcePhase {
-    /// Before its start.
+    #[default]
     Waiting,
-    /// New data may be sent.
     Sending,
     /// All data has been sent; repairs go on.
     Lingering {
@@ -96,11 +92,7 @@ impl SourceSession {
     /// A session under `control`; `repairs` says whether the layer above repairs by number, so that who
     /// comes late may ask for what was sent before. Settings out of their range are taken to its nearest
     /// end.
-    pub(crate) fn new(
-        mut config: SourceConfig,
-        control: Box<dyn Control + Send>,
-        repairs: bool,
-    ) -> Self {
+    pub(crate) fn new(mut config: SourceConfig, control: BoxControl, repairs: bool) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         let settings = &mut config.settings;
         settings.transmit_window = settings.transmit_window.clamp(1, WINDOW_PACKETS_MAX);
@@ -112,31 +104,19 @@ impl SourceSession {
         ] {
             *interval = (*interval).max(INTERVAL_MIN);
         }
-        let mut timers = SourceTimers::new();
+        let mut timers = SourceTimers::default();
         timers.arm(Timer::Start, config.start);
         timers.arm(Timer::AmbientSpm, config.start);
-        Self {
-            spm: SpmSchedule::new(&config.settings),
-            config,
-            control,
-            repairs,
-            announce: Vec::new(),
-            phase: SourcePhase::Waiting,
-            next: 0,
-            trail: 0,
-            spm_sequence: Seq::new(0),
-            confirmations: Confirmations::default(),
-            farthest: Farthest::default(),
-            timers,
-            told_idle: false,
-            acked: Acked::default(),
-            gauges: GaugeTrace::default(),
-            scheme: "",
-            announced: None,
-            packet_bytes: None,
-            mismatched: Vec::new(),
-            starved: Vec::new(),
-            events: VecDeque::new(),
+        fresh! {
+            Self {
+                spm: SpmSchedule::new(&config.settings),
+                config,
+                control,
+                repairs,
+                timers,
+            }
+            announce, phase, next, trail, spm_sequence, confirmations, farthest, told_idle, acked,
+            gauges, scheme, announced, packet_bytes, mismatched, starved, events
         }
     }
 
@@ -185,12 +165,10 @@ impl SourceSession {
         !matches!(self.phase, SourcePhase::Waiting | SourcePhase::Done)
     }
 
-    /// Whether new data may be sent.
     pub(crate) fn is_sending(&self) -> bool {
         self.phase == SourcePhase::Sending
     }
 
-    /// Whether nothing more will happen.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == SourcePhase::Done
     }

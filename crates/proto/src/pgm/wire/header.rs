@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use faircast_base::BadInput;
+use faircast_base::{BadInput, Checked};
 
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
@@ -49,20 +49,16 @@ pub struct Tsi {
 /// The packet types that this codec knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum PacketType {
     /// Source path message.
     Spm = 0x00,
-    /// Original data.
     Odata = 0x04,
-    /// Repair data.
     Rdata = 0x05,
-    /// Negative acknowledgement.
     Nak = 0x08,
     /// Null negative acknowledgement.
     Nnak = 0x09,
-    /// NAK confirmation.
     Ncf = 0x0a,
-    /// SPM request.
     Spmr = 0x0c,
     /// Acknowledgement of congestion control; sent as 0x0d as OpenPGM and Wireshark have it.
     Ack = 0x0d,
@@ -159,7 +155,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, BadInput> {
+    pub(super) fn decode(bytes: &[u8; HEADER_LEN]) -> Checked<Self> {
         let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (version, nibble) = (bytes[4] >> 6, bytes[4] & 0x0f);
         if version != 0 {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, NodeId};
+use faircast_base::{BadInput, Checked, NodeId};
 
 /// A network-layer address. A [`NodeId`] travels as an IPv4 address; drivers map it to a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl Nla {
     ///
     /// # Errors
     /// `Truncated`, or `Malformed` of an unknown address family.
-    pub fn decode(bytes: &mut &[u8]) -> Result<Self, BadInput> {
+    pub fn decode(bytes: &mut &[u8]) -> Checked<Self> {
         let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
         let (nla, rest) = match u16::from_be_bytes([f0, f1]) {
             1 => rest.split_first_chunk().map(|(octets, rest)| (Self::V4(*octets), rest)),

@@ -1,6 +1,6 @@
 //! Option extensions (src: RFC 3208 s9, its appendices, and OpenPGM for congestion control).
 
-use faircast_base::{BadInput, Seq};
+use faircast_base::{BadInput, Checked, Seq};
 
 use super::Nla;
 
@@ -127,8 +127,7 @@ impl OptionsLayout {
         Self { start: at, end: at, kinds: 0 }
     }
 
-    /// Reads all options of a packet that begin at `at`.
-    pub(super) fn decode(packet: &[u8], at: usize) -> Result<Self, BadInput> {
+    pub(super) fn decode(packet: &[u8], at: usize) -> Checked<Self> {
         let bytes = &packet[at..];
         let (&[kind, len, t0, t1], _) = bytes.split_first_chunk().ok_or(BadInput::Truncated)?;
         let total = usize::from(u16::from_be_bytes([t0, t1]));
@@ -149,7 +148,7 @@ impl OptionsLayout {
 }
 
 /// Walks all options once, so that later walks need not doubt them: of which types they are.
-fn kinds(bytes: &[u8]) -> Result<u64, BadInput> {
+fn kinds(bytes: &[u8]) -> Checked<u64> {
     let (mut rest, mut count, mut kinds) = (bytes, 0, 0);
     while let Some((&[kind, len, ..], _)) = rest.split_first_chunk::<OPTION_HEADER_LEN>() {
         count += 1;
@@ -251,7 +250,7 @@ impl<'a> RawOption<'a> {
     }
 
     /// Whether a known option has a value of a length that its format permits.
-    fn check(&self) -> Result<(), BadInput> {
+    fn check(&self) -> Checked {
         let len = self.value.len();
         let fits = match self.kind {
             OptionType::LENGTH => return Err(BadInput::Malformed),
@@ -277,7 +276,7 @@ impl<'a> RawOption<'a> {
     }
 
     /// Whether the value ends with an address that begins at `at`.
-    fn check_address(&self, at: usize) -> Result<(), BadInput> {
+    fn check_address(&self, at: usize) -> Checked {
         let mut address = self.value.get(at..).unwrap_or_default();
         match Nla::decode(&mut address) {
             Ok(_) if address.is_empty() => Ok(()),

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Deref;
 
-use faircast_base::{BadInput, GroupId, NodeId, Seq};
+use faircast_base::{BadInput, Checked, GroupId, NodeId, Seq};
 
 use super::Nla;
 use super::checksum::{checksum, sent_checksum};
@@ -34,7 +34,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// `Truncated`, `Checksum` or `Malformed`, whatever the bytes are.
-    pub fn decode(bytes: &'a [u8], zeros: u32) -> Result<Self, BadInput> {
+    pub fn decode(bytes: &'a [u8], zeros: u32) -> Checked<Self> {
         Ok(Layout::decode(bytes, zeros, false)?.packet(bytes, zeros))
     }
 
@@ -87,7 +87,7 @@ struct Layout {
 
 impl Layout {
     /// Reads a packet. Where it is `authenticated` already, its checksum is not computed again.
-    fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Result<Self, BadInput> {
+    fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Checked<Self> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(BadInput::Truncated)?;
         let fixed = Fixed::decode(head)?;
         let sound = match fixed.checksum {
@@ -136,7 +136,7 @@ pub(crate) struct Received<'a> {
 
 impl<'a> Received<'a> {
     #[inline]
-    pub(crate) fn decode(datagram: &Datagram<'a>) -> Result<Self, BadInput> {
+    pub(crate) fn decode(datagram: &Datagram<'a>) -> Checked<Self> {
         let Datagram { from, to, bytes, zeros, congestion_experienced, authenticated, parsed } =
             *datagram;
         let decode = || Layout::decode(bytes, zeros, authenticated);
@@ -190,22 +190,16 @@ impl Payload<'_> {
 
 /// What a packet's type adds to the common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "variants without a text are what their names say")]
 pub enum Body {
-    /// Source path message.
     Spm(Spm),
-    /// Original data.
     Odata(Data),
-    /// Repair data.
     Rdata(Data),
-    /// Negative acknowledgement.
     Nak(Nak),
     /// Null negative acknowledgement: it asks for no repair and carries a scheme's report.
     Nnak(Nak),
-    /// NAK confirmation.
     Ncf(Nak),
-    /// Request for a source path message.
     Spmr,
-    /// Acknowledgement of congestion control.
     Ack(Ack),
 }
 
@@ -275,7 +269,7 @@ impl Body {
         }
     }
 
-    fn decode(kind: PacketType, bytes: &mut &[u8]) -> Result<Self, BadInput> {
+    fn decode(kind: PacketType, bytes: &mut &[u8]) -> Checked<Self> {
         Ok(match kind {
             PacketType::Odata => Self::Odata(decode_data(bytes)?),
             PacketType::Rdata => Self::Rdata(decode_data(bytes)?),
@@ -452,7 +446,7 @@ impl<'a> Encoder<'a> {
 }
 
 /// Takes `N` big-endian words off the front.
-fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], BadInput> {
+fn words<const N: usize>(bytes: &mut &[u8]) -> Checked<[u32; N]> {
     let front = bytes.split_off(..4 * N).ok_or(BadInput::Truncated)?;
     let mut out = [0; N];
     for (word, bytes) in out.iter_mut().zip(front.as_chunks().0) {
@@ -461,12 +455,12 @@ fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], BadInput> {
     Ok(out)
 }
 
-fn decode_data(bytes: &mut &[u8]) -> Result<Data, BadInput> {
+fn decode_data(bytes: &mut &[u8]) -> Checked<Data> {
     let [sequence, trail] = words(bytes)?.map(Seq::new);
     Ok(Data { sequence, trail })
 }
 
-fn decode_nak(bytes: &mut &[u8]) -> Result<Nak, BadInput> {
+fn decode_nak(bytes: &mut &[u8]) -> Checked<Nak> {
     let [first] = words(bytes)?.map(Seq::new);
     Ok(Nak { first, source: Nla::decode(bytes)?, group: Nla::decode(bytes)? })
 }

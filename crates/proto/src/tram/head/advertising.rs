@@ -16,8 +16,7 @@ const OTHERS_ENOUGH: u32 = 15;
 /// Longest time between two advertisements to which nobody comes (src: jrms, of the interval for many heads).
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// The rings of a head.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::tram) struct Advertising {
     /// The time to live of the next advertisement, and of the last.
     ring: u8,

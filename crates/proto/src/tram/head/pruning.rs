@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::NodeId;
 
 use super::{Answer, Head};
+use crate::keep_last;
 use crate::tram::members::Child;
 use crate::tram::settings::{Pruning, RightEdge, TramSettings};
 use crate::tram::wire::RejectReason;
@@ -19,10 +20,7 @@ const PRUNED_MAX: usize = 64;
 impl Head {
     fn disown(&mut self, node: NodeId) {
         if let Some(id) = self.members.prune(node) {
-            if self.pruned.len() >= PRUNED_MAX {
-                self.pruned.pop_front();
-            }
-            self.pruned.push_back((node, id));
+            keep_last(&mut self.pruned, PRUNED_MAX, (node, id));
             self.answer(node, Answer::Reject(RejectReason::Pruned));
         }
     }

@@ -57,8 +57,7 @@ pub(in crate::tram) struct Repair {
     pub(in crate::tram) ttl: u8,
 }
 
-/// What was asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::tram) struct Repairs {
     cast: RepairCast,
     queue: VecDeque<u64>,
@@ -77,17 +76,7 @@ pub(in crate::tram) struct Repairs {
 
 impl Repairs {
     pub(super) fn new(settings: &TramSettings) -> Self {
-        Self {
-            cast: settings.repair,
-            queue: VecDeque::new(),
-            late: VecDeque::new(),
-            late_sent: 0,
-            asked: BTreeMap::new(),
-            repeated: 0,
-            forget_at: FORGET_AT,
-            forget_next: Time::ZERO,
-            second: None,
-        }
+        Self { cast: settings.repair, forget_at: FORGET_AT, ..Self::default() }
     }
 
     /// Notes that a member wants a packet. Packets before `front`, which are not kept any more, take turns with new

@@ -24,7 +24,6 @@ struct Gone {
     asked: bool,
 }
 
-/// Members that have gone, in the order in which they went.
 #[derive(Debug, Default)]
 pub(in crate::tram) struct Parted {
     gone: Vec<Gone>,
@@ -50,7 +49,6 @@ impl Parted {
         self.gone.iter().position(|gone| is_it(gone) && now.since(gone.at) < REMEMBERED)
     }
 
-    /// True if this member has gone a short time ago.
     pub(in crate::tram) fn has(&self, now: Time, node: NodeId, id: u64) -> bool {
         self.position(now, node, id).is_some()
     }

@@ -11,8 +11,7 @@ const CROWD: f64 = 100_000.0;
 /// Odd numbers with bits all over, to make numbers of numbers.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a receiver remembers of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Backoff {
     /// Where heads advertise at all times nobody has to hurry.
     pub(super) backs_off: bool,

@@ -22,7 +22,6 @@ pub(super) enum Silence {
     No(Time),
     /// It is asked for a sign of life.
     Asks,
-    /// It is gone.
     Lost,
 }
 

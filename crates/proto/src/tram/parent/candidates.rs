@@ -1,10 +1,12 @@
 //! Candidates: heads that could be a receiver's, as they have advertised themselves, and which of them is best.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
 use super::Seeker;
+use crate::keep_last;
 use crate::tram::settings::HeadRole;
 use crate::tram::wire::{Advertisement, HeadState};
 
@@ -23,7 +25,6 @@ const DISTRUSTED_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: NodeId,
-    /// Its random number.
     pub(super) id: u64,
     /// How far it is: the least time to live with which it was heard, or the class of the round trip to it.
     pub(super) distance: u8,
@@ -43,7 +44,6 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it cannot repair all that is wanted.
     pub(super) fn lacks(&self, seeker: Seeker) -> bool {
         self.low > seeker.wants.max(1)
     }
@@ -65,15 +65,12 @@ impl Candidate {
 
 /// Nodes that were found wanting not long ago: the last few of them.
 #[derive(Debug, Default)]
-struct Distrusted(Vec<(NodeId, Time)>);
+struct Distrusted(VecDeque<(NodeId, Time)>);
 
 impl Distrusted {
     fn add(&mut self, now: Time, node: NodeId) {
         self.0.retain(|(known, until)| *known != node && *until > now);
-        if self.0.len() >= DISTRUSTED_MAX {
-            self.0.remove(0);
-        }
-        self.0.push((node, now + DISTRUSTED_FOR));
+        keep_last(&mut self.0, DISTRUSTED_MAX, (node, now + DISTRUSTED_FOR));
     }
 
     fn contains(&self, now: Time, node: NodeId) -> bool {
@@ -81,7 +78,6 @@ impl Distrusted {
     }
 }
 
-/// What was heard of heads.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) known: Vec<Candidate>,

@@ -4,13 +4,14 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use crate::keep_last;
+
 /// Most solicitations of which it is remembered when they left.
 const REMEMBERED_MAX: usize = 32;
 
 /// Round trips below this are all alike; of the next class they are twice as long. Chosen: a LAN is one class.
 const FIRST_CLASS: Duration = Duration::from_micros(500);
 
-/// What was asked, and when.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     /// Heads that are asked alone, or time to live of the rings in which all are.
@@ -51,10 +52,7 @@ impl RoundTrips {
 
     fn remember(&mut self, now: Time, asked: Asked) {
         self.asked.retain(|(other, _)| *other != asked);
-        if self.asked.len() >= REMEMBERED_MAX {
-            self.asked.pop_front();
-        }
-        self.asked.push_back((asked, now));
+        keep_last(&mut self.asked, REMEMBERED_MAX, (asked, now));
     }
 
     /// A head answers, and repeats the time to live of what it was asked with. Returns the class of the round trip.

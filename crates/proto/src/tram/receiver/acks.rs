@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Time};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AckSchedule {
     /// The packet with which the present acknowledgement window ends.
     next: u64,

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use super::reports::Reports;
 use super::{Kept, Own, Phase, Reached, TramReceiver};
@@ -38,12 +38,7 @@ impl TramReceiver {
 
     /// Takes the settings of the source. A source keeps its settings, so settings that differ from the agreed ones are
     /// believed only after several packets.
-    pub(super) fn on_settings(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        bytes: &[u8],
-    ) -> Result<(), BadInput> {
+    pub(super) fn on_settings(&mut self, cx: &mut Cx<'_>, from: NodeId, bytes: &[u8]) -> Checked {
         if from != self.source {
             return Err(BadInput::Foreign);
         }

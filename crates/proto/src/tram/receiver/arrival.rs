@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, Event, Time};
 
 use super::acks::AckSchedule;
 use super::{Kept, Reached, Timer, TramReceiver};
@@ -120,16 +120,7 @@ impl TramReceiver {
             deliver: start,
             sent_since: start.max(self.front.sequence + 1),
             from_start: start == 1,
-            lost_any: false,
-            told_allowed: 0,
-            told_before: 0,
-            told_below: (0, 0),
-            passed_on: 0,
-            fruitless: 0,
-            asked_until: 0,
-            asks: 0,
-            before: None,
-            rewound_until: 0,
+            ..Reached::default()
         });
         if self.settings.head != HeadRole::Never {
             self.head.begin(cx.now, self.settings.formation);
@@ -224,7 +215,7 @@ impl TramReceiver {
         cx: &mut Cx<'_>,
         data: &Data<'_>,
         datagram: &Datagram<'_>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let Data { front, payload, .. } = data;
         let sequence = front.sequence;
@@ -312,7 +303,7 @@ impl TramReceiver {
         data: &Data<'_>,
         datagram: &Datagram<'_>,
         (arrived, duplicate): (Arrived, bool),
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Some(reports) = self.reports.as_mut().filter(|_| datagram.from == self.source) else {
             return Ok(());
         };
@@ -335,7 +326,7 @@ impl TramReceiver {
     }
 
     /// Gives up packets that the source repairs no more.
-    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, front: Front) -> Result<(), BadInput> {
+    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, front: Front) -> Checked {
         let limit = front.forget_before;
         if limit != self.settings.forget_before(front.sequence) {
             return Err(BadInput::Absurd);

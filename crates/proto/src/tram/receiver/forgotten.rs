@@ -17,6 +17,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Time};
 
+use crate::keep_last;
 use crate::pgm::session::dissent::{MANY, PACKETS_SLOW, SLOW};
 
 /// Time for which only confirmed limits are believed, after one that was not confirmed turned out to be wrong; chosen.
@@ -38,10 +39,7 @@ pub(super) struct Forgotten {
 impl Forgotten {
     /// Returns the limit to believe after a packet that names `limit`: all packets before it are given up.
     pub(super) fn take(&mut self, now: Time, limit: u64) -> u64 {
-        if self.recent.len() == MANY as usize {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((now, limit));
+        keep_last(&mut self.recent, MANY as usize, (now, limit));
         let confirmed = self.confirmed(now);
         self.measure(now, confirmed);
         if limit < self.believed && confirmed < self.believed {

@@ -1,6 +1,6 @@
 //! A receiver's membership: what it makes of the answers and hellos of heads.
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId};
 
 use super::doubts::Doubts;
 use super::{LEVEL_MAX, Reached, Timer, TramReceiver};
@@ -17,7 +17,7 @@ impl TramReceiver {
         cx: &mut Cx<'_>,
         (from, number): (NodeId, u64),
         accept: Accept,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if accept.level == 0 || accept.level >= LEVEL_MAX {
             return Err(BadInput::Malformed);
         }

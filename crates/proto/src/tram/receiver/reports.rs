@@ -4,13 +4,13 @@
 //! each of which hands on the worst that it has heard, its own among it, once in an interval: so the source hears as
 //! often as it has members, however many receivers there are.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Time};
 
 use crate::congestion::{
-    AckVector, Arrival, Audience, Feedback, LateAcks, RelayedReport, Reported, RouterView, Stamps,
+    AckVector, Arrival, Audience, BoxFeedback, LateAcks, RelayedReport, Reported, RouterView,
+    Stamps,
 };
 use crate::options::Options;
 use crate::tram::identity::Identity;
@@ -21,7 +21,7 @@ use crate::{Destination, Transmit};
 
 /// A receiver's half of the scheme, and what goes up the tree.
 pub(super) struct Reports {
-    pub(super) feedback: Box<dyn Feedback + Send>,
+    pub(super) feedback: BoxFeedback,
     view: &'static RouterView,
     /// When announcements came, by which round trips are told.
     stamps: Stamps,
@@ -87,18 +87,12 @@ const LATE_MAX: u64 = 64;
 
 impl Reports {
     pub(super) fn new(steering: Steering, options: &Options) -> Self {
-        Self {
-            feedback: steering.feedback(options),
-            view: &steering.scheme.view,
-            stamps: Stamps::default(),
-            latest: None,
-            missing: None,
-            missing_since: None,
-            asks: None,
-            acknowledges: false,
-            leaves: false,
-            up: Up::default(),
-            late_acks: LateAcks::default(),
+        fresh! {
+            Self {
+                feedback: steering.feedback(options),
+                view: &steering.scheme.view,
+            }
+            stamps, latest, missing, missing_since, asks, acknowledges, leaves, up, late_acks
         }
     }
 
@@ -131,7 +125,7 @@ impl Reports {
         sequence: u64,
         arrival: &Arrival,
         announce: Option<Words<'_>>,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if announce.is_some_and(|words| words.option != self.view.announce_option) {
             return Err(BadInput::OtherScheme);
         }
@@ -178,7 +172,7 @@ impl Reports {
         from: NodeId,
         report: &Report<'_>,
         beyond: Duration,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let Report { telling, sequence, option, value, leaves } = *report;
         if option != self.view.report_option {
             return Err(BadInput::OtherScheme);
@@ -197,7 +191,7 @@ impl Reports {
         (telling, sequence): (Telling, u64),
         value: &[u8],
         beyond: Duration,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let report = RelayedReport::new(now, self.view, value).ok_or(BadInput::Malformed)?;
         // What does not tell how bad it is claims nothing.
         let nothing = Reported { loss: 0.0, slowness_squared: 0.0 };

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{NodeId, Shortfall};
 
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 
 /// Most that one acknowledgement tells of, so that it is no longer than 1280 bytes with its mask.
 pub(in crate::tram) const DEPARTURES_MAX: usize = 32;
@@ -58,10 +58,8 @@ impl Fate {
     }
 }
 
-/// What came of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tram) struct Departed {
-    /// Its number.
     pub(in crate::tram) id: u64,
     /// Where it is; `None` where only another end could say.
     pub(in crate::tram) node: Option<NodeId>,
@@ -75,19 +73,14 @@ pub(in crate::tram) struct Departed {
 
 impl Departed {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.id.to_be_bytes());
-        out.extend_from_slice(&self.came_from.to_be_bytes());
         let address = self.node.map(|node| node.0).filter(|number| *number < OWN_NUMBERS);
-        out.extend_from_slice(&address.unwrap_or(NO_ADDRESS).to_be_bytes());
-        out.extend_from_slice(&self.below.to_be_bytes());
-        out.extend_from_slice(&self.joins.to_be_bytes());
-        out.extend_from_slice(&[self.fate as u8, 0]);
+        let address = address.unwrap_or(NO_ADDRESS);
+        let Self { id, came_from, below, joins, fate, .. } = *self;
+        (id, came_from, address, below, joins, [fate as u8, 0]).put(out);
     }
 
     fn decode(mut fields: Fields<'_>) -> Option<Self> {
-        let (id, came_from) = (fields.u64()?, fields.u64()?);
-        let (address, below, joins) = (fields.u32()?, fields.u32()?, fields.u16()?);
-        let [fate, _] = fields.array()?;
+        let (id, came_from, address, below, joins, [fate, _]) = fields.read()?;
         let node = Some(NodeId(address)).filter(|node| node.0 < OWN_NUMBERS);
         let fate = super::one_of(&Fate::ALL, fate)?;
         let known = id != 0 && below <= BELOW_MAX;
@@ -125,14 +118,12 @@ impl<'a> Departeds<'a> {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let count = self.entries.len() / DEPARTED;
-        out.extend_from_slice(&[count as u8, 0, 0, 0]);
-        out.extend_from_slice(&self.unnamed.to_be_bytes());
+        ([count as u8, 0, 0, 0], self.unnamed).put(out);
         out.extend_from_slice(self.entries);
     }
 
     pub(super) fn decode(fields: &mut Fields<'a>) -> Option<Self> {
-        let [count, ..]: [u8; 4] = fields.array()?;
-        let unnamed = fields.u32()?;
+        let ([count, ..], unnamed): ([u8; 4], _) = fields.read()?;
         let count = Some(usize::from(count)).filter(|count| *count <= DEPARTURES_MAX)?;
         let told = Self { unnamed, entries: fields.bytes(count * DEPARTED)? };
         let true_count = told.iter().count() == count;

@@ -34,7 +34,6 @@ impl<'a> Hello<'a> {
         Hello { asked: buf, ..self }
     }
 
-    /// Whether this member is to acknowledge.
     pub(in crate::tram) fn asks(&self, id: u64) -> bool {
         self.asked.as_chunks().0.iter().any(|asked| u64::from_be_bytes(*asked) == id)
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::congestion::RouterView;
-use crate::fields::Fields;
+use crate::fields::{Encoded, Fields};
 
 /// What a report says of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,6 @@ pub(in crate::tram) struct Report<'a> {
     pub(in crate::tram) telling: Telling,
     /// The packet that it speaks of.
     pub(in crate::tram) sequence: u64,
-    /// Its receiver leaves the session.
     pub(in crate::tram) leaves: bool,
     /// The number of the scheme's option, and its value; none where the scheme has nothing to say.
     pub(in crate::tram) option: u8,
@@ -40,16 +39,13 @@ impl<'a> Report<'a> {
             Telling::Asks => (ASKS, 0),
             Telling::Nothing => (NOTHING, 0),
         };
-        out.extend_from_slice(&[telling, self.option, 0, 0]);
-        out.extend_from_slice(&bitmap.to_be_bytes());
-        out.extend_from_slice(&self.sequence.to_be_bytes());
+        ([telling, self.option, 0, 0], bitmap, self.sequence).put(out);
         out.extend_from_slice(self.value);
     }
 
-    pub(super) fn decode(leaves: bool, mut fields: Fields<'a>) -> Option<Self> {
-        let [telling, option, ..]: [u8; 4] = fields.array()?;
-        let (bitmap, sequence) = (fields.u32()?, super::sequence(&mut fields)?);
-        let value = fields.0;
+    pub(super) fn decode(leaves: bool, fields: &mut Fields<'a>) -> Option<Self> {
+        let ([telling, option, ..], bitmap): ([u8; 4], _) = fields.read()?;
+        let (sequence, value) = (super::sequence(fields)?, fields.rest());
         let telling = match telling {
             ACKNOWLEDGES => Telling::Acknowledges { bitmap },
             ASKS => Telling::Asks,

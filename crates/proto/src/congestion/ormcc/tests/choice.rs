@@ -13,7 +13,7 @@ struct Judge {
 impl Judge {
     /// The first indication with `rate`, and `more` of the representative.
     fn after(rate: f64, more: &[f64]) -> Self {
-        let mut judge = Self { averages: Averages::new() };
+        let mut judge = Self { averages: Averages::default() };
         assert_eq!(judge.hear(rate, NOBODY), Choice::First);
         for &rate in more {
             assert_eq!(judge.hear(rate, OWN), Choice::Own);

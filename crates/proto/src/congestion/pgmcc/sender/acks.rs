@@ -1,7 +1,7 @@
 //! Acknowledgements and reports at pgmcc's sender: round trips, checks of plausibility, the window
 //! and the stall timer.
 
-use faircast_base::{BadInput, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
+use faircast_base::{BadInput, Checked, CutReason, Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
 use super::{FALSE_REPORT_EXCLUSION, PgmccSender};
 use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
@@ -14,21 +14,21 @@ use crate::congestion::{AckVector, Carrier};
 impl PgmccSender {
     /// An acknowledgement, from the acker or from a former one.
     pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
-        let from_acker = self.acker_id() == Some(from);
-        if !from_acker && !self.config.ack_history {
+        let is_acker = self.acker_id() == Some(from);
+        if !is_acker && !self.config.ack_history {
             return; // src: pgmcc-draft s3: it serves the election only.
         }
         let idle_room = self.idle && self.room() >= 1.0;
-        let marked = self.mark_received(cx.now, from, from_acker, vector);
+        let marked = self.mark_received(cx.now, from, is_acker, vector);
         self.spread.acknowledged(cx.now, marked);
-        let lost = self.judge(cx.now, from, from_acker, vector);
-        if from_acker {
+        let lost = self.judge(cx.now, from, is_acker, vector);
+        if is_acker {
             if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
                 self.suspended = None;
             }
             self.check_honesty(cx, marked, lost.count + lost.unknown);
         }
-        let growing = from_acker && lost.count == 0 && self.suspended.is_none();
+        let growing = is_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
             let (before, opening) = (self.window.size, self.window.is_opening());
             self.window.grow(marked);
@@ -58,23 +58,17 @@ impl PgmccSender {
         if lost.count > 0 && self.window.realign(self.ledger.flight) || cuts {
             self.trace_cut(cx, CutReason::Loss);
         }
-        if from_acker {
+        if is_acker {
             self.expiries = 0;
         }
-        if from_acker || marked > 0 {
+        if is_acker || marked > 0 {
             self.restart_stall(cx.now, vector, marked);
         }
     }
 
     /// Marks what the bitmap shows as received; returns how many packets left flight by it.
-    fn mark_received(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        from_acker: bool,
-        vector: AckVector,
-    ) -> u32 {
-        let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
+    fn mark_received(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> u32 {
+        let all = is_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
         // Most of what a bitmap shows was shown before.
         let shows_late = self.config.ack_lateness && self.may_show_late(vector.highest);
@@ -88,7 +82,7 @@ impl PgmccSender {
             }
             let Some(&sent) = self.ledger.get(seq) else { continue };
             // Packets that called for an acker are in the care of whoever answered.
-            if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
+            if all || sent.acker == Some(from) || is_acker && sent.acker.is_none() {
                 // Another acker may have what the last one lost.
                 let lacked = sent.missed.is_some_and(|(_, by)| by == from);
                 if lacked && self.config.ack_lateness {
@@ -96,7 +90,7 @@ impl PgmccSender {
                 }
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));
             }
-            if from_acker && let Some(acker) = &mut self.acker {
+            if is_acker && let Some(acker) = &mut self.acker {
                 let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
                 if earlier {
                     acker.joined = Some(seq);
@@ -198,7 +192,7 @@ impl PgmccSender {
     }
 
     /// Whether a report speaks of packets that were never sent, or too long ago.
-    pub(super) fn check_reach(&self, carrier: Carrier) -> Result<(), BadInput> {
+    pub(super) fn check_reach(&self, carrier: Carrier) -> Checked {
         let seq = match carrier {
             Carrier::Ack(vector) => vector.highest,
             Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,

@@ -36,24 +36,18 @@ impl PgmccSender {
         &mut self,
         now: Time,
         from: NodeId,
-        from_acker: bool,
+        is_acker: bool,
         vector: AckVector,
     ) -> Lost {
         if self.config.designated_loss {
-            self.judge_by_bitmap(now, from, from_acker, vector)
+            self.judge_bitmap(now, from, is_acker, vector)
         } else {
             self.judge_by_history(vector)
         }
     }
 
     /// By the reporter's own bitmap, for packets that named it or that it must have seen.
-    fn judge_by_bitmap(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        from_acker: bool,
-        vector: AckVector,
-    ) -> Lost {
+    fn judge_bitmap(&mut self, now: Time, from: NodeId, is_acker: bool, vector: AckVector) -> Lost {
         let tolerance = self.tolerance().filter(|_| self.config.ack_lateness);
         let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
         let mut lost = Lost::default();
@@ -63,7 +57,7 @@ impl PgmccSender {
             let sent = self.ledger.get(seq).filter(|sent| sent.fate == Fate::InFlight);
             if let Some(sent) = sent {
                 let named = sent.acker == Some(from);
-                let must_have_come = from_acker && now.since(sent.at) >= rtt;
+                let must_have_come = is_acker && now.since(sent.at) >= rtt;
                 let missed = sent.missed.map(|(at, _)| at);
                 if let Some((missed, tolerance)) = missed.zip(tolerance) {
                     // The packet was seen to be missing. Had it come since, an acknowledgement would name it.

@@ -60,7 +60,6 @@ impl Spread {
         Permit::At(self.until)
     }
 
-    /// There was no room.
     pub(super) fn blocked(&mut self) {
         self.waiting = false;
     }

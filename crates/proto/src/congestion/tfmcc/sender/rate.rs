@@ -61,12 +61,7 @@ impl TfmccSender {
     /// The CLR could take `rate`: the sender falls to it at once and rises to it by at most one packet
     /// per largest round trip each, in slow start within one round trip (src: RFC 4654 s3.3, s3.6).
     /// A rate that follows from losses bounds slow start too.
-    pub(super) fn follow(
-        &mut self,
-        cx: &mut Cx<'_>,
-        (rate, have_loss): (f64, bool),
-        rtt: Duration,
-    ) {
+    pub(super) fn follow(&mut self, cx: &mut Cx<'_>, (rate, lossy): (f64, bool), rtt: Duration) {
         let now = cx.now;
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
@@ -88,7 +83,7 @@ impl TfmccSender {
         if self.slow_start {
             // Twice what was received cannot be more than twice what was sent; a false report may
             // claim it.
-            let limited = if have_loss { limited.min(rate) } else { limited };
+            let limited = if lossy { limited.min(rate) } else { limited };
             let to = rate.min(2.0 * self.rate).max(limited).min(self.ceiling.max(limited));
             self.slow_start = to < self.ceiling;
             self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });

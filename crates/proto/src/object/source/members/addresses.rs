@@ -1,6 +1,6 @@
 //! Addresses of members, their names in reports, and the messages that count as theirs.
 
-use faircast_base::{BadInput, Duration, NodeId, Time};
+use faircast_base::{BadInput, Checked, Duration, NodeId, Time};
 
 use super::{GONE, Member, Members, OVER, Standing};
 use crate::object::MemberState;
@@ -19,7 +19,7 @@ impl Members {
         member: &Member,
         (from, authenticated): (NodeId, bool),
         number: u32,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         // Numbers wrap.
         let ahead = number.wrapping_sub(member.number).cast_signed();
         let silent = self.is_silent(now, member);

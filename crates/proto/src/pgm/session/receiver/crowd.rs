@@ -28,7 +28,7 @@ const MEAN_ROUND_TRIPS: f64 = 0.75;
 /// takes the group's size, which nobody here knows. What a receiver does hear is how often a loss
 /// is confirmed; so it doubles and halves its guess by that, and one who loses alone waits no
 /// longer than it ever did.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Crowd {
     backoff: Duration,
     /// log2 of the guess.
@@ -42,13 +42,7 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new(settings: &PgmFlowSettings) -> Self {
-        Self {
-            backoff: settings.nak_backoff,
-            doublings: 0,
-            surplus: 0.0,
-            changed_at: Time::ZERO,
-            rtt: Duration::ZERO,
-        }
+        Self { backoff: settings.nak_backoff, ..Self::default() }
     }
 
     /// A packet has been repaired that was confirmed so many times; `rtt` is the time to a

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
 use super::naks::Naks;
 use super::reach::{Belief, Reach};
@@ -57,13 +57,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return false;
         }
         let outcome = self.take_packet(cx, packet);
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
+        cx.check(outcome);
         outcome.is_ok()
     }
 
-    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
+    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if packet.header.data_port(packet.kind()) != self.data_port {
             return Err(BadInput::Foreign);
         }
@@ -93,7 +91,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Joins the session of `packet` where there is none yet; only the source's own SPMs and data
     /// can tell of one. Returns whether the packet is of our session.
-    fn adopt(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<bool, BadInput> {
+    fn adopt(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked<bool> {
         let tsi = packet.tsi();
         match &mut self.source {
             Some(source) if source.tsi == tsi => {
@@ -178,7 +176,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         packet: &Received<'_>,
         data: Data,
         repair: bool,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         if data.trail.after(data.sequence) {
             return Err(BadInput::Absurd);
         }
@@ -276,7 +274,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Data that another scheme's announcement rides on is not for us.
-    fn check_data(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
+    fn check_data(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Checked {
         let Some(negotiation) = &self.negotiation else { return Ok(()) };
         if packet.options.has(self.scheme_options.announce) {
             self.doubts.scheme.contradict();
@@ -297,7 +295,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         packet: &Packet<'_>,
         seq: Seq,
         repair: bool,
-    ) -> Result<u64, BadInput> {
+    ) -> Checked<u64> {
         let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else {
             return Err(BadInput::OutOfWindow);
         };

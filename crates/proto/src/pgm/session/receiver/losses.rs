@@ -1,7 +1,7 @@
 //! Missing packets at a receiver: what it declares lost, what it hears of others who ask for the
 //! same, and the NAK that it sends where nothing is asked for.
 
-use faircast_base::{BadInput, Cx, Duration, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Seq, Time};
 
 use super::crowd::{Backoff, Crowd};
 use super::naks::Expired;
@@ -68,7 +68,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         cx: &mut Cx<'_>,
         packet: &Received<'_>,
         nak: Nak,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let confirmed = matches!(packet.body, Body::Ncf(_));
         if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
             return Err(BadInput::Foreign);
@@ -161,7 +161,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
 /// Where nothing is repaired, a loss still calls for a NAK with its report, at most one in an interval:
 /// the losses within one round trip are one event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LoneNak {
     crowd: Crowd,
     interval: Duration,
@@ -174,13 +174,7 @@ pub(super) struct LoneNak {
 
 impl LoneNak {
     pub(super) fn new(settings: &PgmFlowSettings) -> Self {
-        Self {
-            crowd: Crowd::new(settings),
-            interval: settings.report_interval,
-            planned: None,
-            due: None,
-            last: None,
-        }
+        Self { crowd: Crowd::new(settings), interval: settings.report_interval, ..Self::default() }
     }
 
     /// Packet `index` is lost. Returns when that is to be reported, where it is.

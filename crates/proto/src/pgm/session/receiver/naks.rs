@@ -7,6 +7,7 @@ use core::cmp::Reverse;
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
 use super::crowd::{Backoff, Crowd};
+use crate::keep_last;
 use crate::pgm::PgmFlowSettings;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 
@@ -57,7 +58,6 @@ const RETRIES: u32 = 50;
 /// Most of these; of a longer burst the last tell as much as all.
 const RECENT_MAX: usize = 32;
 
-/// Results of a timeout.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     pub(crate) give_up: Vec<u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Expired {
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
 // What every packet needs stands first: see the receiver's session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Naks {
     missing: BTreeMap<u64, Missing>,
@@ -97,11 +97,8 @@ impl Naks {
             confirmation: retry(settings.nak_repeat),
             repair: retry(settings.nak_repair).of_held_answers(),
             crowd: Crowd::new(settings),
-            recent: VecDeque::new(),
-            missing: BTreeMap::new(),
-            timers: BinaryHeap::new(),
-            due: BTreeSet::new(),
             retries: RETRIES,
+            ..Self::default()
         }
     }
 
@@ -187,10 +184,7 @@ impl Naks {
             missing.asked.answered(now, &mut self.repair);
             let confirmations = missing.confirmations;
             self.settle(now);
-            if self.recent.len() >= RECENT_MAX {
-                self.recent.pop_front();
-            }
-            self.recent.push_back(Recent { at: now, index, confirmations });
+            keep_last(&mut self.recent, RECENT_MAX, Recent { at: now, index, confirmations });
         }
         self.end(index);
     }
@@ -359,7 +353,6 @@ impl Naks {
         expired
     }
 
-    /// Whether a NAK is to be sent now.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }

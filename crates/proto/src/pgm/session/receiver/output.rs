@@ -48,7 +48,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if asks { self.next_nak(cx, buf) } else { None }
     }
 
-    /// One of the copies of an SPM request.
     #[cold]
     fn write_due_request(&mut self, source: &Source, buf: &mut Vec<u8>) -> Transmit {
         let to_source = self.write(source, &Body::Spmr, &[], None, buf, |_| {});

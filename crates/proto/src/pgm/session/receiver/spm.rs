@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, NodeId, Seq, Time};
 
 use super::dissent::Dissent;
 use super::{ReceiverSession, RepairLayer, Requests, Timer};
@@ -27,12 +27,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
     }
 
-    pub(super) fn take_spm(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        spm: Spm,
-    ) -> Result<(), BadInput> {
+    pub(super) fn take_spm(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>, spm: Spm) -> Checked {
         let order = &self.doubts.spm_order;
         if order.newest() == Some(spm.sequence) {
             return Err(BadInput::Duplicate);
@@ -98,7 +93,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// The source says that `lead` is the last packet.
-    fn take_fin(&mut self, lead: Seq) -> Result<(), BadInput> {
+    fn take_fin(&mut self, lead: Seq) -> Checked {
         let Some(window) = &self.window else { return Ok(()) };
         // Of an empty session the lead lies just before the first packet, perhaps before number 0.
         let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
@@ -147,10 +142,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Reads what an SPM says of the scheme, where it says anything that is listened to. What
     /// cannot be read makes the whole SPM malformed, so this comes before anything that it changes.
-    pub(crate) fn read_announced(
-        &self,
-        packet: &Packet<'_>,
-    ) -> Result<Option<Announced>, BadInput> {
+    pub(crate) fn read_announced(&self, packet: &Packet<'_>) -> Checked<Option<Announced>> {
         match packet.options.find(OptionType::SCHEME).filter(|_| self.negotiation.is_some()) {
             Some(option) => Announced::decode(option.value).map(Some).ok_or(BadInput::Malformed),
             None => Ok(None),
@@ -158,7 +150,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Takes what a new SPM says of the scheme.
-    fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Result<(), BadInput> {
+    fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Checked {
         let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
         match negotiation.compare_announced(&announced) {
             Err(mismatch) => return self.doubt_scheme(cx, mismatch),
@@ -181,11 +173,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// A packet speaks another scheme: where others do so too it is the source.
-    pub(super) fn doubt_scheme(
-        &mut self,
-        cx: &mut Cx<'_>,
-        mismatch: SchemeMismatch,
-    ) -> Result<(), BadInput> {
+    pub(super) fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Checked {
         if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
             self.ask_nothing();
             self.mismatch = Some(Box::new(mismatch));

@@ -11,11 +11,9 @@ use crate::congestion::AckVector;
 /// Where a packet falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Next packet to deliver.
     Next,
     /// Packet to keep for later.
     Ahead,
-    /// Packet that is here, or was delivered.
     Duplicate,
     /// Packet that was given up and passed by.
     TooLate,
@@ -25,7 +23,7 @@ pub(super) enum Place {
 
 /// The receive window. Packets go by their sequence number without wrap (`index`).
 // What every packet needs stands first: see the receiver's session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
@@ -49,17 +47,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window that begins with packet `start`.
     pub(super) fn new(start: u64, limit: u32) -> Self {
         Self {
             limit: u64::from(limit),
             next: start,
             known: start,
-            highest: None,
-            held: VecDeque::new(),
-            bytes: BTreeMap::new(),
-            given_up: BTreeSet::new(),
             history: u64::MAX,
+            ..Self::default()
         }
     }
 
@@ -254,7 +248,6 @@ impl Window {
     }
 }
 
-/// Placeholder of a packet that has not come.
 const ABSENT: u32 = 0;
 
 /// Elements that an empty queue keeps memory for.

@@ -5,20 +5,17 @@ use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
+use faircast_base::{BadInput, Checked, Cx, Duration, Event, NodeId, Seq, Time};
 
 use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
 use crate::congestion::{AckVector, Carrier, Told};
+use crate::keep_last;
 use crate::pgm::negotiation::{ARRIVES, SchemeAnnouncement, bytes_of};
 use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 use crate::{BlackHole, StreamEvent};
 
 impl SourceSession {
-    pub(crate) fn take_request(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-    ) -> Result<(), BadInput> {
+    pub(crate) fn take_request(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
         if let Some(option) = packet.options.find(OptionType::SCHEME) {
             return self.take_refusal(packet.from, option.value);
         }
@@ -28,7 +25,7 @@ impl SourceSession {
     }
 
     /// A receiver says, several times, that it speaks another scheme or that no data arrives.
-    fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
+    fn take_refusal(&mut self, from: NodeId, value: &[u8]) -> Checked {
         let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
         let arrives = bytes_of(&other.settings, ARRIVES).filter(|_| other.scheme == self.scheme);
         let told = if arrives.is_some() { &mut self.starved } else { &mut self.mismatched };
@@ -57,7 +54,7 @@ impl SourceSession {
         packet: &Received<'_>,
         nak: Nak,
         asks: bool,
-    ) -> Result<Option<Told>, BadInput> {
+    ) -> Checked<Option<Told>> {
         // A copy for the neighbours of its sender; the NAK itself comes to this node.
         if packet.is_for_group() {
             return Ok(None);
@@ -93,7 +90,7 @@ impl SourceSession {
         packet: &Packet<'_>,
         nak: Nak,
         rtt: Option<Duration>,
-    ) -> Result<bool, BadInput> {
+    ) -> Checked<bool> {
         let trail = self.trail;
         let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
         if !wanted.any(|index| index >= trail) {
@@ -137,11 +134,7 @@ impl SourceSession {
     }
 
     /// Reads the scheme's report on `packet`, where it carries one.
-    pub(crate) fn read_report(
-        &mut self,
-        now: Time,
-        packet: &Packet<'_>,
-    ) -> Result<Option<Told>, BadInput> {
+    pub(crate) fn read_report(&mut self, now: Time, packet: &Packet<'_>) -> Checked<Option<Told>> {
         let option = packet.options.find(self.control.options().report);
         option.map(|option| self.control.read_report(now, option.value)).transpose()
     }
@@ -153,7 +146,7 @@ impl SourceSession {
         packet: &Received<'_>,
         vector: AckVector,
         len: impl Fn(u64) -> u32,
-    ) -> Result<(), BadInput> {
+    ) -> Checked {
         let highest = self.index(vector.highest).ok_or(BadInput::OutOfWindow)?;
         if highest >= self.next {
             return Err(BadInput::Absurd);
@@ -224,10 +217,7 @@ impl Confirmations {
             return false;
         }
         if interval > Duration::ZERO {
-            if self.recent.len() >= RECENT_MAX {
-                self.recent.pop_front();
-            }
-            self.recent.push_back((now, what.clone()));
+            keep_last(&mut self.recent, RECENT_MAX, (now, what.clone()));
         }
         self.queue.push_back(what);
         true
