@@ -237,16 +237,16 @@ pub(crate) fn has_target(target: &str) -> bool {
     libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir())
 }
 
-/// Builds the pure crates for a platform without files, clocks, threads or sockets.
+/// Checks the pure crates for a platform without files, clocks, threads or sockets.
 fn wasm32(crates: &[Crate]) -> Result<Said, String> {
     let target = packages::PROGRAMS_TARGET;
     let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
     let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
-    let mut arguments = vec!["build", "--target", target];
+    let mut arguments = vec!["check", "--target", target];
     for package in &packages {
         arguments.extend(["-p", package]);
     }
-    cargo(&arguments, &[], &format!("{} crates built", packages.len()))
+    cargo(&arguments, &[], &format!("{} crates checked", packages.len()))
 }
 
 /// Runs the tests of the comparisons with other programs, which are scripts.

@@ -38,6 +38,8 @@ struct Site {
     part: Part,
     /// Where packets reach it now.
     at: NodeId,
+    /// The node that it says to be.
+    claims: NodeId,
     /// Addresses of relays above.
     above: Vec<NodeId>,
     is_source: bool,
@@ -123,6 +125,7 @@ impl World {
         let site = Site {
             part: Part::Dead,
             at: node,
+            claims: node,
             above,
             is_source: node == self.source,
             starts: 0,
@@ -170,6 +173,7 @@ impl World {
             let stack = catalog::stack("credit").expect("it is registered");
             let sources = [self.source];
             let start = self.now;
+            let node = site.claims;
             let setup = EndSetup { start, ..EndSetup::new(FlowId(0), node, &sources, &options) };
             let role = match site.is_source {
                 true => Role::Source(Box::new(Zeros { len: self.bytes })),
@@ -381,6 +385,23 @@ fn a_session_over_relays_completes() {
             world.attachment(receiver),
             Some(UplinkState::Attached(if receiver < 103 { "node 2" } else { "node 3" }.into()))
         );
+    }
+}
+
+#[test]
+fn of_two_hosts_that_say_to_be_one_the_first_keeps_its_place() {
+    let mut world = tree(Some(OBJECT));
+    world.run(1.0);
+    world.add(105, &[2]);
+    world.sites.get_mut(&NodeId(105)).unwrap().claims = NodeId(101);
+    world.start(NodeId(105));
+    world.run(3.0);
+    let Part::Relay(relay) = &world.sites[&NodeId(2)].part else { panic!("2 is a relay") };
+    let misplaced = relay.status().refused.misplaced;
+    assert!(misplaced > 10, "{misplaced} packets of the second were refused");
+    world.run(20.0);
+    for receiver in RECEIVERS {
+        assert!(world.is_complete(receiver), "{receiver}: {}", world.delivered(receiver));
     }
 }
 

@@ -11,6 +11,9 @@ use super::wire::{Credit, ahead};
 /// Silence after which whoever sent credits is taken to be gone. Chosen: three of the longest refreshes.
 pub(super) const TAG_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Times [`REFRESH`] in which a branch without any credits may send, before it counts as silent.
+const TIMES_FREE_MAX: u32 = (TAG_TIMEOUT.as_nanos() / REFRESH.as_nanos()) as u32;
+
 /// Nodes of which a branch has credits at most: behind routers that are no flow-control nodes there may be many.
 const TAGS_MAX: usize = 4096;
 
@@ -25,8 +28,10 @@ pub(crate) struct Branch {
     /// Where nobody sends credits: up to where it may send until when.
     free: (u32, Time),
     buffer: u32,
-    /// True if a node below has sent credits.
+    /// True if a node below has sent credits, or has had the time to.
     controlled: bool,
+    /// How often more was free.
+    times_free: u32,
     probe_at: Option<Time>,
     /// After how long it asks, once it waits for credits.
     refresh: Refresh,
@@ -121,6 +126,8 @@ impl Branch {
         self.tags.retain(|_, tag| now.since(tag.heard_at) < TAG_TIMEOUT || tag.heard_at > now);
         if self.tags.is_empty() && self.free.1 <= now {
             self.free = (self.count.wrapping_add(self.buffer), now + REFRESH);
+            self.times_free += u32::from(self.count > 0);
+            self.controlled |= self.times_free >= TIMES_FREE_MAX;
         }
         let probes = self.probe_at.take_if(|at| *at <= now).is_some();
         if probes {

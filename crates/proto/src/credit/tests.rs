@@ -114,6 +114,21 @@ fn a_branch_sends_what_all_below_have_room_for() {
 }
 
 #[test]
+fn a_branch_that_never_gives_credits_sets_the_pace_for_three_seconds() {
+    let mut branch = Branch::new(at(0), 5);
+    // Before the first packet there is nothing to give credits for.
+    (0..60).for_each(|tenths| _ = branch.on_timeout(at(tenths * 100)));
+    for tenths in 60..90 {
+        assert!(!branch.is_silent() && branch.may_send(), "{tenths}");
+        branch.send();
+        branch.on_timeout(at(tenths * 100));
+    }
+    assert!(branch.is_silent() && !branch.may_send());
+    branch.on_credit(at(9100), &credit(1, 30)).unwrap();
+    assert!(!branch.is_silent() && branch.may_send());
+}
+
+#[test]
 fn a_credit_is_said_again_and_more_and_more_rarely() {
     let capsule = Capsule { count: 1, ..header(&[]) };
     let mut upstream = Upstream::new(at(0), 9, &capsule, PortId(0));

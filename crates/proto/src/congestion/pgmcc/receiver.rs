@@ -198,7 +198,7 @@ impl ReceiverFeedback for PgmccReceiver {
         let heard = f64::from(report.loss) / 65535.0;
         if 2.0 * heard < self.meter.loss() {
             self.plan_own_report(cx, SPEAK_UP_INTERVAL);
-        } else {
+        } else if !self.is_acker {
             self.own_report = None;
         }
     }
@@ -252,6 +252,11 @@ impl ReceiverFeedback for PgmccReceiver {
         {
             self.tail = None;
             self.meter.give_up(cx.now, last);
+            let is_tail = self.stamp.is_some_and(|stamp| stamp.seq.before(last));
+            if is_tail && self.is_acker && self.config.speak_up {
+                // There is nothing to acknowledge, and NAKs of others may have suppressed its own.
+                self.plan_own_report(cx, URGENT_INTERVAL);
+            }
         }
     }
 

@@ -27,11 +27,17 @@ fn take(relay: &mut CreditRelay, to: Destination, bytes: &[u8], number: u32) -> 
 
 /// Takes a credit of node 20 for branch 1 that comes through a port.
 fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
-    let (session, tag) = (7, tag_of(NodeId(20), 7));
-    let mut bytes = Vec::new();
-    Credit { session, tag, branch: 1, buffer: 5, count, weight: 1 }.encode(&mut bytes);
     let mut rng = Rng::new(1, NodeId(1), Purpose::Relay);
     let mut cx = Cx::untraced(at(1), &mut rng);
+    hear_credit(relay, &mut cx, 1, port, count);
+    copies(relay, &mut cx)
+}
+
+/// A credit of node 20 for a branch comes through a port.
+fn hear_credit(relay: &mut CreditRelay, cx: &mut Cx<'_>, branch: u32, port: PortId, count: u32) {
+    let (session, tag) = (7, tag_of(NodeId(20), 7));
+    let mut bytes = Vec::new();
+    Credit { session, tag, branch, buffer: 5, count, weight: 1 }.encode(&mut bytes);
     let packet = RelayPacket {
         key: PacketKey(0),
         flow: FlowId(0),
@@ -40,8 +46,7 @@ fn take_credit(relay: &mut CreditRelay, port: PortId, count: u32) -> usize {
         datagram: Datagram::new(NodeId(20), Destination::Node(NodeId(1)), &bytes),
         time_to_live: 9,
     };
-    relay.handle_packet(&mut cx, &packet, &mut Vec::new());
-    copies(relay, &mut cx)
+    relay.handle_packet(cx, &packet, &mut Vec::new());
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
     let (buffer, mut rng) = (u32::from(first.buffer), Rng::new(1, NodeId(1), Purpose::Relay));
     // The count of capsules that the node above may send, and those it has sent.
     let (mut may_send, mut sent) = (buffer, 0);
-    let mut sent_at = [0; 8];
+    let (mut sent_at, mut copies) = ([0; 8], [0; 3]);
     for ms in 1..8000 {
         let mut cx = Cx::untraced(at(ms), &mut rng);
         if relay.next_timeout().is_some_and(|due| due <= cx.now) {
@@ -165,6 +170,7 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
                 // The host at port 2 reads nothing, from its first packet on and for 6 s.
                 Egress::Await(PortId(2)) if ms < 6000 => {}
                 Egress::Await(port) => relay.handle_writable(&mut cx, port),
+                Egress::Copy(_, port) => copies[port.0 as usize] += 1,
                 Egress::Send(_) => {
                     if let Ok(Packet::Credit(credit)) = wire::decode(&buf) {
                         may_send = credit.count + credit.buffer;
@@ -174,10 +180,15 @@ fn a_branch_whose_port_takes_nothing_for_3_s_sets_no_pace() {
             }
             buf.clear();
         }
+        if ms % 100 == 0 {
+            for branch in [1, 2] {
+                hear_credit(&mut relay, &mut cx, branch, PortId(branch), copies[branch as usize]);
+            }
+        }
         sent_at[ms as usize / 1000] = sent;
     }
     assert!(sent_at[2] <= 2 * buffer, "{sent_at:?}: the session waits for the branch");
-    // Without credits the other branch has its buffer each 100 ms.
+    // The other branch has its buffer each 100 ms.
     let each_s = 8 * buffer;
     assert!(sent_at[5] > sent_at[3] + 2 * each_s, "{sent_at:?}: the session waits no longer");
     assert!(sent_at[7] > sent_at[6] + each_s, "{sent_at:?}: nor once the branch is back");
@@ -218,6 +229,10 @@ fn a_port_that_waits_for_its_highest_rate_is_not_stuck() {
                 Egress::Await(port) => relay.handle_writable(&mut cx, port),
                 _ => {}
             }
+        }
+        for branch in [1, 2] {
+            let count = copies[branch as usize - 1].len() as u32;
+            hear_credit(&mut relay, &mut cx, branch, PortId(branch), count);
         }
         assert!(relay.ports.values().all(|port| !port.stuck), "after {ms} ms");
     }

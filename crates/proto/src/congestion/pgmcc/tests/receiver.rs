@@ -1,6 +1,7 @@
 //! The receiver's half.
 
 use std::vec;
+use std::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Seq};
 
@@ -149,5 +150,23 @@ fn a_receiver_that_loses_far_more_than_those_it_hears_speaks_up() {
         // At most one per second.
         assert_eq!(reports > 0, speaks);
         assert!(reports <= 6, "{reports}");
+    }
+}
+
+#[test]
+fn an_acker_that_lost_the_last_packets_reports_to_the_source_itself() {
+    for (acker, wanted) in [(ME, vec![Audience::SenderNak]), (OTHER, vec![])] {
+        let mut listener = Listener::new(PgmccConfig::default());
+        data(&mut listener, 0, 0, Some(acker));
+        listener.pass(ms(1));
+        listener.reports();
+        listener.with(|r, cx| r.on_missing(cx, Seq::new(1), Seq::new(2)));
+        let heard = PgmccReport { echo_ms: 0, loss: 65535, receiver: Some(OTHER) };
+        for _ in 0..4 {
+            listener.pass(ms(50));
+            listener.with(|r, cx| r.on_overheard(cx, OTHER, &heard));
+        }
+        let audiences: Vec<_> = listener.reports().into_iter().map(|(to, _)| to).collect();
+        assert_eq!(audiences, wanted);
     }
 }
