@@ -26,6 +26,9 @@ use crate::uplink::{FULL, LOOP, Uplink, UplinkState};
 pub(crate) const HOPS_MAX: u8 = 64;
 /// Interval between looks for positions that are forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Silence of a neighbour after which another one of its number is the same, started again.
+const SILENCE_AGAIN: Duration = Duration::from_millis(500);
+
 /// Ports of which the program wants to know when they have room.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
@@ -391,7 +394,10 @@ impl RelayNode {
         let flow = of.flow;
         let at = self.routes.port(group, head.origin).filter(|at| *at != port);
         let heard_at = at.and_then(|at| self.peers.endpoint.heard_at(self.connection(at)?));
-        let mut moves = heard_at.is_some_and(|heard_at| cx.now.since(heard_at) > SILENCE_MAX);
+        let node = |port| self.neighbours.get(port).map(|of| of.hello.node);
+        let is_again = at.and_then(node).is_some_and(|before| node(port) == Some(before));
+        let silence = if is_again { SILENCE_AGAIN } else { SILENCE_MAX };
+        let mut moves = heard_at.is_some_and(|heard_at| cx.now.since(heard_at) > silence);
         if port != PARENT {
             let Some(neighbour) = self.neighbours.get(port) else { return };
             if !neighbour.groups.contains(&group) {

@@ -11,6 +11,10 @@ use crate::congestion::{AckVector, Arrival, Audience, ReceiverFeedback};
 /// receiver does not know its round trip; this is a usual one.
 const TAIL_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Silence of the source after which an acker without packets to acknowledge says what it lost: the
+/// source's stall timer has backed off (src: RFC 6298 s2.4).
+const INTERRUPTION: Duration = Duration::from_secs(1);
+
 /// Longest wait before the answer to a call for an election (src: openpgm samples).
 const ELECTION_BACKOFF: Duration = Duration::from_millis(50);
 
@@ -252,8 +256,10 @@ impl ReceiverFeedback for PgmccReceiver {
         {
             self.tail = None;
             self.meter.give_up(cx.now, last);
-            let is_tail = self.stamp.is_some_and(|stamp| stamp.seq.before(last));
-            if is_tail && self.is_acker && self.config.speak_up {
+            let is_interrupted = self.stamp.is_some_and(|stamp| {
+                stamp.seq.before(last) && cx.now.since(stamp.at) >= INTERRUPTION
+            });
+            if is_interrupted && self.is_acker && self.config.speak_up {
                 // There is nothing to acknowledge, and NAKs of others may have suppressed its own.
                 self.plan_own_report(cx, URGENT_INTERVAL);
             }

@@ -155,11 +155,13 @@ fn a_receiver_that_loses_far_more_than_those_it_hears_speaks_up() {
 
 #[test]
 fn an_acker_that_lost_the_last_packets_reports_to_the_source_itself() {
-    for (acker, wanted) in [(ME, vec![Audience::SenderNak]), (OTHER, vec![])] {
+    let cases = [(ME, 1000, vec![Audience::SenderNak]), (ME, 800, vec![]), (OTHER, 1000, vec![])];
+    for (acker, silence_ms, wanted) in cases {
         let mut listener = Listener::new(PgmccConfig::default());
         data(&mut listener, 0, 0, Some(acker));
         listener.pass(ms(1));
         listener.reports();
+        listener.pass(ms(silence_ms));
         listener.with(|r, cx| r.on_missing(cx, Seq::new(1), Seq::new(2)));
         let heard = PgmccReport { echo_ms: 0, loss: 65535, receiver: Some(OTHER) };
         for _ in 0..4 {
