@@ -30,7 +30,7 @@ pub(crate) struct Branch {
     buffer: u32,
     /// True if a node below has sent credits, or has had the time to.
     controlled: bool,
-    /// How often more was free.
+    /// Times that more was free.
     times_free: u32,
     probe_at: Option<Time>,
     /// After how long it asks, once it waits for credits.
