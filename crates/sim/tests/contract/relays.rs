@@ -183,10 +183,10 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
 }
 
 /// Seeds of faults after which a session stood still: a back-off that NAKs did not end (214), an
-/// acker whose NAK others suppressed (116), a round trip that contained an interruption (421), hosts
-/// refused at their new relay (331), behind their relay's new parent (69), or behind a relay that
-/// was started again (355), a parent that was gone (277), ends that learnt of a new path late (246,
-/// 557, 644).
+/// acker whose NAK others suppressed (116), a round trip that contained an interruption (421),
+/// hosts refused at their new relay (331), behind their relay's new parent (69), or behind a relay
+/// that was started again (355), a parent that was gone (277), ends that learnt of a new path late
+/// (246, 557, 644).
 const ONCE_WRONG: [u64; 10] = [69, 116, 214, 246, 277, 331, 355, 421, 557, 644];
 
 /// Runs every second seed from this one on.
