@@ -514,7 +514,7 @@ fn hosts_return_to_the_first_relay_of_their_list_after_ever_longer_times() {
             let attached = UplinkState::Attached(relay.into());
             [101, 102].iter().all(|it| world.attachment(*it).as_ref() == Some(&attached))
         };
-        assert!(is_at(&world, "node 1"), "2 s of silence, 2 s for the first relay");
+        assert!(is_at(&world, "node 1"), "1.5 s of silence, 2 s for the first relay");
         world.run(wait - 3.0);
         assert!(is_at(&world, "node 1"), "{wait} s");
         world.run(8.0);

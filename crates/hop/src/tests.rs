@@ -294,7 +294,7 @@ fn a_dialer_finds_a_node_that_has_moved_or_was_stopped() {
     let mut dialer = Dialer::new(vec![SERVER, MOVED], world.now);
     let mut run = |world: &mut World, tenths| dial(world, &mut dialer, tenths);
     assert_eq!(run(&mut world, 5), (Some(SERVER), false));
-    // The server moves: 2 s of silence, 2 s for its old address.
+    // The server moves: 1.5 s of silence, 2 s for its old address.
     world.server_at = MOVED;
     assert_eq!(run(&mut world, 30), (Some(SERVER), true), "names are looked up");
     assert_eq!(run(&mut world, 20), (Some(MOVED), false));

@@ -41,6 +41,8 @@ pub struct PgmccReceiver {
     is_acker: bool,
     /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
+    /// When the latest packet came, new or repeated.
+    heard_at: Time,
     /// Since when acknowledgements are held back for others of the same moment.
     ack_held: Option<Time>,
     /// When to answer the call for an election.
@@ -140,6 +142,7 @@ impl ReceiverFeedback for PgmccReceiver {
 
     #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&PgmccAnnounce>) {
+        self.heard_at = cx.now;
         if !arrival.repair {
             // The meter knows what it has seen; for it an original after its repair is no
             // duplicate.
@@ -202,7 +205,7 @@ impl ReceiverFeedback for PgmccReceiver {
         let heard = f64::from(report.loss) / 65535.0;
         if 2.0 * heard < self.meter.loss() {
             self.plan_own_report(cx, SPEAK_UP_INTERVAL);
-        } else if !self.is_acker {
+        } else {
             self.own_report = None;
         }
     }
@@ -256,12 +259,11 @@ impl ReceiverFeedback for PgmccReceiver {
         {
             self.tail = None;
             self.meter.give_up(cx.now, last);
-            let is_interrupted = self.stamp.is_some_and(|stamp| {
-                stamp.seq.before(last) && cx.now.since(stamp.at) >= INTERRUPTION
-            });
+            let is_interrupted = cx.now.since(self.heard_at) >= INTERRUPTION
+                && self.stamp.is_some_and(|stamp| stamp.seq.before(last));
             if is_interrupted && self.is_acker && self.config.speak_up {
                 // There is nothing to acknowledge, and NAKs of others may have suppressed its own.
-                self.plan_own_report(cx, URGENT_INTERVAL);
+                self.nak_due = true;
             }
         }
     }

@@ -207,20 +207,20 @@ impl PgmccSender {
     /// True for a round trip that says how long to wait for the next packet. A round trip of more
     /// than the timeout contains an interruption, which later packets do not meet; unless the
     /// timeout has backed off that far, or no round trip is known, and the packet left after the
-    /// last timeout. When the packet left that a NAK echoes, a NAK does not tell.
+    /// last timeout.
     ///
     /// src: RFC 6298 s3: TCP takes no sample from a segment that was acknowledged after its
     /// timeout, and keeps the back-off until there is one; s2.4: a timeout is 1 s at least. Shorter
     /// ones are no interruptions: every packet here has a number of its own, and queues grow.
-    fn is_timely(&self, now: Time, rtt: Duration, is_nak: bool) -> bool {
+    fn is_timely(&self, now: Time, rtt: Duration) -> bool {
         let (value, base) = (self.timeout_value(), self.rto.value_without_back_off(&self.config));
         let is_first = self.rto.smoothed().is_none();
         let least = Duration::from_secs(1);
         let is_fresh = now - rtt >= self.stalled_at;
-        rtt <= base.max(least) || is_fresh && (is_first || !is_nak && rtt <= value)
+        rtt <= base.max(least) || is_fresh && (is_first || rtt <= value)
     }
 
-    /// The acker has sent a NAK: a wait that is backed off becomes as long as one
+    /// The acker has sent a NAK with a round trip: a wait that is backed off becomes as long as one
     /// that is not, from where it began. Acknowledgements have rules of their own.
     ///
     /// src: RFC 6298 s5 (a new measurement ends the back-off), s3 (timestamps make a measurement
@@ -441,11 +441,11 @@ impl SenderControl for PgmccSender {
         }
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
-                if self.is_timely(cx.now, sample.time, nak.is_some()) {
+                if self.is_timely(cx.now, sample.time) {
                     self.rto.sample(sample.time);
-                }
-                if nak.is_some() {
-                    self.end_back_off(cx.now);
+                    if nak.is_some() {
+                        self.end_back_off(cx.now);
+                    }
                 }
                 self.watch_delay(carrier, sample.time);
                 if acker != Some(from) && self.stall.is_some() {
