@@ -24,7 +24,7 @@ pub struct Received {
     pub packets: u64,
     /// Their bytes, without UDP and IP headers.
     pub bytes: u64,
-    /// Of those, marked by the network (ECN CE), or first in a read from a crowded socket.
+    /// Packets marked by the network (ECN CE), or first in a read from a crowded socket.
     pub marked: u64,
     /// Reads that left so much in the socket's buffer that the next pause may cost packets.
     pub crowded: u64,

@@ -7,7 +7,7 @@ use faircast_base::{NodeId, Time};
 use crate::counters::Refused;
 use crate::{AddressBook, SessionId, Sockets};
 
-/// Knows from a protocol's packets whom they are for and where answers go.
+/// Demultiplexer: finds the session of a packet, and where answers go.
 pub trait Demux {
     /// By which sessions are told apart. The default is for a machine of which nothing is known.
     type Key: Default;

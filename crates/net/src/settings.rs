@@ -71,7 +71,7 @@ pub struct DriverSettings {
     pub close_timeout: Duration,
     /// Whether it ends when no session has anything left to do. Default true; daemons: false.
     pub ends_when_idle: bool,
-    /// How much ahead of its time a timer may be handled, so that packets leave together, 64 at
+    /// Longest time by which a timer may be handled early, so that packets leave together, 64 at
     /// most. Default 50 us; no more than 1 ms is taken.
     pub grain: Duration,
     /// How long after it has read packets it leaves others that come alone, so that they are read together: to wake

@@ -67,9 +67,9 @@ pub struct FlowSummary {
     pub from: String,
     /// New payload sent (TCP: acknowledged payload) in the counted time, in bits per second.
     pub throughput_bps: f64,
-    /// The same over the part in which the flow was on: from its start to its stop or completion.
+    /// Throughput over the time in which the flow was on: from its start to its stop or completion.
     pub active_throughput_bps: f64,
-    /// The same while all flows were on, which alone compares shares; `None` without such a time.
+    /// Throughput while all flows were on, which alone compares shares; `None` without such a time.
     pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
     /// per second; not what repair heads send.

@@ -36,9 +36,9 @@ pub struct ScanOptions {
 /// What becomes of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// They arrive as links if they lead to something that is sent, and are left out else.
+    /// Links arrive as links if their targets are sent, and are left out else.
     #[default]
-    Keep,
+    /// Targets of links arrive in the place of links.
     /// What they lead to arrives in their place.
     Follow,
     /// They are left out.
