@@ -38,10 +38,10 @@ pub struct ScanOptions {
 pub enum Links {
     /// Links arrive as links if their targets are sent, and are left out else.
     #[default]
+    Keep,
     /// Targets of links arrive in the place of links.
-    /// What they lead to arrives in their place.
     Follow,
-    /// They are left out.
+    /// Links are left out.
     Skip,
 }
 
