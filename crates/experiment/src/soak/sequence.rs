@@ -27,8 +27,8 @@ const WARM_UP: WallDuration = WallDuration::from_secs(12);
 /// Time after a fault in which the rate has to be back.
 pub(super) const BACK_WITHIN: WallDuration = WallDuration::from_secs(10);
 
-/// Time for that after a relay has started again: 2 s, and the second after which a rate is known.
-const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(3);
+/// Time for that after a relay has started again.
+const RELAY_BACK_WITHIN: WallDuration = WallDuration::from_secs(2);
 
 /// Time after that before the next fault: the machine's slack, and the rate before that fault is measured then.
 const CALM: WallDuration = WallDuration::from_secs(5);
@@ -347,7 +347,12 @@ impl Rates {
                         && median(some.iter().map(|it| it.1).collect()) >= BACK_SHARE * wanted
                 };
                 let after = self.of(who, trial.to..next);
-                after.windows(WINDOW).find(is_back).map(|some| some[WINDOW / 2].0 - trial.to)
+                after.windows(WINDOW).find(is_back).map(|some| {
+                    // A rate that comes back within a sample leaves that part of its bytes there.
+                    let [(half, rate), (full, _), ..] = some else { return WallDuration::ZERO };
+                    let part = (rate / wanted).min(1.0);
+                    half.saturating_sub(trial.to + (*full - *half).mul_f64(part))
+                })
             };
             let programs = [Who::Sender].into_iter().chain((0..receivers).map(Who::Receiver));
             let programs =
@@ -450,14 +455,14 @@ mod tests {
         let progress = |what: &str, second: u64, bytes: f64| {
             format!("{{\"event\":\"progress\",\"seconds\":{second},\"bytes_{what}\":{bytes}}}\n")
         };
-        // Second from which the rate is back, its share of the rate before, time for which the machine stood still,
-        // and whether one of two receivers alone is late.
+        // First second whose rate is back, that rate's share of the one before, time for which the
+        // machine stood still, and whether one of two receivers alone is late.
         for (back, share, late, one, holds, after) in [
-            (18, 0.9, 0, false, true, Some(3.0)),
-            (25, 0.9, 0, false, true, Some(10.0)),
-            (27, 0.9, 0, false, false, Some(12.0)),
-            (27, 0.9, 0, true, false, Some(12.0)),
-            (27, 0.9, 3, false, true, Some(12.0)),
+            (18, 0.9, 0, false, true, Some(1.875)),
+            (26, 0.9, 0, false, true, Some(9.875)),
+            (27, 0.9, 0, false, false, Some(10.875)),
+            (27, 0.9, 0, true, false, Some(10.875)),
+            (27, 0.9, 3, false, true, Some(10.875)),
             (18, 0.7, 0, false, false, None),
             (18, 0.7, 0, true, false, None),
             (18, 0.7, 6, false, true, None),
