@@ -63,7 +63,7 @@ fn run(options: &Options) -> Result<usize, String> {
     if options.target == PROGRAMS {
         build.extend(["--features", PROGRAMS]);
     }
-    shell::run_in(&fuzz, "cargo", &build)?;
+    shell::run_in(&fuzz, "cargo", &build, &[])?;
     let program = fuzz.join("target/release/faircast-fuzz");
     let out = fuzz.join("target/afl").join(&options.target);
     let (corpus, program, out) = (corpus(&options.target), path(&program), path(&out));

@@ -65,7 +65,7 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
         let (command, rest) = arguments.split_first().expect("none is empty");
         let mut all = vec![*command, "--manifest-path", &manifest, "--target-dir", &target];
         all.extend(rest);
-        shell::run_in(&copy, "cargo", &all)?;
+        shell::run_in(&copy, "cargo", &all, &[("FAIRCAST_SCHEME", NAME)])?;
     }
     let more = if whole { ", runs in simulator, lab and live, and has its column" } else { "" };
     Ok(format!("`{NAME}` is made and passes the contract{more}"))

@@ -11,8 +11,13 @@ pub(crate) fn run(program: &str, arguments: &[&str], env: &[(&str, &str)]) -> Re
 }
 
 /// Runs a program in a folder, with its output passed through.
-pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
-    pass_through(command(program, arguments, &[]).current_dir(folder), program, arguments)
+pub(crate) fn run_in(
+    folder: &Path,
+    program: &str,
+    arguments: &[&str],
+    env: &[(&str, &str)],
+) -> Result<(), String> {
+    pass_through(command(program, arguments, env).current_dir(folder), program, arguments)
 }
 
 fn pass_through(command: &mut Command, program: &str, arguments: &[&str]) -> Result<(), String> {

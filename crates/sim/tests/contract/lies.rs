@@ -78,9 +78,8 @@ pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, Stack)> {
     let protocols = protocols();
     let of = |name: &str| protocols.iter().find(|protocol| protocol.name() == name).copied();
     let both = |scheme: &'static SchemeEntry| {
-        let own = of(scheme.name).expect("schemes are protocols");
         let over_tree = of(&format!("tram-{}", scheme.name));
-        [Some(own), over_tree].into_iter().flatten().map(move |protocol| (scheme, protocol))
+        [of(scheme.name), over_tree].into_iter().flatten().map(move |protocol| (scheme, protocol))
     };
     SCHEMES.iter().flat_map(both).collect()
 }

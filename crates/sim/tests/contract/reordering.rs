@@ -3,7 +3,7 @@
 use faircast_base::{Duration, Time};
 use faircast_proto::stack::Stack;
 
-use crate::world::{World, plain, protocols, run};
+use crate::world::{TCP, World, plain, protocols, run};
 
 /// The first seconds are left out: all begin at a packet or two.
 const SECONDS: u64 = 10;
@@ -32,7 +32,7 @@ fn rate(protocol: Stack, world: &World) -> usize {
 #[test]
 fn reordered_packets_alone_cost_nobody_half_of_the_rate() {
     let all = protocols();
-    let tcp = all.iter().find(|protocol| protocol.name() == "tcp-sack").unwrap();
+    let tcp = all.iter().find(|protocol| protocol.name() == TCP).unwrap();
     for reorder in [(0.25, 5), (0.01, 5), (0.1, 15)] {
         let tcp = rate(*tcp, &world(Some(reorder), "options = { reordering = true }\n"));
         for &protocol in &all {

@@ -88,11 +88,21 @@ pub(crate) fn plain(rate: &str, packets: u32) -> String {
     )
 }
 
-/// All registered protocols that the simulator runs.
+/// The protocol that others are compared with.
+pub(crate) const TCP: &str = "tcp-sack";
+
+/// All registered protocols that the simulator runs. `FAIRCAST_SCHEME` leaves those of one scheme,
+/// and TCP.
+#[expect(clippy::disallowed_methods, reason = "what is tested, and nothing else")]
 pub(crate) fn protocols() -> Vec<Stack> {
     let Catalog { mut protocols, .. } = catalog();
     protocols.retain(|protocol| protocol.is_simulated());
     assert!(protocols.len() >= 5, "pgmcc, three kinds of TCP and CBR at least");
+    if let Ok(asked) = std::env::var("FAIRCAST_SCHEME") {
+        let is_asked_for = |it: &Stack| it.scheme.is_some_and(|scheme| scheme.name == asked);
+        assert!(protocols.iter().any(is_asked_for), "FAIRCAST_SCHEME: no scheme is named {asked}");
+        protocols.retain(|it| is_asked_for(it) || it.name() == TCP);
+    }
     protocols
 }
 
