@@ -313,7 +313,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
             !window.received_lately(index)
         };
         let newer = index > reach.newest;
-        let belief = reach.take(cx.now, index, fresh);
+        // Packets that waited while this host stood still count from their arrival: the source has
+        // gone on since.
+        let belief = reach.take(cx.now - cx.late, index, fresh);
         if newer && belief == Belief::Believed {
             self.doubts.beyond.contradict();
         }

@@ -100,7 +100,12 @@ impl Reach {
             self.leads.contradict();
             return true;
         }
-        self.leads.claim(now, lead, Duration::ZERO, |before| lead >= *before)
+        let believed = self.leads.claim(now, lead, Duration::ZERO, |before| lead >= *before);
+        if believed {
+            // Originals follow the lead; doubting each of them too would stop a slow source again.
+            self.jump(now, lead);
+        }
+        believed
     }
 
     /// Packets by which the source can be ahead of the newest one.
@@ -252,5 +257,6 @@ mod tests {
         assert!(reach.can_lead(at(1000), 1050));
         assert!(!reach.can_lead(at(1000), 9000) && !reach.can_lead(at(1500), 9000));
         assert!(reach.can_lead(at(2000), 9001));
+        assert_eq!(reach.take(at(2001), 9002, true), Belief::Believed);
     }
 }
