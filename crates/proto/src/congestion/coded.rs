@@ -50,6 +50,7 @@ pub trait Control {
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
     fn on_heard(&mut self, cx: &mut Cx<'_>);
+    fn on_new_path(&mut self, cx: &mut Cx<'_>);
     fn on_idle(&mut self, cx: &mut Cx<'_>);
     /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
     /// the upper bound that the operator has set.
@@ -251,6 +252,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
         half:
         fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
         fn on_heard(&mut self, cx: &mut Cx<'_>);
+        fn on_new_path(&mut self, cx: &mut Cx<'_>);
         fn on_idle(&mut self, cx: &mut Cx<'_>);
         fn on_timeout(&mut self, cx: &mut Cx<'_>);
         fn next_timeout(&self) -> Option<Time>;

@@ -171,6 +171,9 @@ pub trait SenderControl {
     /// A receiver was heard that cannot report yet, as one that has had no data.
     fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
 
+    /// Packets go another path from now on, which has no part in what the old one lost.
+    fn on_new_path(&mut self, _cx: &mut Cx<'_>) {}
+
     /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
     /// bound that the operator has set holds it back.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}

@@ -490,6 +490,11 @@ impl SenderControl for PgmccSender {
         }
     }
 
+    /// Back-off belongs to the old path (src: RFC 9000 s9.4).
+    fn on_new_path(&mut self, cx: &mut Cx<'_>) {
+        self.end_back_off(cx.now);
+    }
+
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {
         self.idle = true;
     }

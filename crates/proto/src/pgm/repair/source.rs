@@ -227,9 +227,7 @@ impl Machine for PgmSource {
     }
 
     fn handle_new_path(&mut self, cx: &mut Cx<'_>) {
-        if self.session.is_active() {
-            self.session.announce_now(cx.now);
-        }
+        self.session.take_new_path(cx);
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {

@@ -147,6 +147,14 @@ impl SourceSession {
         self.spm.on_change(&mut self.timers, now);
     }
 
+    /// Receivers learn at once what they have missed.
+    pub(crate) fn take_new_path(&mut self, cx: &mut Cx<'_>) {
+        if self.is_active() {
+            self.control.on_new_path(cx);
+            self.announce_now(cx.now);
+        }
+    }
+
     pub(crate) fn is_ours(&self, packet: &Packet<'_>) -> bool {
         let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
         packet.tsi() == self.config.tsi && ports

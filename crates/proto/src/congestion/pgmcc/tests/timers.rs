@@ -46,6 +46,19 @@ fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
 }
 
 #[test]
+fn a_new_path_ends_a_back_off_that_began_on_the_old_one() {
+    let mut bench = running(plain());
+    let first = bench.due();
+    bench.advance(first);
+    assert_eq!((bench.stalls(), bench.pump(10)), (1, 1));
+    bench.advance(ms(20));
+    bench.with(|sender, cx| sender.on_new_path(cx));
+    assert_eq!(bench.due(), first.saturating_sub(ms(20)), "counted from the last packet");
+    bench.advance(first);
+    assert_eq!((bench.stalls(), bench.pump(10), bench.due()), (2, 1, first * 2));
+}
+
+#[test]
 fn a_nak_of_the_acker_ends_a_back_off_that_began_in_an_interruption() {
     let mut bench = running(plain());
     let first = bench.due();
