@@ -3,7 +3,7 @@
 //!
 //! `FAIRCAST_RELAY_SEEDS=1000` runs the seeds below 1000, `=17..18` the seed 17 alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -17,8 +17,9 @@ use crate::watch::Watched;
 
 /// Seconds of a run.
 const SECONDS: u64 = 150;
-/// Seconds after which the rate of a session is back at the latest; 2 s after a relay's restart.
-const BACK_S: u64 = 10;
+/// Time in which the rate of a session comes back, and the same after a relay's restart.
+const BACK: Duration = Duration::from_secs(10);
+const RELAY_BACK: Duration = Duration::from_secs(2);
 /// Receivers and relays; `m1` to `m12` are below `r4` to `r7` in turn.
 const RECEIVERS: u64 = 12;
 const RELAYS: u64 = 7;
@@ -126,12 +127,33 @@ fn tenth(at: Time) -> u64 {
     at.as_nanos() / 100_000_000
 }
 
-/// The moment at which a fault is over.
-fn over(fault: &NodeFault) -> Time {
-    match fault.kind {
-        FaultKind::Stop(span) | FaultKind::Restart(span) => fault.at + span,
-        FaultKind::Kill | FaultKind::Move => fault.at,
-    }
+/// A fault of a node or of links: its beginning, its end, the time for the rate to come back, and
+/// words for it.
+struct Trouble {
+    at: Time,
+    over: Time,
+    within: Duration,
+    words: String,
+}
+
+fn troubles(scenario: &Scenario) -> Vec<Trouble> {
+    let of_node = |fault: &NodeFault| {
+        let is_relay = scenario.relays.iter().any(|relay| relay.node == fault.node);
+        let (over, within) = match fault.kind {
+            FaultKind::Restart(span) if is_relay => (fault.at + span, RELAY_BACK),
+            FaultKind::Stop(span) | FaultKind::Restart(span) => (fault.at + span, BACK),
+            FaultKind::Kill | FaultKind::Move => (fault.at, BACK),
+        };
+        let name = &scenario.nodes[fault.node.index()].name;
+        Trouble { at: fault.at, over, within, words: format!("{fault:?} of {name}") }
+    };
+    let changes: BTreeSet<Time> = scenario
+        .links
+        .iter()
+        .flat_map(|link| link.config.changes.iter().map(|change| change.at))
+        .collect();
+    let of_links = |at| Trouble { at, over: at, within: BACK, words: format!("links at {at}") };
+    scenario.faults.iter().map(of_node).chain(changes.into_iter().map(of_links)).collect()
 }
 
 /// Problems of a run.
@@ -161,21 +183,18 @@ fn problems(scenario: &Scenario, outcome: &SimOutcome, heard: &Heard) -> Vec<Str
     let end = ends.max().copied().unwrap_or(Time::ZERO + Duration::from_secs(SECONDS));
     let second = |from| heard.sent.range(from..from + 10).map(|(_, bytes)| bytes).sum::<u64>();
     let usual = (30..80).step_by(10).map(second).sum::<u64>() / 5;
-    for fault in &scenario.faults {
-        let over = over(fault);
-        let restarted = matches!(fault.kind, FaultKind::Restart(_))
-            && scenario.relays.iter().any(|relay| relay.node == fault.node);
-        let within = Duration::from_secs(if restarted { 2 } else { BACK_S });
+    let troubles = troubles(scenario);
+    for (i, Trouble { over, within, words, .. }) in troubles.iter().enumerate() {
         // Any second counts: on a path of so few packets one has 0.4 to 1.4 of the usual bytes.
         let is_back = |from: u64| second(from) * 10 >= usual * 7;
-        let back = (tenth(over)..=tenth(over + within)).any(is_back);
-        // A fault in these seconds is judged by its own.
-        let until = over + within + Duration::from_secs(1);
-        let mut others = scenario.faults.iter().filter(|other| !std::ptr::eq(*other, fault));
-        let is_judged = !others.any(|other| other.at >= over && other.at < until);
+        let back = (tenth(*over)..=tenth(*over + *within)).any(is_back);
+        // A fault that goes on or begins in these seconds is judged by its own.
+        let until = *over + *within + Duration::from_secs(1);
+        let mut others = troubles.iter().enumerate().filter(|(other, _)| *other != i);
+        let is_judged = !others.any(|(_, other)| other.over >= *over && other.at < until);
         if !back && is_judged && until < end {
-            let rates: Vec<_> = (tenth(over)..tenth(until)).step_by(10).map(second).collect();
-            problems.push(format!("{fault:?} of {}: {usual}, then {rates:?}", name(fault.node)));
+            let rates: Vec<_> = (tenth(*over)..tenth(until)).step_by(10).map(second).collect();
+            problems.push(format!("{words}: {usual}, then {rates:?}"));
         }
     }
     problems
