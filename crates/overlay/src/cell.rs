@@ -1,0 +1,208 @@
+//! Cells: pieces of at most 16 kB of the messages of a source, in one numbered stream for each.
+//!
+//! | field | bytes |
+//! | --- | --- |
+//! | Lamport time | var |
+//! | kind, service, last | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
+//! | client | length (1), name |
+//! | groups | count (1), then each: length (1), name |
+//! | payload | the rest |
+//!
+//! A message in several cells has its groups in each, so that any daemon can forward each cell by
+//! itself.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_proto::fields::Fields;
+
+use crate::wire::{put_var, take_var};
+
+/// Order and certainty of the delivery of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// No promise: the daemons may drop the message where a queue is full.
+    Unreliable,
+    /// Delivered by all members that stay, in no order.
+    Reliable,
+    /// Reliable, in the order in which the client has sent.
+    #[default]
+    Fifo,
+    /// FIFO, and after all messages that the client had sent or received before.
+    Causal,
+    /// Causal, in one order at all members.
+    Agreed,
+    /// Agreed, and only once all members' daemons have the message.
+    Safe,
+}
+
+impl Service {
+    /// All services, by their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Unreliable, Self::Reliable, Self::Fifo, Self::Causal, Self::Agreed, Self::Safe];
+
+    /// True if messages wait for their place in the common order. Causal messages do too: the
+    /// common order respects causality, and no vector of clocks travels with them.
+    pub fn is_ordered(self) -> bool {
+        self >= Self::Causal
+    }
+}
+
+/// Kind of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message of a client.
+    Message,
+    /// A client asks to join a group: daemons send it the group's messages from now on.
+    Join,
+    /// All daemons do so: the client is a member from here in the order.
+    Joined,
+    /// A client is a member no more.
+    Leave,
+    /// A client is gone, from all groups.
+    Gone,
+    /// Groups of the source's clients when the view began, in the payload; the last one says so.
+    Table,
+    /// A cell of the configuration before, sent again: source, number and the cell.
+    Recovered,
+    /// All such cells of the source have been sent.
+    Sent,
+    /// All cells of the configuration before have come.
+    Have,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Message,
+    Kind::Join,
+    Kind::Joined,
+    Kind::Leave,
+    Kind::Gone,
+    Kind::Table,
+    Kind::Recovered,
+    Kind::Sent,
+    Kind::Have,
+];
+
+impl Kind {
+    /// True if the cell goes to all daemons whatever its groups.
+    pub(crate) fn is_for_all(self) -> bool {
+        self != Self::Message
+    }
+
+    /// True if the cell waits for its place in the common order.
+    pub(crate) fn is_ordered(self, service: Service) -> bool {
+        match self {
+            Self::Message => service.is_ordered(),
+            Self::Joined | Self::Leave | Self::Gone => true,
+            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have => false,
+        }
+    }
+}
+
+/// Most bytes of the name of a group or a client.
+pub const GROUP_BYTES_MAX: usize = 64;
+/// Most groups of a message.
+pub const GROUPS_MAX: usize = 100;
+/// Most bytes of the payload of a cell, so that a frame has room for a cell with 100 short names.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 15 * 1024;
+
+/// A cell, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) time: u64,
+    pub(crate) kind: Kind,
+    pub(crate) service: Service,
+    pub(crate) last: bool,
+    pub(crate) client: Bytes,
+    /// Encoded names, each behind its length.
+    groups: Bytes,
+    pub(crate) payload: Bytes,
+}
+
+impl Cell {
+    /// Encodes a cell. Names and payload are within their limits.
+    pub(crate) fn encode(
+        time: u64,
+        (kind, service, last): (Kind, Service, bool),
+        client: &[u8],
+        groups: &[&[u8]],
+        payload: &[&[u8]],
+    ) -> Bytes {
+        let names: usize = groups.iter().map(|it| it.len() + 1).sum();
+        let bytes: usize = payload.iter().map(|it| it.len()).sum();
+        let mut out = Vec::with_capacity(12 + client.len() + names + bytes);
+        put_var(&mut out, time);
+        let kind = KINDS.iter().position(|it| *it == kind).unwrap_or_default() as u8;
+        out.push(kind | (service as u8) << 4 | u8::from(last) << 7);
+        out.push(client.len() as u8);
+        out.extend_from_slice(client);
+        out.push(groups.len() as u8);
+        for group in groups {
+            out.push(group.len() as u8);
+            out.extend_from_slice(group);
+        }
+        payload.iter().for_each(|it| out.extend_from_slice(it));
+        out.into()
+    }
+
+    /// Reads a cell without copies.
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let time = take_var(&mut fields)?;
+        let head: u8 = fields.read()?;
+        let kind = *KINDS.get(usize::from(head & 15))?;
+        let service = *Service::ALL.get(usize::from(head >> 4 & 7))?;
+        let client = bytes.slice_ref(name(&mut fields)?);
+        let count = usize::from(fields.read::<u8>()?);
+        let before = bytes.len() - fields.0.len();
+        for _ in 0..count {
+            name(&mut fields)?;
+        }
+        let after = bytes.len() - fields.0.len();
+        let (groups, payload) = (bytes.slice(before..after), bytes.slice(after..));
+        (count <= GROUPS_MAX).then_some(Self {
+            time,
+            kind,
+            service,
+            last: head & 0x80 != 0,
+            client,
+            groups,
+            payload,
+        })
+    }
+
+    /// Names of the groups.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Bytes> + '_ {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let len = usize::from(*self.groups.get(at)?);
+            let name = self.groups.slice(at + 1..at + 1 + len);
+            at += 1 + len;
+            Some(name)
+        })
+    }
+}
+
+/// Reads a name with its length before it.
+fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let len = usize::from(fields.read::<u8>()?);
+    fields.bytes(len).filter(|it| it.len() <= GROUP_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_read_back_and_what_is_cut_is_refused() {
+        let what = (Kind::Message, Service::Safe, true);
+        let bytes = Cell::encode(70_000, what, b"c1", &[b"one", b"two"], &[b"pay", b"load"]);
+        let cell = Cell::decode(&bytes).unwrap();
+        assert_eq!((cell.time, cell.kind, cell.service, cell.last), (70_000, what.0, what.1, true));
+        assert_eq!(cell.groups().collect::<Vec<_>>(), [&b"one"[..], b"two"]);
+        assert_eq!((&*cell.client, &*cell.payload), (&b"c1"[..], &b"payload"[..]));
+        for len in 0..bytes.len() - 7 {
+            assert!(Cell::decode(&bytes.slice(..len)).is_none(), "{len}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Identifiers of daemons, links and views, and sets of daemons.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_proto::fields::{Encoded, Fields};
+
+/// Identifier of a daemon, unique in an overlay and kept over restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DaemonId(pub u64);
+
+/// One run of a daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// The daemon.
+    pub id: DaemonId,
+    /// Number of the run, which grows with each start.
+    pub incarnation: u64,
+}
+
+/// Identifier of a connection to another daemon, given by the driver and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// Identifier of a client's session, given by the driver and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// Number of a proposed configuration. Numbers grow at every daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Round, which the coordinator takes above all rounds that it knows.
+    pub round: u64,
+    /// The daemon that proposes.
+    pub coordinator: Member,
+}
+
+/// Identifier of a view: the ballot of the configuration that begins the view.
+pub type ViewId = Ballot;
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Member { id, incarnation } = self.coordinator;
+        write!(f, "{}.{:x}.{incarnation:x}", self.round, id.0)
+    }
+}
+
+impl Encoded for Member {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.id.0, self.incarnation).put(out);
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (id, incarnation) = fields.read()?;
+        Some(Self { id: DaemonId(id), incarnation })
+    }
+}
+
+impl Encoded for Ballot {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.round, self.coordinator).put(out);
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (round, coordinator) = fields.read()?;
+        Some(Self { round, coordinator })
+    }
+}
+
+/// Most daemons of a view.
+pub const DAEMONS_MAX: usize = 128;
+
+/// Set of daemons of a configuration, by their places among its members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set(pub u128);
+
+impl Set {
+    /// The set of one daemon.
+    pub fn of(place: usize) -> Self {
+        Self(1 << place)
+    }
+
+    /// True if the daemon at `place` belongs to the set.
+    pub fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    /// Members of both sets or of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if the sets share a daemon.
+    pub fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Places, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..DAEMONS_MAX).filter(move |place| self.has(*place))
+    }
+}
+
+impl FromIterator<usize> for Set {
+    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+        places.into_iter().fold(Self::default(), |set, place| set.or(Self::of(place)))
+    }
+}

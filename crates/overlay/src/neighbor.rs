@@ -1,0 +1,231 @@
+//! Neighbours: greetings, round trip, failure detection and hold-down of links that flap.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, Time};
+
+use crate::ids::{LinkId, Member};
+use crate::wire::Hello;
+
+/// Interval between greetings.
+pub(crate) const HELLO_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest silence of a neighbour that counts as up.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// A link that goes down sooner than this after it came up flaps.
+const FLAP: Duration = Duration::from_secs(20);
+/// First and longest hold-down of a link that flaps; each one is twice the one before.
+const HOLD_DOWN: Duration = Duration::from_secs(1);
+const HOLD_DOWN_MAX: Duration = Duration::from_secs(60);
+/// Two links between the same daemons that come up within this time were opened at once.
+const TOGETHER: Duration = Duration::from_secs(2);
+
+/// A connection to another daemon.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// True if this daemon has opened the connection.
+    opened: bool,
+    since: Time,
+    heard: Time,
+    /// The daemon at the other end, once greeted.
+    pub(crate) peer: Option<Member>,
+    /// The number of the newest greeting that came, and its moment.
+    echo: (u64, Time),
+    /// Number of the newest own greeting, and the moments of the last ones.
+    number: u64,
+    sent_at: [Time; 8],
+    /// Newest own greeting that the peer has received: the link works both ways.
+    echoed: u64,
+    pub(crate) rtt: Option<Duration>,
+    /// True while the link is advertised.
+    pub(crate) is_up: bool,
+}
+
+/// Times that a link to a daemon came up, and its hold-down.
+#[derive(Debug, Default)]
+struct History {
+    serial: u32,
+    up_since: Time,
+    hold_down: Duration,
+    held_until: Time,
+    cost_us: u32,
+}
+
+/// All links of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    links: BTreeMap<LinkId, Link>,
+    histories: BTreeMap<crate::ids::DaemonId, History>,
+    hello_at: Time,
+}
+
+/// Consequence of a greeting or of the passing of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Up(LinkId),
+    Down(LinkId),
+    /// The driver closes the connection, which another one replaces.
+    Replaced(LinkId),
+}
+
+impl Neighbours {
+    pub(crate) fn open(&mut self, now: Time, id: LinkId, opened: bool) {
+        let link = Link {
+            opened,
+            since: now,
+            heard: now,
+            peer: None,
+            echo: (0, now),
+            number: 0,
+            sent_at: [now; 8],
+            echoed: 0,
+            rtt: None,
+            is_up: false,
+        };
+        self.links.insert(id, link);
+        self.hello_at = now;
+    }
+
+    /// Returns true if the link was advertised.
+    pub(crate) fn close(&mut self, now: Time, id: LinkId) -> bool {
+        let Some(link) = self.links.remove(&id) else { return false };
+        link.is_up && self.note_down(now, &link)
+    }
+
+    fn note_down(&mut self, now: Time, link: &Link) -> bool {
+        let Some(peer) = link.peer else { return false };
+        let history = self.histories.entry(peer.id).or_default();
+        let flaps = now.since(history.up_since) < FLAP;
+        let doubled = (history.hold_down * 2).clamp(HOLD_DOWN, HOLD_DOWN_MAX);
+        history.hold_down = if flaps { doubled } else { Duration::ZERO };
+        // The first interruption is none of a flapping link.
+        let held = if history.hold_down > HOLD_DOWN { history.hold_down } else { Duration::ZERO };
+        history.held_until = now + held;
+        true
+    }
+
+    pub(crate) fn get(&self, id: LinkId) -> Option<&Link> {
+        self.links.get(&id)
+    }
+
+    /// Link that is up to a daemon.
+    pub(crate) fn link_to(&self, peer: Member) -> Option<LinkId> {
+        self.links.iter().find(|(_, it)| it.is_up && it.peer == Some(peer)).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<LinkId> {
+        self.links.keys().copied().collect()
+    }
+
+    /// Links that are up, for the advertisement: peer, cost in microseconds and serial number.
+    pub(crate) fn up(&self) -> Vec<(Member, u32, u32)> {
+        let up = self.links.values().filter(|it| it.is_up).filter_map(|it| {
+            let history = self.histories.get(&it.peer?.id)?;
+            Some((it.peer?, history.cost_us, history.serial))
+        });
+        let mut up: Vec<_> = up.collect();
+        up.sort_unstable();
+        up.dedup_by_key(|it| it.0.id);
+        up
+    }
+
+    /// Notes that something came over a link.
+    pub(crate) fn note_heard(&mut self, now: Time, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.heard = now;
+        }
+    }
+
+    /// Takes a greeting.
+    pub(crate) fn take(&mut self, now: Time, me: Member, id: LinkId, hello: &Hello) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let rivals: Vec<LinkId> = self
+            .links
+            .iter()
+            .filter(|(other, it)| **other != id && it.peer.is_some_and(|it| it.id == hello.member.id))
+            .map(|(other, _)| *other)
+            .collect();
+        let Some(link) = self.links.get_mut(&id) else { return changes };
+        if link.peer.is_some_and(|peer| peer != hello.member) || hello.member.id == me.id {
+            changes.push(Change::Replaced(id));
+            return changes;
+        }
+        let is_first = link.peer.is_none();
+        link.peer = Some(hello.member);
+        link.echo = (hello.number, now);
+        if hello.echo > link.echoed && hello.echo <= link.number && link.number - hello.echo < 8 {
+            link.echoed = hello.echo;
+            let sent = link.sent_at[(hello.echo % 8) as usize];
+            let held = Duration::from_micros(hello.held_us.into());
+            let sample = now.since(sent).saturating_sub(held);
+            link.rtt = Some(link.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+        }
+        let (opened, since) = (link.opened, link.since);
+        for rival in rivals.into_iter().filter(|_| is_first) {
+            let Some(other) = self.links.get(&rival) else { continue };
+            let older_run = other.peer.is_some_and(|it| it.incarnation < hello.member.incarnation);
+            // Of two that both ends have opened at once the one of the lesser daemon stays.
+            let together = since.since(other.since) < TOGETHER && other.opened != opened;
+            let keeps_other = together && !older_run && (other.opened == (me.id < hello.member.id));
+            changes.push(Change::Replaced(if keeps_other { id } else { rival }));
+        }
+        changes
+    }
+
+    /// Greetings that are due: by link.
+    pub(crate) fn greet(&mut self, now: Time, me: Member, name: &str) -> Vec<(LinkId, Hello)> {
+        if now < self.hello_at {
+            return Vec::new();
+        }
+        self.hello_at = now + HELLO_INTERVAL;
+        let greet = |(id, link): (&LinkId, &mut Link)| {
+            link.number += 1;
+            link.sent_at[(link.number % 8) as usize] = now;
+            let hello = Hello {
+                member: me,
+                number: link.number,
+                echo: link.echo.0,
+                held_us: (now.since(link.echo.1).as_nanos() / 1000).min(u64::from(u32::MAX)) as u32,
+                opened: link.opened,
+                name: String::from(name),
+            };
+            (*id, hello)
+        };
+        self.links.iter_mut().map(greet).collect()
+    }
+
+    /// Links that come up or go down by now. After a call that was late by `late` the silence of
+    /// others may be this daemon's own.
+    pub(crate) fn judge(&mut self, now: Time, late: Duration) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (id, link) in &mut self.links {
+            if late > HELLO_INTERVAL {
+                link.heard = now;
+            }
+            let is_silent = now.since(link.heard) > SILENCE_MAX;
+            let Some(peer) = link.peer else {
+                if is_silent {
+                    changes.push(Change::Replaced(*id));
+                }
+                continue;
+            };
+            let history = self.histories.entry(peer.id).or_default();
+            if is_silent {
+                changes.push(Change::Replaced(*id));
+            } else if !link.is_up && link.echoed > 0 && now >= history.held_until {
+                link.is_up = true;
+                history.serial = history.serial.wrapping_add(1);
+                history.up_since = now;
+                let rtt_us = link.rtt.unwrap_or_default().as_nanos() / 1000;
+                history.cost_us = (rtt_us / 2).clamp(1, 60_000_000) as u32;
+                changes.push(Change::Up(*id));
+            }
+        }
+        changes
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        (!self.links.is_empty()).then_some(self.hello_at)
+    }
+}

@@ -1,0 +1,475 @@
+//! Streams of cells in one configuration: forwarding along trees, retention, the common order.
+//!
+//! Each member is the source of one stream, which flows along its shortest-path tree. A daemon
+//! forwards a cell to the subtrees with members of the cell's groups. Other subtrees learn later,
+//! by a clock in the place of the cells, that nothing before it was for them. The common order is
+//! the order of Lamport times: a message is next once the clocks of all sources have passed it.
+//! Nobody waits for a token or a sequencer, and messages outside the order wait for nothing.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_proto::fields::Encoded;
+use faircast_proto::RangeSet;
+
+use crate::cell::{Cell, Kind, Service};
+use crate::ids::{Ballot, LinkId, Set};
+use crate::topology::Graph;
+use crate::wire::{Clock, FRAME_BYTES_MAX, Held, Item};
+
+/// Bytes of a source after which its cells are acknowledged, though nobody waits for that.
+const ACK_BYTES: usize = 64 * 1024;
+
+/// Message that has come, or step of a group's membership.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    /// Place of the daemon, number of the message's last cell, and its time.
+    pub(crate) source: usize,
+    pub(crate) sequence: u64,
+    pub(crate) time: u64,
+    /// The last cell.
+    pub(crate) cell: Cell,
+    /// Payloads of all cells.
+    pub(crate) parts: Vec<Bytes>,
+}
+
+/// Subtree of a source's tree.
+#[derive(Debug)]
+struct Child {
+    link: LinkId,
+    below: Set,
+    acked: u64,
+}
+
+/// Stream of one source.
+#[derive(Debug, Default)]
+struct Source {
+    /// Links of this daemon in the source's tree.
+    parent: Option<LinkId>,
+    children: Vec<Child>,
+    /// Number up to which no cell is missing that is for this daemon.
+    through: u64,
+    /// Time after which all further cells are.
+    clock: u64,
+    /// Number up to which all members have the cells.
+    stable: u64,
+    /// Cells above `stable`, by number.
+    cells: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    /// Payloads of a message whose last cell is still to come.
+    parts: Vec<Bytes>,
+    /// Number that was acknowledged last, greatest time behind the children, bytes since.
+    acked: u64,
+    behind: u64,
+    unacked: usize,
+    ack_due: bool,
+}
+
+impl Source {
+    fn keep(&mut self, sequence: u64, bytes: Bytes) {
+        self.bytes += bytes.len();
+        let at = self.cells.partition_point(|it| it.0 < sequence);
+        self.cells.insert(at, (sequence, bytes));
+    }
+
+    fn has(&self, sequence: u64) -> bool {
+        self.cells.binary_search_by_key(&sequence, |it| it.0).is_ok()
+    }
+
+    fn settle(&mut self, stable: u64) {
+        self.stable = self.stable.max(stable);
+        while let Some((_, cell)) = self.cells.pop_front_if(|it| it.0 <= self.stable) {
+            self.bytes -= cell.len();
+        }
+    }
+}
+
+/// What waits for a link.
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Number of items that have left.
+    left: u64,
+    /// For each source the number up to which the link knows its stream, and the place of a clock
+    /// behind which nothing of the source waits.
+    known: BTreeMap<u8, (u64, Option<u64>)>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push_cell(&mut self, source: u8, sequence: u64, cell: Bytes) {
+        let known = self.known.entry(source).or_default();
+        let step = sequence - known.0;
+        *known = (sequence, None);
+        self.bytes += cell.len();
+        self.items.push_back(Item::Cell { source, step, cell });
+    }
+
+    fn push_clock(&mut self, source: u8, clock: Clock) {
+        let known = self.known.entry(source).or_default();
+        known.0 = known.0.max(clock.sequence);
+        let waiting = known.1.filter(|at| *at >= self.left).map(|at| (at - self.left) as usize);
+        if let Some(Item::Clock(_, before)) = waiting.and_then(|at| self.items.get_mut(at)) {
+            let wanted = before.wanted || clock.wanted;
+            *before = Clock { wanted, ..clock };
+        } else {
+            known.1 = Some(self.left + self.items.len() as u64);
+            self.items.push_back(Item::Clock(source, clock));
+        }
+    }
+}
+
+/// All streams of a configuration.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) ballot: Ballot,
+    pub(crate) graph: Graph,
+    pub(crate) me: usize,
+    /// Lamport time.
+    pub(crate) time: u64,
+    sources: Vec<Source>,
+    queues: BTreeMap<LinkId, Queue>,
+    order: BTreeMap<(u64, u8), Ready>,
+    /// Time that others wait to pass, and the time that was sent to all last.
+    wanted: u64,
+    sent: u64,
+    stable_due: bool,
+    /// True once the view has begun here: until then nothing is acknowledged, and nothing pruned.
+    pub(crate) is_open: bool,
+}
+
+impl Streams {
+    /// Streams of a configuration. `link_to` has the links to neighbours by their places.
+    pub(crate) fn new(
+        ballot: Ballot,
+        graph: Graph,
+        me: usize,
+        time: u64,
+        link_to: &BTreeMap<usize, LinkId>,
+    ) -> Self {
+        let count = graph.members.len();
+        let sources = (0..count).map(|root| {
+            let parents = graph.tree(root);
+            let mut below: BTreeMap<usize, Set> = BTreeMap::new();
+            for place in 0..count {
+                // The last step from this daemon towards the place, if the way leads through it.
+                let mut at = place;
+                while let Some(parent) = parents[at] {
+                    if parent == me {
+                        let set = below.entry(at).or_default();
+                        *set = set.or(Set::of(place));
+                    }
+                    at = parent;
+                }
+            }
+            let child = |(place, below): (&usize, &Set)| {
+                Some(Child { link: *link_to.get(place)?, below: *below, acked: 0 })
+            };
+            Source {
+                parent: parents[me].and_then(|it| link_to.get(&it)).copied(),
+                children: below.iter().filter_map(child).collect(),
+                ..Source::default()
+            }
+        });
+        let sources = sources.collect();
+        let queues = link_to.values().map(|link| (*link, Queue::default())).collect();
+        Self {
+            ballot,
+            graph,
+            me,
+            time,
+            sources,
+            queues,
+            order: BTreeMap::new(),
+            wanted: 0,
+            sent: 0,
+            stable_due: false,
+            is_open: false,
+        }
+    }
+
+    /// Bytes of own cells that not all members have.
+    pub(crate) fn unstable_bytes(&self) -> usize {
+        self.sources[self.me].bytes
+    }
+
+    /// Number of the newest own cell, and the number up to which all members have them.
+    pub(crate) fn own(&self) -> (u64, u64) {
+        let own = &self.sources[self.me];
+        (own.through, own.stable)
+    }
+
+    /// Bytes that wait for a link.
+    pub(crate) fn queued_bytes(&self, link: LinkId) -> usize {
+        self.queues.get(&link).map_or(0, |it| it.bytes)
+    }
+
+    /// State of all streams, for the next configuration.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let held = |source: &Source| {
+            let mut cells = RangeSet::default();
+            for (sequence, _) in &source.cells {
+                cells.insert(*sequence..sequence + 1);
+            }
+            Held { through: source.through, clock: source.clock, cells }
+        };
+        self.sources.iter().map(held).collect()
+    }
+
+    /// A cell that is still kept.
+    pub(crate) fn cell(&self, source: usize, sequence: u64) -> Option<Bytes> {
+        let cells = &self.sources.get(source)?.cells;
+        let at = cells.binary_search_by_key(&sequence, |it| it.0).ok()?;
+        Some(cells[at].1.clone())
+    }
+
+    /// Keeps a cell that another member has sent again for this configuration. Delivery waits for
+    /// [`rest`](Self::rest).
+    pub(crate) fn take_recovered(&mut self, source: usize, sequence: u64, cell: Bytes) {
+        let Some(source) = self.sources.get_mut(source) else { return };
+        if sequence > source.through && !source.has(sequence) && Cell::decode(&cell).is_some() {
+            source.keep(sequence, cell);
+        }
+    }
+
+    /// Sends a cell of this daemon to `to`.
+    pub(crate) fn send(
+        &mut self,
+        what: (Kind, Service, bool),
+        client: &[u8],
+        groups: &[&[u8]],
+        payload: &[&[u8]],
+        to: impl FnOnce(&Cell) -> Set,
+        ready: &mut Vec<Ready>,
+    ) {
+        self.time += 1;
+        let bytes = Cell::encode(self.time, what, client, groups, payload);
+        let sequence = self.sources[self.me].through + 1;
+        self.take_cell(self.me, sequence, bytes, to, ready);
+    }
+
+    /// Takes an item that came over a link. Returns `None` if it breaks the protocol.
+    pub(crate) fn take(
+        &mut self,
+        link: LinkId,
+        item: Item,
+        to: impl FnOnce(&Cell) -> Set,
+        ready: &mut Vec<Ready>,
+    ) -> Option<()> {
+        match item {
+            Item::Cell { source, step, cell } => {
+                let from = self.sources.get(usize::from(source))?;
+                let sequence = from.through.checked_add(step)?;
+                if from.parent != Some(link) || step == 0 || sequence > SEQUENCE_MAX {
+                    return None;
+                }
+                self.take_cell(source.into(), sequence, cell, to, ready)
+            }
+            Item::Clock(source, clock) => {
+                let from = self.sources.get_mut(usize::from(source))?;
+                if from.parent != Some(link) || clock.time.max(clock.sequence) > SEQUENCE_MAX {
+                    return None;
+                }
+                from.through = from.through.max(clock.sequence);
+                from.clock = from.clock.max(clock.time);
+                from.settle(clock.stable.min(from.through));
+                self.time = self.time.max(clock.time);
+                if clock.wanted {
+                    self.wanted = self.wanted.max(clock.time);
+                }
+                let children: Vec<LinkId> = from.children.iter().map(|it| it.link).collect();
+                for child in children {
+                    self.queue(child).push_clock(source, clock);
+                }
+                Some(())
+            }
+            Item::Ack { source, through, time } => {
+                let from = self.sources.get_mut(usize::from(source))?;
+                let child = from.children.iter_mut().find(|it| it.link == link)?;
+                if through > from.through || time > SEQUENCE_MAX {
+                    return None;
+                }
+                child.acked = child.acked.max(through);
+                from.behind = from.behind.max(time);
+                let all = from.children.iter().map(|it| it.acked).min().unwrap_or(u64::MAX);
+                if usize::from(source) == self.me {
+                    self.time = self.time.max(time);
+                    self.settle_own(all);
+                } else if all > from.acked {
+                    from.ack_due = true;
+                }
+                Some(())
+            }
+        }
+    }
+
+    fn settle_own(&mut self, all: u64) {
+        let own = &mut self.sources[self.me];
+        let all = all.min(own.through);
+        if all > own.stable {
+            own.settle(all);
+            self.stable_due = true;
+        }
+    }
+
+    fn take_cell(
+        &mut self,
+        source: usize,
+        sequence: u64,
+        bytes: Bytes,
+        to: impl FnOnce(&Cell) -> Set,
+        ready: &mut Vec<Ready>,
+    ) -> Option<()> {
+        let cell = Cell::decode(&bytes)?;
+        let from = &mut self.sources[source];
+        if cell.time <= from.clock || cell.time > SEQUENCE_MAX {
+            return None;
+        }
+        self.time = self.time.max(cell.time);
+        (from.through, from.clock) = (sequence, cell.time);
+        from.keep(sequence, bytes.clone());
+        from.unacked += bytes.len();
+        let waits = cell.kind == Kind::Join || cell.service == Service::Safe;
+        from.ack_due |= waits || from.unacked > ACK_BYTES;
+        let is_ordered = cell.kind.is_ordered(cell.service);
+        if is_ordered {
+            self.wanted = self.wanted.max(cell.time);
+        }
+        let to = if cell.kind.is_for_all() || !self.is_open { Set(u128::MAX) } else { to(&cell) };
+        let clock =
+            Clock { sequence, time: cell.time, stable: from.stable, wanted: is_ordered };
+        let place = source as u8;
+        for Child { link, below, .. } in &from.children {
+            let Some(queue) = self.queues.get_mut(link) else { continue };
+            if to.meets(*below) {
+                queue.push_cell(place, sequence, bytes.clone());
+            } else if is_ordered {
+                queue.push_clock(place, clock);
+            }
+        }
+        if from.children.is_empty() && source == self.me && self.graph.members.len() == 1 {
+            self.settle_own(u64::MAX);
+        }
+        self.assemble(source, sequence, cell, ready);
+        Some(())
+    }
+
+    /// Puts a cell to those of its message, and the message to those that are ready or wait.
+    fn assemble(&mut self, source: usize, sequence: u64, cell: Cell, ready: &mut Vec<Ready>) {
+        let from = &mut self.sources[source];
+        from.parts.push(cell.payload.clone());
+        if !cell.last {
+            return;
+        }
+        let parts = core::mem::take(&mut from.parts);
+        let is_ordered = cell.kind.is_ordered(cell.service);
+        let message = Ready { source, sequence, time: cell.time, cell, parts };
+        if is_ordered {
+            self.order.insert((message.time, source as u8), message);
+        } else {
+            ready.push(message);
+        }
+    }
+
+    /// Takes the next message of the common order, if it is certain.
+    pub(crate) fn next_ordered(&mut self) -> Option<Ready> {
+        let ((time, _), first) = self.order.first_key_value()?;
+        let passed = |(place, it): (usize, &Source)| place == self.me || it.clock >= *time;
+        let is_next = self.is_open && self.sources.iter().enumerate().all(passed);
+        let is_safe = first.cell.service != Service::Safe
+            || first.cell.kind != Kind::Message
+            || self.sources[first.source].stable >= first.sequence;
+        (is_next && is_safe).then(|| self.order.pop_first())?.map(|(_, message)| message)
+    }
+
+    /// All messages of a configuration that is over, in their order: those that waited, and those
+    /// that were recovered.
+    pub(crate) fn rest(&mut self) -> Vec<Ready> {
+        let (mut messages, mut ordered) = (Vec::new(), Vec::new());
+        for source in 0..self.sources.len() {
+            let from = &self.sources[source];
+            let missed: Vec<_> =
+                from.cells.iter().filter(|it| it.0 > from.through).cloned().collect();
+            for (sequence, bytes) in missed {
+                if let Some(cell) = Cell::decode(&bytes) {
+                    self.assemble(source, sequence, cell, &mut messages);
+                }
+            }
+        }
+        ordered.extend(core::mem::take(&mut self.order).into_values());
+        messages.sort_by_key(|it| (it.time, it.source));
+        messages.extend(ordered);
+        messages
+    }
+
+    /// Has all members told of the clock that they wait for, and of stable cells.
+    pub(crate) fn speak(&mut self) {
+        if !self.is_open || !(self.wanted > self.sent || self.stable_due) {
+            return;
+        }
+        self.stable_due = false;
+        self.sent = self.time;
+        let own = &mut self.sources[self.me];
+        own.clock = self.time;
+        let clock =
+            Clock { sequence: own.through, time: self.time, stable: own.stable, wanted: false };
+        let place = self.me as u8;
+        for child in &own.children {
+            if let Some(queue) = self.queues.get_mut(&child.link) {
+                queue.push_clock(place, clock);
+            }
+        }
+    }
+
+    /// Has everything acknowledged that is not yet, and own stable cells told.
+    pub(crate) fn refresh(&mut self) {
+        for source in &mut self.sources {
+            source.ack_due |= source.unacked > 0;
+        }
+    }
+
+    fn queue(&mut self, link: LinkId) -> &mut Queue {
+        self.queues.entry(link).or_default()
+    }
+
+    /// The next frame of data for a link.
+    pub(crate) fn poll(&mut self, link: LinkId) -> Option<Bytes> {
+        let mut out = Vec::new();
+        if self.is_open {
+            for (place, source) in self.sources.iter_mut().enumerate() {
+                let all = source.children.iter().map(|it| it.acked).min();
+                let through = all.map_or(source.through, |all| all.min(source.through));
+                if source.parent == Some(link) && source.ack_due && through > source.acked {
+                    (source.acked, source.ack_due, source.unacked) = (through, false, 0);
+                    if out.is_empty() {
+                        self.ballot.put(&mut out);
+                    }
+                    let time = self.time.max(source.behind);
+                    Item::Ack { source: place as u8, through, time }.put(&mut out);
+                }
+            }
+        }
+        let queue = self.queues.get_mut(&link)?;
+        while let Some(item) = queue.items.front() {
+            let bytes = match item {
+                Item::Cell { cell, .. } => cell.len(),
+                _ => 0,
+            };
+            if !out.is_empty() && out.len() + bytes + Item::HEAD_BYTES_MAX > FRAME_BYTES_MAX {
+                break;
+            }
+            if out.is_empty() {
+                self.ballot.put(&mut out);
+            }
+            item.put(&mut out);
+            queue.items.pop_front();
+            queue.left += 1;
+            queue.bytes -= bytes;
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+}
+
+/// Greatest sequence number and time: the greatest variable-length integer, with room to count on.
+const SEQUENCE_MAX: u64 = 1 << 61;

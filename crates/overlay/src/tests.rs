@@ -1,0 +1,476 @@
+//! Daemons in a network that is made up, under faults from a seed.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
+
+use crate::{
+    ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, LinkId, Member, Mate, SendError, Service, Settings,
+    ViewId,
+};
+
+/// Frame or end of a connection, on its way.
+enum Event {
+    Frame { to: usize, link: LinkId, control: bool, bytes: Bytes },
+    Down { to: usize, link: LinkId },
+    Dial { a: usize, b: usize },
+}
+
+/// Connection between two daemons.
+struct Connection {
+    ends: (usize, usize),
+    /// When the last frame of each direction arrives.
+    last: [Time; 2],
+    is_dead: bool,
+}
+
+/// What a client has seen, in its order.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    View(ViewId, BTreeSet<Member>, Option<ViewId>, BTreeSet<Member>),
+    Transitional(ViewId),
+    Message { id: String, service: Service, groups: Vec<Bytes>, view: ViewId },
+    Group(Bytes, Vec<Mate>),
+}
+
+struct World {
+    now: Time,
+    rng: Rng,
+    daemons: Vec<Option<Daemon>>,
+    incarnations: Vec<u64>,
+    edges: Vec<(usize, usize)>,
+    /// Edges that carry nothing, for each direction.
+    cut: BTreeSet<(usize, usize)>,
+    connections: BTreeMap<LinkId, Connection>,
+    queue: BTreeMap<(Time, u64), Event>,
+    count: u64,
+    next_link: u32,
+    /// By daemon, its incarnation and client: what was seen.
+    seen: BTreeMap<(usize, u64, u32), Vec<Seen>>,
+    sent: BTreeMap<String, (usize, u64)>,
+    random: Rng,
+}
+
+impl World {
+    fn new(count: usize, edges: &[(usize, usize)], seed: u64) -> Self {
+        let mut world = Self {
+            now: Time::ZERO + Duration::from_secs(1),
+            rng: Rng::new(seed, NodeId(1), Purpose::Fault),
+            daemons: (0..count).map(|_| None).collect(),
+            incarnations: alloc::vec![0; count],
+            edges: edges.to_vec(),
+            cut: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            count: 0,
+            next_link: 0,
+            seen: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
+        };
+        for at in 0..count {
+            world.start(at);
+        }
+        world
+    }
+
+    fn start(&mut self, at: usize) {
+        self.incarnations[at] += 1;
+        let me = Member { id: DaemonId(at as u64), incarnation: self.incarnations[at] };
+        let mut daemon = Daemon::new(self.now, me, &format!("d{at}"), Settings::default());
+        for client in 0..2 {
+            daemon.connect(ClientId(client), format!("c{client}").into()).unwrap();
+        }
+        self.daemons[at] = Some(daemon);
+        for (a, b) in self.edges.clone() {
+            if a == at || b == at {
+                self.push(Duration::from_millis(10), Event::Dial { a, b });
+            }
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.daemons[at] = None;
+        let dead: Vec<LinkId> = self.of(at);
+        for link in dead {
+            self.connections.get_mut(&link).unwrap().is_dead = true;
+            let (a, b) = self.connections[&link].ends;
+            let other = if a == at { b } else { a };
+            // Sometimes the kernel says so, and sometimes nobody does.
+            if self.rng.chance(0.5) {
+                self.push(Duration::from_millis(20), Event::Down { to: other, link });
+            }
+        }
+    }
+
+    fn of(&self, at: usize) -> Vec<LinkId> {
+        let own = self.connections.iter().filter(|(_, it)| it.ends.0 == at || it.ends.1 == at);
+        own.map(|(id, _)| *id).collect()
+    }
+
+    fn push(&mut self, after: Duration, event: Event) {
+        self.count += 1;
+        self.queue.insert((self.now + after, self.count), event);
+    }
+
+    /// Calls a daemon, and sends what it has to send.
+    fn call(&mut self, at: usize, what: impl FnOnce(&mut Daemon, &mut Cx<'_>)) {
+        let Some(daemon) = &mut self.daemons[at] else { return };
+        let now = self.now;
+        what(daemon, &mut Cx::untraced(now, &mut self.random));
+        for client in 0..2 {
+            let key = (at, self.incarnations[at], client);
+            while let Some(event) = daemon.poll_client(ClientId(client)) {
+                let seen = match event {
+                    ClientEvent::Message { service, groups, parts, view, .. } => {
+                        let text = parts.concat();
+                        let id = String::from_utf8_lossy(&text).into_owned();
+                        let id = id.trim_end_matches('.').into();
+                        Seen::Message { id, service, groups, view }
+                    }
+                    ClientEvent::Group { group, members, .. } => Seen::Group(group, members),
+                    ClientEvent::Transitional { closes, .. } => Seen::Transitional(closes),
+                    ClientEvent::View { id, members, together, previous, .. } => Seen::View(
+                        id,
+                        members.into_iter().collect(),
+                        previous,
+                        together.into_iter().collect(),
+                    ),
+                    ClientEvent::Cut { .. } => panic!("nobody is slow"),
+                };
+                self.seen.entry(key).or_default().push(seen);
+            }
+        }
+        let mut frames = Vec::new();
+        let mut closed = Vec::new();
+        while let Some(DaemonEvent::Close(link)) = daemon.poll_event() {
+            closed.push(link);
+        }
+        for (link, connection) in &self.connections {
+            let (a, b) = connection.ends;
+            if a != at && b != at {
+                continue;
+            }
+            let to = if a == at { b } else { a };
+            while let Some(bytes) = daemon.poll_control(*link) {
+                frames.push(Event::Frame { to, link: *link, control: true, bytes });
+            }
+            while let Some(bytes) = daemon.poll_data(*link) {
+                frames.push(Event::Frame { to, link: *link, control: false, bytes });
+            }
+        }
+        for frame in frames {
+            let Event::Frame { to, link, .. } = &frame else { continue };
+            let (to, link) = (*to, *link);
+            let delay = Duration::from_micros(1000 + self.rng.below(15_000));
+            let cut = self.cut.contains(&(at, to));
+            let connection = self.connections.get_mut(&link).unwrap();
+            let way = usize::from(connection.ends.0 == at);
+            if connection.is_dead || cut {
+                // Frames of a connection are in order: after one is lost none follows.
+                connection.is_dead = true;
+                continue;
+            }
+            let arrives = (now + delay).max(connection.last[way] + Duration::from_micros(1));
+            connection.last[way] = arrives;
+            self.push(arrives.since(now), frame);
+        }
+        for link in closed {
+            let Some(connection) = self.connections.get_mut(&link) else { continue };
+            connection.is_dead = true;
+            let (a, b) = connection.ends;
+            let other = if a == at { b } else { a };
+            if !self.cut.contains(&(at, other)) {
+                self.push(Duration::from_millis(20), Event::Down { to: other, link });
+            }
+            self.push(Duration::ZERO, Event::Down { to: at, link });
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Frame { to, link, control, bytes } => {
+                let Some(connection) = self.connections.get(&link) else { return };
+                let from = if connection.ends.0 == to { connection.ends.1 } else { connection.ends.0 };
+                if connection.is_dead || self.cut.contains(&(from, to)) {
+                    self.connections.get_mut(&link).unwrap().is_dead = true;
+                    return;
+                }
+                self.call(to, |daemon, cx| match control {
+                    true => daemon.handle_control(cx, link, &bytes),
+                    false => daemon.handle_data(cx, link, bytes),
+                });
+            }
+            Event::Down { to, link } => {
+                let Some(connection) = self.connections.get(&link) else { return };
+                let (a, b) = connection.ends;
+                self.connections.get_mut(&link).unwrap().is_dead = true;
+                self.call(to, |daemon, cx| daemon.link_down(cx, link));
+                self.push(Duration::from_millis(300), Event::Dial { a, b });
+            }
+            Event::Dial { a, b } => {
+                let live = self.connections.values().any(|it| !it.is_dead && it.ends == (a, b));
+                let cut = self.cut.contains(&(a, b)) || self.cut.contains(&(b, a));
+                if live || self.daemons[a].is_none() || self.daemons[b].is_none() {
+                    return;
+                }
+                if cut {
+                    return self.push(Duration::from_millis(300), Event::Dial { a, b });
+                }
+                self.next_link += 1;
+                let link = LinkId(self.next_link);
+                let connection = Connection { ends: (a, b), last: [self.now; 2], is_dead: false };
+                self.connections.insert(link, connection);
+                self.call(a, |daemon, cx| daemon.link_up(cx, link, true));
+                self.call(b, |daemon, cx| daemon.link_up(cx, link, false));
+            }
+        }
+    }
+
+    fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let timer = (0..self.daemons.len())
+                .filter_map(|at| Some((self.daemons[at].as_ref()?.next_timeout()?, at)))
+                .min();
+            let frame = self.queue.keys().next().copied();
+            let timer_first = timer.is_some_and(|it| frame.is_none_or(|frame| it.0 < frame.0));
+            let at = if timer_first { timer.map(|it| it.0) } else { frame.map(|it| it.0) };
+            let Some(at) = at.filter(|at| *at <= end) else { break };
+            self.now = self.now.max(at);
+            if timer_first {
+                self.call(timer.unwrap().1, |daemon, cx| daemon.handle_timeout(cx));
+            } else {
+                let event = self.queue.remove(&frame.unwrap()).unwrap();
+                self.handle(event);
+            }
+        }
+        self.now = end;
+    }
+
+    /// A client does something.
+    fn act(&mut self) {
+        let at = self.rng.below(self.daemons.len() as u64) as usize;
+        let client = ClientId(self.rng.below(2) as u32);
+        let group: Bytes = format!("g{}", self.rng.below(3)).into();
+        let action = self.rng.below(12);
+        let service = Service::ALL[1 + self.rng.below(5) as usize];
+        let id = format!("m{}", self.sent.len());
+        let long = self.rng.chance(0.1);
+        let text = if long { format!("{id:.<40000}") } else { id.clone() };
+        let mut result = None;
+        let incarnation = self.incarnations[at];
+        self.call(at, |daemon, cx| match action {
+            0 => _ = daemon.join(cx, client, group),
+            1 => _ = daemon.part(cx, client, group),
+            _ => result = Some(daemon.send(cx, client, service, &[&group], text.as_bytes())),
+        });
+        match result {
+            Some(Ok(())) => _ = self.sent.insert(id, (at, incarnation)),
+            Some(Err(error)) => assert!(matches!(error, SendError::Changing | SendError::Retention)),
+            None => {}
+        }
+    }
+
+    /// Problems after a quiet time: daemons that can reach each other share a view and all groups.
+    fn check_settled(&self) {
+        let count = self.daemons.len();
+        for at in 0..count {
+            let Some(daemon) = &self.daemons[at] else { continue };
+            let mut reached = BTreeSet::from([at]);
+            loop {
+                let more: Vec<usize> = self
+                    .edges
+                    .iter()
+                    .flat_map(|(a, b)| [(*a, *b), (*b, *a)])
+                    .filter(|(a, b)| {
+                        let cut = self.cut.contains(&(*a, *b)) || self.cut.contains(&(*b, *a));
+                        reached.contains(a) && !reached.contains(b) && !cut && self.daemons[*b].is_some()
+                    })
+                    .map(|(_, b)| b)
+                    .collect();
+                if more.is_empty() {
+                    break;
+                }
+                reached.extend(more);
+            }
+            let want: Vec<Member> = reached
+                .iter()
+                .map(|at| Member { id: DaemonId(*at as u64), incarnation: self.incarnations[*at] })
+                .collect();
+            assert!(daemon.is_settled(), "d{at} is changing");
+            assert_eq!(daemon.view().1, want, "members at d{at}");
+            assert_eq!(daemon.unstable_bytes(), 0, "cells of d{at} are not stable");
+            for other in reached {
+                let other = self.daemons[other].as_ref().unwrap();
+                assert_eq!(daemon.view(), other.view());
+                assert!(daemon.groups().eq(other.groups()), "groups differ");
+            }
+        }
+    }
+
+    /// The rules that need no more than what clients have seen.
+    fn check_traces(&self) {
+        let mut before: BTreeMap<(String, String), (usize, u64, u32)> = BTreeMap::new();
+        for (who, seen) in &self.seen {
+            let mut ids = BTreeSet::new();
+            let mut ordered: Vec<&String> = Vec::new();
+            let mut by_sender: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+            for it in seen {
+                let Seen::Message { id, service, .. } = it else { continue };
+                assert!(ids.insert(id), "{who:?} got {id} twice");
+                let sender = *self.sent.get(id).unwrap_or_else(|| panic!("{id} was not sent"));
+                if service.is_ordered() {
+                    ordered.push(id);
+                }
+                let number: u64 = id[1..].parse().unwrap();
+                // Of one service, so that the two lanes of order and of none are told apart.
+                let last = by_sender.entry((sender.0 * 2 + usize::from(service.is_ordered()), sender.1));
+                let last = last.or_insert(0);
+                assert!(*last <= number, "{who:?} got {id} after m{last}");
+                *last = number;
+            }
+            for two in ordered.windows(2) {
+                let pair = (two[0].clone(), two[1].clone());
+                let other = before.get(&(pair.1.clone(), pair.0.clone()));
+                assert!(other.is_none(), "{who:?} and {other:?} differ on {pair:?}");
+                before.insert(pair, *who);
+            }
+        }
+        self.check_together();
+    }
+
+    /// Clients of daemons that moved together have got the same messages of groups of which both
+    /// were members.
+    fn check_together(&self) {
+        type Span = (BTreeSet<String>, BTreeSet<Member>);
+        let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<((usize, u64, u32), Span)>> = BTreeMap::new();
+        for (who, seen) in &self.seen {
+            let mate = Mate { daemon: DaemonId(who.0 as u64), name: format!("c{}", who.2).into() };
+            let mut view = None;
+            let mut got: BTreeMap<Bytes, BTreeSet<String>> = BTreeMap::new();
+            // Groups of which the client was a member since the view began.
+            let (mut groups, mut through) = (BTreeSet::new(), BTreeSet::new());
+            for it in seen {
+                match it {
+                    Seen::Message { id, groups, .. } => {
+                        for group in groups {
+                            got.entry(group.clone()).or_default().insert(id.clone());
+                        }
+                    }
+                    Seen::Group(group, members) => {
+                        if members.contains(&mate) {
+                            groups.insert(group.clone());
+                        } else {
+                            groups.remove(group);
+                            through.remove(group);
+                        }
+                    }
+                    Seen::View(id, _, previous, together) => {
+                        if let Some(view) = view
+                            && *previous == Some(view)
+                        {
+                            for group in &through {
+                                let set = got.get(group).cloned().unwrap_or_default();
+                                let key = (view, *id, Bytes::clone(group));
+                                spans.entry(key).or_default().push((*who, (set, together.clone())));
+                            }
+                        }
+                        (view, through) = (Some(*id), groups.clone());
+                        got.clear();
+                    }
+                    Seen::Transitional(_) => {}
+                }
+            }
+        }
+        for ((view, next, group), spans) in &spans {
+            for (who, (set, together)) in spans {
+                for (other, (others, _)) in spans {
+                    let moved = together.iter().any(|it| it.id.0 == other.0 as u64);
+                    let missing: Vec<_> = others.difference(set).collect();
+                    assert!(
+                        !moved || missing.is_empty(),
+                        "{who:?} lacks {missing:?} of {group:?} that {other:?} got from {view} to {next}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn three_daemons_form_a_view_and_deliver_in_one_order() {
+    let mut world = World::new(3, &[(0, 1), (1, 2)], 1);
+    world.run(Duration::from_secs(5));
+    world.check_settled();
+    for _ in 0..300 {
+        world.act();
+        world.run(Duration::from_millis(5));
+    }
+    world.run(Duration::from_secs(3));
+    world.check_settled();
+    world.check_traces();
+    let messages = world.seen.values().flatten().filter(|it| matches!(it, Seen::Message { .. }));
+    assert!(messages.count() > 300);
+}
+
+/// A run with faults from a seed.
+fn storm(seed: u64) {
+    let edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 4)];
+    let mut world = World::new(5, &edges, seed);
+    world.run(Duration::from_secs(3));
+    for _ in 0..40 {
+        match world.rng.below(8) {
+            0 | 1 => {
+                let (a, b) = edges[world.rng.below(edges.len() as u64) as usize];
+                world.cut.insert((a, b));
+                if world.rng.chance(0.7) {
+                    world.cut.insert((b, a));
+                }
+            }
+            2 | 3 => {
+                if let Some(way) = world.cut.iter().next().copied() {
+                    world.cut.remove(&way);
+                    world.cut.remove(&(way.1, way.0));
+                }
+            }
+            4 => {
+                let at = world.rng.below(5) as usize;
+                if world.daemons[at].is_some() {
+                    world.kill(at);
+                } else {
+                    world.start(at);
+                }
+            }
+            _ => {}
+        }
+        for _ in 0..world.rng.below(40) {
+            world.act();
+            let pause = Duration::from_micros(world.rng.below(20_000));
+            world.run(pause);
+        }
+        let pause = Duration::from_millis(world.rng.below(2500));
+        world.run(pause);
+    }
+    world.cut.clear();
+    for at in 0..5 {
+        if world.daemons[at].is_none() {
+            world.start(at);
+        }
+    }
+    // A link that flaps is held down for a minute at most.
+    world.run(Duration::from_secs(90));
+    world.check_settled();
+    world.check_traces();
+}
+
+#[test]
+fn rules_hold_through_cuts_one_way_links_crashes_and_restarts() {
+    for seed in 0..8 {
+        storm(seed);
+    }
+}

@@ -1,0 +1,273 @@
+//! Link-state database, the component that it shows, and shortest-path trees.
+//!
+//! Each daemon floods an advertisement of its links. A link counts only if both ends advertise it
+//! with the incarnations of both, so a link that works in one direction is down. Membership is what
+//! can be reached over such links, never a clique.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use faircast_proto::fields::{Encoded, Fields};
+
+use crate::ids::{DAEMONS_MAX, DaemonId, Member, Set};
+
+/// Most bytes of a daemon's name.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// Advertisement of a daemon: its links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Advert {
+    pub(crate) origin: Member,
+    /// Number of the advertisement in this incarnation.
+    pub(crate) number: u64,
+    pub(crate) name: String,
+    /// Ends of links that are up, in their order, with the cost in microseconds of one way and the
+    /// number of times that the link has come up.
+    pub(crate) links: Vec<(Member, u32, u32)>,
+}
+
+impl Encoded for Advert {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.origin, self.number).put(out);
+        out.push(self.name.len() as u8);
+        out.extend_from_slice(self.name.as_bytes());
+        out.push(self.links.len() as u8);
+        self.links.iter().for_each(|link| link.put(out));
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (origin, number) = fields.read()?;
+        let name = fields.text(NAME_BYTES_MAX)?;
+        let count: u8 = fields.read()?;
+        let links = (0..count).map(|_| fields.read()).collect::<Option<Vec<(Member, u32, u32)>>>()?;
+        let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
+        (sorted && links.len() < DAEMONS_MAX).then_some(Self { origin, number, name, links })
+    }
+}
+
+/// All advertisements, the newest of each daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Database {
+    adverts: BTreeMap<DaemonId, Advert>,
+}
+
+impl Database {
+    /// Takes an advertisement. Returns true if it is new, and is to be flooded.
+    pub(crate) fn take(&mut self, advert: Advert) -> bool {
+        let known = self.adverts.get(&advert.origin.id);
+        let age = |it: &Advert| (it.origin.incarnation, it.number);
+        let new = known.is_none_or(|known| age(&advert) > age(known));
+        let has_room = known.is_some() || self.adverts.len() < DATABASE_MAX;
+        if new && has_room {
+            self.adverts.insert(advert.origin.id, advert);
+        }
+        new && has_room
+    }
+
+    pub(crate) fn get(&self, id: DaemonId) -> Option<&Advert> {
+        self.adverts.get(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Advert> {
+        self.adverts.values()
+    }
+
+    /// Forgets daemons outside `members`, which cannot be reached.
+    pub(crate) fn retain(&mut self, members: &[Member]) {
+        self.adverts.retain(|_, it| members.binary_search(&it.origin).is_ok());
+    }
+
+    /// The component of a daemon.
+    pub(crate) fn component(&self, of: Member) -> Graph {
+        let mut members = alloc::vec![of];
+        let mut next = 0;
+        while next < members.len() {
+            for (peer, ..) in self.two_way(members[next]) {
+                if !members.contains(&peer) && members.len() < DAEMONS_MAX {
+                    members.push(peer);
+                }
+            }
+            next += 1;
+        }
+        members.sort_unstable();
+        let mut edges = Vec::new();
+        for (a, member) in members.iter().enumerate() {
+            for (peer, cost, serial) in self.two_way(*member) {
+                if let Ok(b) = members.binary_search(&peer)
+                    && a < b
+                {
+                    edges.push((a as u8, b as u8, cost, serial));
+                }
+            }
+        }
+        Graph { members, edges }
+    }
+
+    /// Links that both ends advertise, with the greater cost and the sum of both serial numbers.
+    fn two_way(&self, member: Member) -> impl Iterator<Item = (Member, u32, u32)> {
+        let own = self.adverts.get(&member.id).filter(|it| it.origin == member);
+        let links = own.into_iter().flat_map(|it| &it.links);
+        links.filter_map(move |(peer, cost, serial)| {
+            let other = self.adverts.get(&peer.id).filter(|it| it.origin == *peer)?;
+            let (_, back, other) = other.links.iter().find(|(end, ..)| *end == member)?;
+            Some((*peer, *cost.max(back), serial.wrapping_add(*other)))
+        })
+    }
+}
+
+/// Most daemons in the database, reachable or not.
+const DATABASE_MAX: usize = 4 * DAEMONS_MAX;
+
+/// Daemons and the links between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Graph {
+    /// Members, ascending.
+    pub(crate) members: Vec<Member>,
+    /// Places of both ends, the lesser first, the cost and the serial number of the link.
+    pub(crate) edges: Vec<(u8, u8, u32, u32)>,
+}
+
+impl Encoded for Graph {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.members.len() as u8);
+        self.members.iter().for_each(|it| it.put(out));
+        (self.edges.len() as u16).put(out);
+        self.edges.iter().for_each(|it| it.put(out));
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let count: u8 = fields.read()?;
+        let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<Member>>>()?;
+        let count: u16 = fields.read()?;
+        let edges = (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;
+        let sorted = members.windows(2).all(|two| two[0].id < two[1].id);
+        let known = edges.iter().all(|(a, b, ..)| a < b && usize::from(*b) < members.len());
+        let fits = !members.is_empty() && members.len() <= DAEMONS_MAX;
+        (sorted && known && fits).then_some(Self { members, edges })
+    }
+}
+
+impl Graph {
+    /// Place of a member.
+    pub(crate) fn place(&self, member: Member) -> Option<usize> {
+        self.members.binary_search(&member).ok()
+    }
+
+    /// Neighbours of the daemon at `place`, with costs.
+    fn around(&self, place: usize) -> impl Iterator<Item = (usize, u32)> {
+        self.edges.iter().filter_map(move |&(a, b, cost, _)| {
+            let (a, b) = (usize::from(a), usize::from(b));
+            if a == place { Some((b, cost)) } else { (b == place).then_some((a, cost)) }
+        })
+    }
+
+    /// Parent of each daemon in the shortest-path tree from `root`; `None` for the root itself and
+    /// what the root does not reach. Of equal paths the one through the lesser place is taken, so
+    /// that all daemons find the same tree.
+    pub(crate) fn tree(&self, root: usize) -> Vec<Option<usize>> {
+        let count = self.members.len();
+        let mut parents = alloc::vec![None; count];
+        let mut costs = alloc::vec![u64::MAX; count];
+        let mut done = Set::default();
+        costs[root] = 0;
+        while let Some(near) =
+            (0..count).filter(|it| !done.has(*it) && costs[*it] < u64::MAX).min_by_key(|it| costs[*it])
+        {
+            done = done.or(Set::of(near));
+            for (next, cost) in self.around(near) {
+                // A link without cost would make the order of daemons undefined.
+                let through = costs[near] + u64::from(cost.max(1));
+                if !done.has(next)
+                    && (through < costs[next] || through == costs[next] && Some(near) < parents[next])
+                {
+                    (costs[next], parents[next]) = (through, Some(near));
+                }
+            }
+        }
+        parents
+    }
+
+    /// True if all members can be reached from each other.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.tree(0).iter().skip(1).all(Option::is_some)
+    }
+
+    /// True if `other` has the same members and all links of this graph, none of which has been down
+    /// meanwhile.
+    pub(crate) fn stands_in(&self, other: &Self) -> bool {
+        let same = |a: &(u8, u8, u32, u32), b: &(u8, u8, u32, u32)| (a.0, a.1, a.3) == (b.0, b.1, b.3);
+        self.members == other.members
+            && self.edges.iter().all(|edge| other.edges.iter().any(|it| same(edge, it)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64) -> Member {
+        Member { id: DaemonId(id), incarnation: 1 }
+    }
+
+    fn advert(id: u64, links: &[(u64, u32)]) -> Advert {
+        let links = links.iter().map(|(peer, cost)| (member(*peer), *cost, 1)).collect();
+        Advert { origin: member(id), number: 1, name: "d".into(), links }
+    }
+
+    #[test]
+    fn a_link_counts_if_both_ends_advertise_it() {
+        let mut database = Database::default();
+        database.take(advert(1, &[(2, 10), (3, 10)]));
+        database.take(advert(2, &[(1, 30)]));
+        database.take(advert(3, &[(4, 10)]));
+        let graph = database.component(member(1));
+        assert_eq!(graph.members, [member(1), member(2)]);
+        assert_eq!(graph.edges, [(0, 1, 30, 2)]);
+    }
+
+    #[test]
+    fn a_component_needs_no_clique_and_trees_go_round_a_cut() {
+        let mut database = Database::default();
+        for (id, links) in
+            [(1, &[(2, 10)][..]), (2, &[(1, 10), (3, 10)]), (3, &[(2, 10), (4, 1)]), (4, &[(3, 1)])]
+        {
+            assert!(database.take(advert(id, links)));
+            assert!(!database.take(advert(id, links)), "the same again is old");
+        }
+        let graph = database.component(member(3));
+        assert_eq!(graph.members.len(), 4);
+        assert_eq!(graph.tree(0), [None, Some(0), Some(1), Some(2)]);
+        assert_eq!(graph.tree(3), [Some(1), Some(2), Some(3), None]);
+        assert!(graph.is_connected());
+    }
+
+    #[test]
+    fn a_newer_incarnation_replaces_an_older_one() {
+        let mut database = Database::default();
+        database.take(advert(1, &[(2, 10)]));
+        database.take(advert(2, &[(1, 10)]));
+        let again = Member { incarnation: 2, ..member(2) };
+        assert!(database.take(Advert { origin: again, ..advert(2, &[(1, 10)]) }));
+        // The first daemon still advertises the link to the run that is gone.
+        assert_eq!(database.component(member(1)).members, [member(1)]);
+        assert!(!database.take(Advert { number: 9, ..advert(2, &[(1, 10)]) }), "it is older");
+    }
+
+    #[test]
+    fn encodings_are_read_back_and_nonsense_is_refused() {
+        let advert = advert(7, &[(1, 10), (2, 20)]);
+        let mut bytes = Vec::new();
+        advert.put(&mut bytes);
+        assert_eq!(Fields(&bytes).read(), Some(advert));
+        let graph = Graph { members: [1, 2].map(member).to_vec(), edges: [(0, 1, 5, 2)].to_vec() };
+        bytes.clear();
+        graph.put(&mut bytes);
+        assert_eq!(Fields(&bytes).read(), Some(graph.clone()));
+        for edges in [[(1, 1, 5, 2)], [(0, 2, 5, 2)]] {
+            bytes.clear();
+            Graph { edges: edges.to_vec(), ..graph.clone() }.put(&mut bytes);
+            assert_eq!(Fields(&bytes).read::<Graph>(), None);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Messages between daemons.
+//!
+//! A link has two lanes, each an ordered stream of frames. The control lane has one message in a
+//! frame. A frame of the data lane has the ballot of its configuration and then items, until the
+//! frame ends. Integers are in network byte order; `var` is a variable-length integer as in QUIC
+//! (RFC 9000 section 16); a source is a place among the members of the configuration.
+//!
+//! | control message | bytes |
+//! | --- | --- |
+//! | hello | 1, version, member (16), number (8), echoed number (8), microseconds since (4), opened by the sender (1), name |
+//! | advertisement | 2, member (16), number (8), name, count (1), links (24 each) |
+//! | propose | 3, ballot (24), graph |
+//! | state | 4, ballot (24), place (1), state |
+//! | refuse | 5, ballot (24), round (8) |
+//!
+//! | item of data | bytes |
+//! | --- | --- |
+//! | cell | 0, source (1), var (sequence number minus the previous one on this link), var (length), cell |
+//! | clock | 1, source (1), var (sequence number), var (time), var (stable sequence number), wanted (1) |
+//! | acknowledgement | 2, source (1), var (sequence number), var (time) |
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_proto::fields::{Encoded, Fields};
+use faircast_proto::RangeSet;
+
+use crate::ids::{Ballot, Member};
+use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
+
+/// Version of the messages.
+const VERSION: u8 = 1;
+/// Most bytes of a frame of data, so that a large message never delays control.
+pub const FRAME_BYTES_MAX: usize = 16 * 1024;
+
+/// Appends a variable-length integer (RFC 9000 section 16). Values are below 2^62.
+pub(crate) fn put_var(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..0x40 => out.push(value as u8),
+        0x40..0x4000 => (value as u16 | 0x4000).put(out),
+        0x4000..0x4000_0000 => (value as u32 | 0x8000_0000).put(out),
+        _ => (value | 0xC000_0000_0000_0000).put(out),
+    }
+}
+
+/// Reads a variable-length integer.
+pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
+    let first = *fields.0.first()?;
+    Some(match first >> 6 {
+        0 => u64::from(fields.read::<u8>()?),
+        1 => u64::from(fields.read::<u16>()? & 0x3FFF),
+        2 => u64::from(fields.read::<u32>()? & 0x3FFF_FFFF),
+        _ => fields.read::<u64>()? & 0x3FFF_FFFF_FFFF_FFFF,
+    })
+}
+
+/// Greeting of a neighbour, repeated at intervals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) member: Member,
+    /// Number of the greeting on this link.
+    pub(crate) number: u64,
+    /// Number of the newest greeting that has come, 0 for none, and microseconds since then.
+    pub(crate) echo: u64,
+    pub(crate) held_us: u32,
+    /// True if the sender has opened the connection.
+    pub(crate) opened: bool,
+    pub(crate) name: String,
+}
+
+/// State of the stream of a source at a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Sequence number up to which the member lacks no cell that is for it.
+    pub(crate) through: u64,
+    /// Time after which all further cells of the source are.
+    pub(crate) clock: u64,
+    /// Cells that the member can send again.
+    pub(crate) cells: RangeSet,
+}
+
+/// State of a member that has stopped for a new configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Configuration and view of the member.
+    pub(crate) config: Ballot,
+    pub(crate) view: Ballot,
+    /// Lamport time of the member.
+    pub(crate) time: u64,
+    /// Streams of all sources of its configuration.
+    pub(crate) streams: Vec<Held>,
+}
+
+/// Most ranges of cells of one stream in a state.
+const RANGES_MAX: u64 = 1 << 16;
+
+impl Encoded for State {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.config, self.view, self.time).put(out);
+        out.push(self.streams.len() as u8);
+        for Held { through, clock, cells } in &self.streams {
+            (*through, *clock).put(out);
+            put_var(out, cells.len() as u64);
+            let mut last = 0;
+            for range in cells.iter() {
+                put_var(out, range.start - last);
+                put_var(out, range.end - range.start);
+                last = range.end;
+            }
+        }
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (config, view, time) = fields.read()?;
+        let count: u8 = fields.read()?;
+        let stream = |_| {
+            let (through, clock) = fields.read()?;
+            let (ranges, mut cells, mut last) = (take_var(fields)?, RangeSet::default(), 0u64);
+            if ranges > RANGES_MAX {
+                return None;
+            }
+            for _ in 0..ranges {
+                let start = last.checked_add(take_var(fields)?)?;
+                last = start.checked_add(take_var(fields)?.max(1))?;
+                cells.insert(start..last);
+            }
+            Some(Held { through, clock, cells })
+        };
+        let streams = (0..count).map(stream).collect::<Option<_>>()?;
+        Some(Self { config, view, time, streams })
+    }
+}
+
+/// Message of the control lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Hello(Hello),
+    Advert(Advert),
+    Propose(Ballot, Graph),
+    State(Ballot, u8, State),
+    Refuse(Ballot, u64),
+}
+
+impl Control {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        match self {
+            Self::Hello(Hello { member, number, echo, held_us, opened, name }) => {
+                (1u8, VERSION, *member, *number, *echo, *held_us, u8::from(*opened)).put(&mut out);
+                out.extend_from_slice(name.as_bytes());
+            }
+            Self::Advert(advert) => {
+                out.push(2);
+                advert.put(&mut out);
+            }
+            Self::Propose(ballot, graph) => {
+                (3u8, *ballot).put(&mut out);
+                graph.put(&mut out);
+            }
+            Self::State(ballot, place, state) => {
+                (4u8, *ballot, *place).put(&mut out);
+                state.put(&mut out);
+            }
+            Self::Refuse(ballot, round) => (5u8, *ballot, *round).put(&mut out),
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(frame: &[u8]) -> Option<Self> {
+        let mut fields = Fields(frame);
+        let control = match fields.read::<u8>()? {
+            1 if fields.read::<u8>()? == VERSION => {
+                let (member, number, echo, held_us, opened): (_, _, _, _, u8) = fields.read()?;
+                let name = core::str::from_utf8(fields.rest()).ok()?;
+                let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+                let name = fits.then(|| name.into())?;
+                Self::Hello(Hello { member, number, echo, held_us, opened: opened == 1, name })
+            }
+            2 => Self::Advert(fields.read()?),
+            3 => Self::Propose(fields.read()?, fields.read()?),
+            4 => Self::State(fields.read()?, fields.read()?, fields.read()?),
+            5 => Self::Refuse(fields.read()?, fields.read()?),
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(control)
+    }
+}
+
+/// Item of the data lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A cell, with the difference of its number and the number of the previous cell of the source
+    /// on this link.
+    Cell { source: u8, step: u64, cell: Bytes },
+    /// State of a source's stream, sent in the place of cells that are not for this link.
+    Clock(u8, Clock),
+    /// The sender and all daemons behind it have the source's cells up to a number. Their Lamport
+    /// times are `time` at most.
+    Ack { source: u8, through: u64, time: u64 },
+}
+
+/// State of a source's stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// Number of the source's newest cell.
+    pub(crate) sequence: u64,
+    /// Time after which all further cells of the source are.
+    pub(crate) time: u64,
+    /// Number up to which all members have the source's cells.
+    pub(crate) stable: u64,
+    /// True if somebody waits for the clocks of others to reach this time.
+    pub(crate) wanted: bool,
+}
+
+impl Item {
+    /// Most bytes of an item beside its cell.
+    pub(crate) const HEAD_BYTES_MAX: usize = 32;
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Cell { source, step, cell } => {
+                (0u8, *source).put(out);
+                put_var(out, *step);
+                put_var(out, cell.len() as u64);
+                out.extend_from_slice(cell);
+            }
+            Self::Clock(source, clock) => {
+                (1u8, *source).put(out);
+                put_var(out, clock.sequence);
+                put_var(out, clock.time);
+                put_var(out, clock.stable);
+                out.push(clock.wanted.into());
+            }
+            Self::Ack { source, through, time } => {
+                (2u8, *source).put(out);
+                put_var(out, *through);
+                put_var(out, *time);
+            }
+        }
+    }
+
+    /// Takes the next item off a frame, without a copy of the cell.
+    pub(crate) fn take(frame: &mut Bytes) -> Option<Self> {
+        let mut fields = Fields(frame);
+        let (kind, source): (u8, u8) = fields.read()?;
+        let item = match kind {
+            0 => {
+                let step = take_var(&mut fields)?;
+                let len = usize::try_from(take_var(&mut fields)?).ok()?;
+                let start = frame.len() - fields.0.len();
+                if fields.0.len() < len {
+                    return None;
+                }
+                let cell = frame.slice(start..start + len);
+                *frame = frame.slice(start + len..);
+                return Some(Self::Cell { source, step, cell });
+            }
+            1 => {
+                let mut next = || take_var(&mut fields);
+                let (sequence, time, stable) = (next()?, next()?, next()?);
+                let wanted = fields.read::<u8>()? == 1;
+                Self::Clock(source, Clock { sequence, time, stable, wanted })
+            }
+            2 => {
+                let (through, time) = (take_var(&mut fields)?, take_var(&mut fields)?);
+                Self::Ack { source, through, time }
+            }
+            _ => return None,
+        };
+        *frame = frame.slice(frame.len() - fields.0.len()..);
+        Some(item)
+    }
+}
