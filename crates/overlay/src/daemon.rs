@@ -79,6 +79,8 @@ struct Entry {
     sent: Set,
     have: Set,
     said_have: bool,
+    /// Messages of members that are further.
+    waiting: Vec<Ready>,
 }
 
 /// What stands between a configuration and its view.
@@ -172,6 +174,10 @@ impl Daemon {
     /// Members of all groups.
     pub fn groups(&self) -> impl Iterator<Item = (&Bytes, &[Mate])> {
         self.groups.iter()
+    }
+
+    pub(crate) fn debug(&self) -> String {
+        alloc::format!("{} {} {:?}", self.name, self.is_open(), self.current.debug())
     }
 
     /// Bytes of messages that this daemon keeps for others or for itself.
@@ -502,12 +508,11 @@ impl Daemon {
             sent: Set::default(),
             have: Set::default(),
             said_have: false,
+            waiting: Vec::new(),
         });
         self.proposal = None;
         self.progress_at = now;
-        for message in ready {
-            self.take_message(now, message);
-        }
+        self.take_messages(now, ready);
         for (link, frame) in core::mem::take(&mut self.early) {
             self.take_data(now, link, frame);
         }
@@ -555,7 +560,7 @@ impl Daemon {
 
     /// Ends the old configuration: everybody who moves together has everything.
     fn finish(&mut self, now: Time) {
-        let Some(Entry { mut streams, together, is_route_change, .. }) = self.entry.take() else {
+        let Some(Entry { mut streams, together, is_route_change, waiting, .. }) = self.entry.take() else {
             return;
         };
         self.progress_at = now;
@@ -565,6 +570,7 @@ impl Daemon {
             }
             streams.is_open = true;
             self.current = streams;
+            self.take_messages(now, waiting);
             self.reroute_joins();
             return;
         }
@@ -587,6 +593,7 @@ impl Daemon {
         let previous = previous.or(before.and_then(|it| it.previous));
         self.tables = Some(Tables { together, previous, ..Tables::default() });
         self.send_tables(now);
+        self.take_messages(now, waiting);
     }
 
     /// Sends the groups of own clients to all members.
@@ -610,9 +617,7 @@ impl Daemon {
             let what = (Kind::Table, Service::Reliable, i + 1 == count);
             self.current.send(what, &[], &[], &[&page], |_| Set::default(), &mut ready);
         }
-        for message in ready {
-            self.take_message(now, message);
-        }
+        self.take_messages(now, ready);
     }
 
     fn take_table(&mut self, now: Time, message: Ready) {
@@ -673,9 +678,7 @@ impl Daemon {
             }
         }
         self.current.is_open = true;
-        for message in tables.waiting {
-            self.take_message(now, message);
-        }
+        self.take_messages(now, tables.waiting);
         self.reroute_joins();
     }
 
@@ -695,17 +698,18 @@ impl Daemon {
     // Messages.
 
     fn take_message(&mut self, now: Time, message: Ready) {
-        match message.cell.kind {
-            Kind::Recovered | Kind::Sent | Kind::Have => self.take_recovery(now, &message),
-            Kind::Table if self.entry.is_none() => self.take_table(now, message),
-            _ => {
-                if let Some(tables) = &mut self.tables {
-                    tables.waiting.push(message);
-                } else if self.entry.is_none() {
-                    self.deliver(message);
-                }
-            }
+        let is_recovery = matches!(message.cell.kind, Kind::Recovered | Kind::Sent | Kind::Have);
+        match (&mut self.entry, &mut self.tables) {
+            (Some(_), _) if is_recovery => self.take_recovery(now, &message),
+            (Some(entry), _) => entry.waiting.push(message),
+            (None, Some(_)) if message.cell.kind == Kind::Table => self.take_table(now, message),
+            (None, Some(tables)) => tables.waiting.push(message),
+            (None, None) => self.deliver(message),
         }
+    }
+
+    fn take_messages(&mut self, now: Time, messages: Vec<Ready>) {
+        messages.into_iter().for_each(|message| self.take_message(now, message));
     }
 
     /// Delivers a message or a step of membership to the clients of this daemon.
@@ -971,9 +975,7 @@ impl Daemon {
         let mut ready = Vec::new();
         let what = (kind, Service::Reliable, true);
         self.current.send(what, client, groups, &[], |_| Set::default(), &mut ready);
-        for message in ready {
-            self.take_message(now, message);
-        }
+        self.take_messages(now, ready);
     }
 
     // Time.

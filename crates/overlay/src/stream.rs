@@ -200,6 +200,14 @@ impl Streams {
         (own.through, own.stable)
     }
 
+    pub(crate) fn debug(&self) -> alloc::string::String {
+        let mut out = alloc::format!("me {} open {} ", self.me, self.is_open);
+        for it in &self.sources {
+            out += &alloc::format!("\n   parent {:?} children {:?} through {} acked {} due {}", it.parent, it.children.iter().map(|c| (c.link, c.acked)).collect::<Vec<_>>(), it.through, it.acked, it.ack_due);
+        }
+        out
+    }
+
     /// Bytes that wait for a link.
     pub(crate) fn queued_bytes(&self, link: LinkId) -> usize {
         self.queues.get(&link).map_or(0, |it| it.bytes)
@@ -422,11 +430,13 @@ impl Streams {
         }
     }
 
-    /// Has everything acknowledged that is not yet, and own stable cells told.
+    /// Has everything acknowledged that is not yet. Subtrees without members of a group learn of
+    /// own cells that were not for them.
     pub(crate) fn refresh(&mut self) {
         for source in &mut self.sources {
-            source.ack_due |= source.unacked > 0;
+            source.ack_due = true;
         }
+        self.stable_due |= self.sources[self.me].bytes > 0;
     }
 
     fn queue(&mut self, link: LinkId) -> &mut Queue {
