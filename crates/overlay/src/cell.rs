@@ -51,8 +51,10 @@ impl Service {
 /// Kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A message of a client.
+    /// A message of a client, or its first piece.
     Message,
+    /// A further piece of the message in the cell before.
+    More,
     /// A client asks to join a group: daemons send it the group's messages from now on.
     Join,
     /// All daemons do so: the client is a member from here in the order.
@@ -61,7 +63,8 @@ pub(crate) enum Kind {
     Leave,
     /// A client is gone, from all groups.
     Gone,
-    /// Groups of the source's clients when the view began, in the payload; the last one says so.
+    /// Groups of the source's clients when the view began, in the payload: 1 if no such cell
+    /// follows or 0, then pairs of group and client, each behind its length.
     Table,
     /// A cell of the configuration before, sent again: source, number and the cell.
     Recovered,
@@ -71,8 +74,9 @@ pub(crate) enum Kind {
     Have,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Message,
+    Kind::More,
     Kind::Join,
     Kind::Joined,
     Kind::Leave,
@@ -86,13 +90,13 @@ const KINDS: [Kind; 9] = [
 impl Kind {
     /// True if the cell goes to all daemons whatever its groups.
     pub(crate) fn is_for_all(self) -> bool {
-        self != Self::Message
+        !matches!(self, Self::Message | Self::More)
     }
 
     /// True if the cell waits for its place in the common order.
     pub(crate) fn is_ordered(self, service: Service) -> bool {
         match self {
-            Self::Message => service.is_ordered(),
+            Self::Message | Self::More => service.is_ordered(),
             Self::Joined | Self::Leave | Self::Gone => true,
             Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have => false,
         }

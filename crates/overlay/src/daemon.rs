@@ -176,10 +176,6 @@ impl Daemon {
         self.groups.iter()
     }
 
-    pub(crate) fn debug(&self) -> String {
-        alloc::format!("{} {} {:?}", self.name, self.is_open(), self.current.debug())
-    }
-
     /// Bytes of messages that this daemon keeps for others or for itself.
     pub fn unstable_bytes(&self) -> usize {
         self.current.unstable_bytes()
@@ -614,8 +610,9 @@ impl Daemon {
         let count = pages.len();
         let mut ready = Vec::new();
         for (i, page) in pages.into_iter().enumerate() {
-            let what = (Kind::Table, Service::Reliable, i + 1 == count);
-            self.current.send(what, &[], &[], &[&page], |_| Set::default(), &mut ready);
+            let what = (Kind::Table, Service::Reliable, true);
+            let is_last = u8::from(i + 1 == count);
+            self.current.send(what, &[], &[], &[&[is_last], &page], |_| Set::default(), &mut ready);
         }
         self.take_messages(now, ready);
     }
@@ -625,8 +622,10 @@ impl Daemon {
         let Some(daemon) = members.get(message.source).map(|it| it.id) else { return };
         let Some(tables) = &mut self.tables else { return };
         self.progress_at = now;
+        let mut is_last = false;
         for part in &message.parts {
             let mut fields = Fields(part);
+            is_last = fields.read::<u8>() == Some(1);
             let name = |fields: &mut Fields<'_>| {
                 let len = usize::from(fields.read::<u8>()?);
                 fields.bytes(len).map(|it| part.slice_ref(it))
@@ -635,7 +634,9 @@ impl Daemon {
                 tables.members.push((group, Mate { daemon, name: client }));
             }
         }
-        tables.complete = tables.complete.or(Set::of(message.source));
+        if is_last {
+            tables.complete = tables.complete.or(Set::of(message.source));
+        }
         if tables.complete.iter().count() == members.len() {
             self.begin(now);
         }
@@ -719,7 +720,7 @@ impl Daemon {
         let mate = Mate { daemon, name: cell.client.clone() };
         let position = (time, source as u64, 0);
         match cell.kind {
-            Kind::Message => {
+            Kind::Message | Kind::More => {
                 let mut to: Vec<ClientId> = Vec::new();
                 for group in cell.groups() {
                     for member in self.groups.members(&group) {
@@ -956,7 +957,8 @@ impl Daemon {
         for i in 0..count {
             let from = i * PAYLOAD_BYTES_MAX;
             let part = &payload[from..payload.len().min(from + PAYLOAD_BYTES_MAX)];
-            let what = (Kind::Message, service, i + 1 == count);
+            let kind = if i == 0 { Kind::Message } else { Kind::More };
+            let what = (kind, service, i + 1 == count);
             let table = &self.groups;
             self.current.send(what, &name, groups, &[part], |cell| table.route(cell), &mut ready);
         }

@@ -57,8 +57,9 @@ struct Source {
     /// Cells above `stable`, by number.
     cells: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// Payloads of a message whose last cell is still to come.
+    /// Payloads of a message whose last cell is still to come, and the number of the next cell.
     parts: Vec<Bytes>,
+    next_part: u64,
     /// Number that was acknowledged last, greatest time behind the children, bytes since.
     acked: u64,
     behind: u64,
@@ -198,14 +199,6 @@ impl Streams {
     pub(crate) fn own(&self) -> (u64, u64) {
         let own = &self.sources[self.me];
         (own.through, own.stable)
-    }
-
-    pub(crate) fn debug(&self) -> alloc::string::String {
-        let mut out = alloc::format!("me {} open {} ", self.me, self.is_open);
-        for it in &self.sources {
-            out += &alloc::format!("\n   parent {:?} children {:?} through {} acked {} due {}", it.parent, it.children.iter().map(|c| (c.link, c.acked)).collect::<Vec<_>>(), it.through, it.acked, it.ack_due);
-        }
-        out
     }
 
     /// Bytes that wait for a link.
@@ -366,10 +359,19 @@ impl Streams {
     /// Puts a cell to those of its message, and the message to those that are ready or wait.
     fn assemble(&mut self, source: usize, sequence: u64, cell: Cell, ready: &mut Vec<Ready>) {
         let from = &mut self.sources[source];
+        let is_first = cell.kind != Kind::More;
+        if is_first {
+            from.parts.clear();
+        } else if from.next_part != sequence {
+            // The beginning was for others, or is lost with its source.
+            return;
+        }
         from.parts.push(cell.payload.clone());
+        from.next_part = sequence + 1;
         if !cell.last {
             return;
         }
+        from.next_part = 0;
         let parts = core::mem::take(&mut from.parts);
         let is_ordered = cell.kind.is_ordered(cell.service);
         let message = Ready { source, sequence, time: cell.time, cell, parts };
@@ -386,7 +388,6 @@ impl Streams {
         let passed = |(place, it): (usize, &Source)| place == self.me || it.clock >= *time;
         let is_next = self.is_open && self.sources.iter().enumerate().all(passed);
         let is_safe = first.cell.service != Service::Safe
-            || first.cell.kind != Kind::Message
             || self.sources[first.source].stable >= first.sequence;
         (is_next && is_safe).then(|| self.order.pop_first())?.map(|(_, message)| message)
     }

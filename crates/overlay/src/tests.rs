@@ -304,11 +304,6 @@ impl World {
                 .collect();
             assert!(daemon.is_settled(), "d{at} is changing");
             assert_eq!(daemon.view().1, want, "members at d{at}");
-            if daemon.unstable_bytes() > 0 {
-                for it in &self.daemons {
-                    std::println!("{}", it.as_ref().unwrap().debug());
-                }
-            }
             assert_eq!(daemon.unstable_bytes(), 0, "cells of d{at} are not stable");
             for other in reached {
                 let other = self.daemons[other].as_ref().unwrap();
@@ -328,7 +323,7 @@ impl World {
             for it in seen {
                 let Seen::Message { id, service, .. } = it else { continue };
                 assert!(ids.insert(id), "{who:?} got {id} twice");
-                let sender = *self.sent.get(id).unwrap_or_else(|| panic!("{id} was not sent"));
+                let sender = *self.sent.get(id).unwrap_or_else(|| panic!("{who:?}: {} was not sent", &id[..id.len().min(20)]));
                 if service.is_ordered() {
                     ordered.push(id);
                 }
