@@ -34,7 +34,9 @@ pub(crate) struct Groups {
 impl Groups {
     /// Daemons that get a message.
     pub(crate) fn route(&self, cell: &Cell) -> Set {
-        cell.groups().filter_map(|name| self.table.get(&name)).fold(Set::default(), |to, it| to.or(it.routes))
+        cell.groups()
+            .filter_map(|name| self.table.get(&name))
+            .fold(Set::default(), |to, it| to.or(it.routes))
     }
 
     pub(crate) fn members(&self, group: &Bytes) -> &[Mate] {
@@ -86,7 +88,11 @@ impl Groups {
 
     /// Leaves the members of these daemons alone, and routes to them by their new places. Returns
     /// the groups that have lost members.
-    pub(crate) fn restrict(&mut self, members: &[Member], keep: impl Fn(DaemonId) -> bool) -> Vec<Bytes> {
+    pub(crate) fn restrict(
+        &mut self,
+        members: &[Member],
+        keep: impl Fn(DaemonId) -> bool,
+    ) -> Vec<Bytes> {
         let mut changed = Vec::new();
         self.table.retain(|name, group| {
             let before = group.members.len();

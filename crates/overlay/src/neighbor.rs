@@ -64,7 +64,6 @@ pub(crate) struct Neighbours {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Up(LinkId),
-    Down(LinkId),
     /// The driver closes the connection, which another one replaces.
     Replaced(LinkId),
 }
@@ -114,10 +113,6 @@ impl Neighbours {
         self.links.iter().find(|(_, it)| it.is_up && it.peer == Some(peer)).map(|(id, _)| *id)
     }
 
-    pub(crate) fn ids(&self) -> Vec<LinkId> {
-        self.links.keys().copied().collect()
-    }
-
     /// Links that are up, for the advertisement: peer, cost in microseconds and serial number.
     pub(crate) fn up(&self) -> Vec<(Member, u32, u32)> {
         let up = self.links.values().filter(|it| it.is_up).filter_map(|it| {
@@ -143,7 +138,9 @@ impl Neighbours {
         let rivals: Vec<LinkId> = self
             .links
             .iter()
-            .filter(|(other, it)| **other != id && it.peer.is_some_and(|it| it.id == hello.member.id))
+            .filter(|(other, it)| {
+                **other != id && it.peer.is_some_and(|it| it.id == hello.member.id)
+            })
             .map(|(other, _)| *other)
             .collect();
         let Some(link) = self.links.get_mut(&id) else { return changes };

@@ -10,8 +10,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_proto::fields::Encoded;
 use faircast_proto::RangeSet;
+use faircast_proto::fields::Encoded;
 
 use crate::cell::{Cell, Kind, Service};
 use crate::ids::{Ballot, LinkId, Set};
@@ -80,8 +80,8 @@ impl Source {
 
     fn settle(&mut self, stable: u64) {
         self.stable = self.stable.max(stable);
-        while let Some((_, cell)) = self.cells.pop_front_if(|it| it.0 <= self.stable) {
-            self.bytes -= cell.len();
+        while self.cells.front().is_some_and(|it| it.0 <= self.stable) {
+            self.bytes -= self.cells.pop_front().map_or(0, |(_, cell)| cell.len());
         }
     }
 }
@@ -338,8 +338,7 @@ impl Streams {
             self.wanted = self.wanted.max(cell.time);
         }
         let to = if cell.kind.is_for_all() || !self.is_open { Set(u128::MAX) } else { to(&cell) };
-        let clock =
-            Clock { sequence, time: cell.time, stable: from.stable, wanted: is_ordered };
+        let clock = Clock { sequence, time: cell.time, stable: from.stable, wanted: is_ordered };
         let place = source as u8;
         for Child { link, below, .. } in &from.children {
             let Some(queue) = self.queues.get_mut(link) else { continue };

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 
 use crate::{
-    ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, LinkId, Member, Mate, SendError, Service, Settings,
-    ViewId,
+    ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, LinkId, Mate, Member, SendError, Service,
+    Settings, ViewId,
 };
 
 /// Frame or end of a connection, on its way.
@@ -195,7 +195,8 @@ impl World {
         match event {
             Event::Frame { to, link, control, bytes } => {
                 let Some(connection) = self.connections.get(&link) else { return };
-                let from = if connection.ends.0 == to { connection.ends.1 } else { connection.ends.0 };
+                let from =
+                    if connection.ends.0 == to { connection.ends.1 } else { connection.ends.0 };
                 if connection.is_dead || self.cut.contains(&(from, to)) {
                     self.connections.get_mut(&link).unwrap().is_dead = true;
                     return;
@@ -271,7 +272,9 @@ impl World {
         });
         match result {
             Some(Ok(())) => _ = self.sent.insert(id, (at, incarnation)),
-            Some(Err(error)) => assert!(matches!(error, SendError::Changing | SendError::Retention)),
+            Some(Err(error)) => {
+                assert!(matches!(error, SendError::Changing | SendError::Retention))
+            }
             None => {}
         }
     }
@@ -289,7 +292,10 @@ impl World {
                     .flat_map(|(a, b)| [(*a, *b), (*b, *a)])
                     .filter(|(a, b)| {
                         let cut = self.cut.contains(&(*a, *b)) || self.cut.contains(&(*b, *a));
-                        reached.contains(a) && !reached.contains(b) && !cut && self.daemons[*b].is_some()
+                        reached.contains(a)
+                            && !reached.contains(b)
+                            && !cut
+                            && self.daemons[*b].is_some()
                     })
                     .map(|(_, b)| b)
                     .collect();
@@ -323,13 +329,17 @@ impl World {
             for it in seen {
                 let Seen::Message { id, service, .. } = it else { continue };
                 assert!(ids.insert(id), "{who:?} got {id} twice");
-                let sender = *self.sent.get(id).unwrap_or_else(|| panic!("{who:?}: {} was not sent", &id[..id.len().min(20)]));
+                let sender = *self
+                    .sent
+                    .get(id)
+                    .unwrap_or_else(|| panic!("{who:?}: {} was not sent", &id[..id.len().min(20)]));
                 if service.is_ordered() {
                     ordered.push(id);
                 }
                 let number: u64 = id[1..].parse().unwrap();
                 // Of one service, so that the two lanes of order and of none are told apart.
-                let last = by_sender.entry((sender.0 * 2 + usize::from(service.is_ordered()), sender.1));
+                let last =
+                    by_sender.entry((sender.0 * 2 + usize::from(service.is_ordered()), sender.1));
                 let last = last.or_insert(0);
                 assert!(*last <= number, "{who:?} got {id} after m{last}");
                 *last = number;
@@ -347,8 +357,9 @@ impl World {
     /// Clients of daemons that moved together have got the same messages of groups of which both
     /// were members.
     fn check_together(&self) {
-        type Span = (BTreeSet<String>, BTreeSet<Member>);
-        let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<((usize, u64, u32), Span)>> = BTreeMap::new();
+        /// A client, the messages it got, and the daemons that moved with its own.
+        type Span = ((usize, u64, u32), BTreeSet<String>, BTreeSet<Member>);
+        let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<Span>> = BTreeMap::new();
         for (who, seen) in &self.seen {
             let mate = Mate { daemon: DaemonId(who.0 as u64), name: format!("c{}", who.2).into() };
             let mut view = None;
@@ -377,7 +388,7 @@ impl World {
                             for group in &through {
                                 let set = got.get(group).cloned().unwrap_or_default();
                                 let key = (view, *id, Bytes::clone(group));
-                                spans.entry(key).or_default().push((*who, (set, together.clone())));
+                                spans.entry(key).or_default().push((*who, set, together.clone()));
                             }
                         }
                         (view, through) = (Some(*id), groups.clone());
@@ -388,8 +399,8 @@ impl World {
             }
         }
         for ((view, next, group), spans) in &spans {
-            for (who, (set, together)) in spans {
-                for (other, (others, _)) in spans {
+            for (who, set, together) in spans {
+                for (other, others, _) in spans {
                     let moved = together.iter().any(|it| it.id.0 == other.0 as u64);
                     let missing: Vec<_> = others.difference(set).collect();
                     assert!(

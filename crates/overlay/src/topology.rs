@@ -40,7 +40,8 @@ impl Encoded for Advert {
         let (origin, number) = fields.read()?;
         let name = fields.text(NAME_BYTES_MAX)?;
         let count: u8 = fields.read()?;
-        let links = (0..count).map(|_| fields.read()).collect::<Option<Vec<(Member, u32, u32)>>>()?;
+        let links =
+            (0..count).map(|_| fields.read()).collect::<Option<Vec<(Member, u32, u32)>>>()?;
         let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
         (sorted && links.len() < DAEMONS_MAX).then_some(Self { origin, number, name, links })
     }
@@ -73,7 +74,7 @@ impl Database {
         self.adverts.values()
     }
 
-    /// Forgets daemons outside `members`, which cannot be reached.
+    /// Forgets daemons that cannot be reached: when they come back their neighbours send them anew.
     pub(crate) fn retain(&mut self, members: &[Member]) {
         self.adverts.retain(|_, it| members.binary_search(&it.origin).is_ok());
     }
@@ -140,7 +141,8 @@ impl Encoded for Graph {
         let count: u8 = fields.read()?;
         let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<Member>>>()?;
         let count: u16 = fields.read()?;
-        let edges = (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;
+        let edges =
+            (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;
         let sorted = members.windows(2).all(|two| two[0].id < two[1].id);
         let known = edges.iter().all(|(a, b, ..)| a < b && usize::from(*b) < members.len());
         let fits = !members.is_empty() && members.len() <= DAEMONS_MAX;
@@ -171,15 +173,17 @@ impl Graph {
         let mut costs = alloc::vec![u64::MAX; count];
         let mut done = Set::default();
         costs[root] = 0;
-        while let Some(near) =
-            (0..count).filter(|it| !done.has(*it) && costs[*it] < u64::MAX).min_by_key(|it| costs[*it])
+        while let Some(near) = (0..count)
+            .filter(|it| !done.has(*it) && costs[*it] < u64::MAX)
+            .min_by_key(|it| costs[*it])
         {
             done = done.or(Set::of(near));
             for (next, cost) in self.around(near) {
                 // A link without cost would make the order of daemons undefined.
                 let through = costs[near] + u64::from(cost.max(1));
                 if !done.has(next)
-                    && (through < costs[next] || through == costs[next] && Some(near) < parents[next])
+                    && (through < costs[next]
+                        || through == costs[next] && Some(near) < parents[next])
                 {
                     (costs[next], parents[next]) = (through, Some(near));
                 }
@@ -196,7 +200,8 @@ impl Graph {
     /// True if `other` has the same members and all links of this graph, none of which has been down
     /// meanwhile.
     pub(crate) fn stands_in(&self, other: &Self) -> bool {
-        let same = |a: &(u8, u8, u32, u32), b: &(u8, u8, u32, u32)| (a.0, a.1, a.3) == (b.0, b.1, b.3);
+        let same =
+            |a: &(u8, u8, u32, u32), b: &(u8, u8, u32, u32)| (a.0, a.1, a.3) == (b.0, b.1, b.3);
         self.members == other.members
             && self.edges.iter().all(|edge| other.edges.iter().any(|it| same(edge, it)))
     }

@@ -23,8 +23,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_proto::fields::{Encoded, Fields};
 use faircast_proto::RangeSet;
+use faircast_proto::fields::{Encoded, Fields};
 
 use crate::ids::{Ballot, Member};
 use crate::topology::{Advert, Graph, NAME_BYTES_MAX};

@@ -1,0 +1,403 @@
+//! Configurations and views: proposal, states, recovery, groups of all members.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_base::{Duration, Time};
+use faircast_proto::fields::Fields;
+
+use super::Daemon;
+use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
+use crate::client::{ClientEvent, Reason};
+use crate::group::{Groups, Mate};
+use crate::ids::{Ballot, LinkId, Member, Set, ViewId};
+use crate::stream::{Ready, Streams};
+use crate::topology::Graph;
+use crate::wire::{Control, State, put_var, take_var};
+
+/// Quiet time of the topology before a configuration is proposed.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Longest time for which changes of the topology put a proposal off.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// Time after which a proposal without progress is repeated.
+const STUCK: Duration = Duration::from_secs(2);
+
+/// A proposed configuration, before the states of all members have come.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) ballot: Ballot,
+    pub(super) graph: Graph,
+    pub(super) states: Vec<Option<State>>,
+}
+
+/// A configuration that is being entered.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) streams: Streams,
+    /// Members that come from the same configuration and view as this one.
+    pub(super) together: Set,
+    /// True if these are all members of the old view and of the new one.
+    pub(super) is_route_change: bool,
+    /// Members of `together` that have sent all they had to, and that have everything.
+    pub(super) sent: Set,
+    pub(super) have: Set,
+    pub(super) said_have: bool,
+    /// Messages of members that are further.
+    pub(super) waiting: Vec<Ready>,
+}
+
+/// What stands between a configuration and its view.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// Members whose groups have come.
+    pub(super) complete: Set,
+    pub(super) members: Vec<(Bytes, Mate)>,
+    /// Messages that came before the view.
+    pub(super) waiting: Vec<Ready>,
+    /// Daemons that moved together with this one, from this view.
+    pub(super) together: Set,
+    pub(super) previous: Option<ViewId>,
+}
+
+impl Daemon {
+    /// Graph of the configuration that was proposed or entered last.
+    pub(super) fn latest(&self) -> &Graph {
+        match (&self.proposal, &self.entry) {
+            (Some(proposal), _) => &proposal.graph,
+            (_, Some(entry)) => &entry.streams.graph,
+            _ => &self.current.graph,
+        }
+    }
+
+    pub(super) fn is_changing(&self) -> bool {
+        self.proposal.is_some() || self.entry.is_some() || self.tables.is_some()
+    }
+
+    /// Proposes a configuration where that is due and this daemon's turn.
+    pub(super) fn propose(&mut self, now: Time) {
+        let is_stuck = self.is_changing() && now >= self.progress_at + STUCK;
+        let is_quiet = self
+            .changed
+            .is_some_and(|(last, first)| now >= last + SETTLE || now >= first + SETTLE_MAX);
+        if !is_stuck && !is_quiet {
+            return;
+        }
+        self.changed = None;
+        let graph = self.database.component(self.me);
+        let wanted = !self.latest().stands_in(&graph) || is_stuck || self.is_refused();
+        if is_stuck {
+            self.progress_at = now;
+        }
+        if wanted && graph.members[0] == self.me {
+            let round = self.accepted.round + 1;
+            self.accept(now, None, Ballot { round, coordinator: self.me }, graph);
+        }
+    }
+
+    /// When a proposal may be due.
+    pub(super) fn next_proposal(&self) -> Option<Time> {
+        let quiet = self.changed.map(|(last, first)| (last + SETTLE).min(first + SETTLE_MAX));
+        let stuck = self.is_changing().then_some(self.progress_at + STUCK);
+        quiet.into_iter().chain(stuck).min()
+    }
+
+    /// True if a member has refused the proposal of this daemon, whose round is above it now.
+    pub(super) fn is_refused(&self) -> bool {
+        self.proposal.as_ref().is_some_and(|it| it.ballot.round < self.accepted.round)
+    }
+
+    pub(super) fn accept(&mut self, now: Time, from: Option<LinkId>, ballot: Ballot, graph: Graph) {
+        let Some(place) = graph.place(self.me) else { return };
+        if ballot == self.accepted {
+            return;
+        }
+        if ballot < self.accepted || !graph.is_connected() {
+            let refusal = Control::Refuse(ballot, self.accepted.round);
+            self.flood(None, &refusal);
+            return;
+        }
+        self.accepted = ballot;
+        self.progress_at = now;
+        self.flood(from, &Control::Propose(ballot, graph.clone()));
+        // An unfinished entry is given up: what was recovered by it stays.
+        self.entry = None;
+        self.early.clear();
+        let states = alloc::vec![None; graph.members.len()];
+        self.proposal = Some(Proposal { ballot, graph, states });
+        let state = State {
+            config: self.current.ballot,
+            view: self.view,
+            time: self.current.time,
+            streams: self.current.held(),
+        };
+        self.take_state(now, None, ballot, place, state);
+    }
+
+    pub(super) fn take_state(
+        &mut self,
+        now: Time,
+        from: Option<LinkId>,
+        ballot: Ballot,
+        place: usize,
+        state: State,
+    ) {
+        let Some(proposal) = self.proposal.as_mut().filter(|it| it.ballot == ballot) else {
+            return;
+        };
+        let Some(slot) = proposal.states.get_mut(place).filter(|it| it.is_none()) else { return };
+        *slot = Some(state.clone());
+        self.progress_at = now;
+        self.flood(from, &Control::State(ballot, place as u8, state));
+        self.enter(now);
+    }
+
+    /// Enters the configuration once the states of all members are there.
+    pub(super) fn enter(&mut self, now: Time) {
+        let Some(proposal) = &self.proposal else { return };
+        let states: Option<Vec<&State>> = proposal.states.iter().map(Option::as_ref).collect();
+        let Some(states) = states else { return };
+        let Some(me) = proposal.graph.place(self.me) else { return };
+        let same = |it: &State| (it.config, it.view) == (states[me].config, states[me].view);
+        let together: Set =
+            (0..states.len()).filter(|place| *place == me || same(states[*place])).collect();
+        let old = &self.current.graph.members;
+        let is_route_change = self.tables.is_none()
+            && *old == proposal.graph.members
+            && together.iter().count() == old.len();
+        let time = states.iter().map(|it| it.time).max().unwrap_or_default();
+        let link_to = self.links(&proposal.graph);
+        let mut streams = Streams::new(proposal.ballot, proposal.graph.clone(), me, time, &link_to);
+        // What others lack and this daemon is to send: the source itself does, or else the least of
+        // those that have it.
+        let mut again = Vec::new();
+        for (source, member) in old.iter().enumerate() {
+            let holders: Vec<usize> = {
+                let own = proposal.graph.place(*member).filter(|it| together.has(*it));
+                own.into_iter().chain(together.iter().filter(|it| Some(*it) != own)).collect()
+            };
+            let held = |place: usize| states[place].streams.get(source);
+            for range in held(me).into_iter().flat_map(|it| it.cells.iter()) {
+                for sequence in range {
+                    let has = |place: &usize| {
+                        held(*place).is_some_and(|it| it.cells.around(sequence).is_some())
+                    };
+                    let lacks = |place: usize| {
+                        held(place).is_some_and(|it| it.through < sequence) && !has(&place)
+                    };
+                    if together.iter().any(lacks) && holders.iter().find(|it| has(it)) == Some(&me)
+                    {
+                        again.push((source, sequence));
+                    }
+                }
+            }
+        }
+        let mut ready = Vec::new();
+        let mut send = |kind, payload: &[&[u8]]| {
+            let what = (kind, Service::Reliable, true);
+            streams.send(what, &[], &[], payload, |_| Set::default(), &mut ready);
+        };
+        for (source, sequence) in again {
+            if let Some(cell) = self.current.cell(source, sequence) {
+                let mut head = alloc::vec![source as u8];
+                put_var(&mut head, sequence);
+                send(Kind::Recovered, &[&head, &cell]);
+            }
+        }
+        send(Kind::Sent, &[]);
+        self.entry = Some(Entry {
+            streams,
+            together,
+            is_route_change,
+            sent: Set::default(),
+            have: Set::default(),
+            said_have: false,
+            waiting: Vec::new(),
+        });
+        self.proposal = None;
+        self.progress_at = now;
+        self.take_messages(now, ready);
+        for (link, frame) in core::mem::take(&mut self.early) {
+            self.take_data(now, link, frame);
+        }
+    }
+
+    pub(super) fn links(&self, graph: &Graph) -> BTreeMap<usize, LinkId> {
+        let link =
+            |(place, member): (usize, &Member)| Some((place, self.neighbours.link_to(*member)?));
+        graph.members.iter().enumerate().filter_map(link).collect()
+    }
+
+    /// Messages of the recovery.
+    pub(super) fn take_recovery(&mut self, now: Time, message: &Ready) {
+        let Some(entry) = &mut self.entry else { return };
+        if !entry.together.has(message.source) {
+            return;
+        }
+        self.progress_at = now;
+        match message.cell.kind {
+            Kind::Recovered => {
+                for part in &message.parts {
+                    let mut fields = Fields(part);
+                    if let (Some(source), Some(sequence)) =
+                        (fields.read::<u8>(), take_var(&mut fields))
+                    {
+                        let cell = part.slice(part.len() - fields.0.len()..);
+                        self.current.take_recovered(source.into(), sequence, cell);
+                    }
+                }
+            }
+            Kind::Sent => entry.sent = entry.sent.or(Set::of(message.source)),
+            _ => entry.have = entry.have.or(Set::of(message.source)),
+        }
+        if entry.sent == entry.together && !entry.said_have {
+            entry.said_have = true;
+            let mut ready = Vec::new();
+            let what = (Kind::Have, Service::Reliable, true);
+            entry.streams.send(what, &[], &[], &[], |_| Set::default(), &mut ready);
+            for message in ready {
+                self.take_message(now, message);
+            }
+        } else if entry.have == entry.together {
+            self.finish(now);
+        }
+    }
+
+    /// Ends the old configuration: everybody who moves together has everything.
+    pub(super) fn finish(&mut self, now: Time) {
+        let Some(Entry { mut streams, together, is_route_change, waiting, .. }) = self.entry.take()
+        else {
+            return;
+        };
+        self.progress_at = now;
+        if is_route_change {
+            for message in self.current.rest() {
+                self.deliver(message);
+            }
+            streams.is_open = true;
+            self.current = streams;
+            self.take_messages(now, waiting);
+            self.reroute_joins();
+            return;
+        }
+        let ids: Vec<Member> = together.iter().map(|it| streams.graph.members[it]).collect();
+        let previous = self.tables.is_none().then_some(self.view);
+        if previous.is_some() {
+            let closes = self.view;
+            self.tell_all(&ClientEvent::Transitional { closes, members: ids.clone() });
+            for message in self.current.rest() {
+                self.deliver(message);
+            }
+        }
+        // The places of sources change with the configuration, so the old one ends first.
+        self.current = streams;
+        let ids = |it| ids.iter().any(|member| member.id == it);
+        let members = self.current.graph.members.clone();
+        self.groups.restrict(&members, ids);
+        self.view = self.current.ballot;
+        let before = self.tables.take();
+        let previous = previous.or(before.and_then(|it| it.previous));
+        self.tables = Some(Tables { together, previous, ..Tables::default() });
+        self.send_tables(now);
+        self.take_messages(now, waiting);
+    }
+
+    /// Sends the groups of own clients to all members.
+    pub(super) fn send_tables(&mut self, now: Time) {
+        let mut pages: Vec<Vec<u8>> = alloc::vec![Vec::new()];
+        for (group, members) in self.groups.iter() {
+            for mate in members.iter().filter(|it| it.daemon == self.me.id) {
+                if pages
+                    .last()
+                    .is_some_and(|it| it.len() > PAYLOAD_BYTES_MAX - 2 * GROUP_BYTES_MAX - 2)
+                {
+                    pages.push(Vec::new());
+                }
+                let Some(page) = pages.last_mut() else { continue };
+                for name in [group, &mate.name] {
+                    page.push(name.len() as u8);
+                    page.extend_from_slice(name);
+                }
+            }
+        }
+        let count = pages.len();
+        let mut ready = Vec::new();
+        for (i, page) in pages.into_iter().enumerate() {
+            let what = (Kind::Table, Service::Reliable, true);
+            let is_last = u8::from(i + 1 == count);
+            self.current.send(what, &[], &[], &[&[is_last], &page], |_| Set::default(), &mut ready);
+        }
+        self.take_messages(now, ready);
+    }
+
+    pub(super) fn take_table(&mut self, now: Time, message: Ready) {
+        let members = &self.current.graph.members;
+        let Some(daemon) = members.get(message.source).map(|it| it.id) else { return };
+        let Some(tables) = &mut self.tables else { return };
+        self.progress_at = now;
+        let mut is_last = false;
+        for part in &message.parts {
+            let mut fields = Fields(part);
+            is_last = fields.read::<u8>() == Some(1);
+            let name = |fields: &mut Fields<'_>| {
+                let len = usize::from(fields.read::<u8>()?);
+                fields.bytes(len).map(|it| part.slice_ref(it))
+            };
+            while let (Some(group), Some(client)) = (name(&mut fields), name(&mut fields)) {
+                tables.members.push((group, Mate { daemon, name: client }));
+            }
+        }
+        if is_last {
+            tables.complete = tables.complete.or(Set::of(message.source));
+        }
+        if tables.complete.iter().count() == members.len() {
+            self.begin(now);
+        }
+    }
+
+    /// Names of the daemons of the view.
+    pub(super) fn member_names(&self) -> Vec<String> {
+        let name = |it: &Member| self.database.get(it.id).map(|it| it.name.clone());
+        self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
+    }
+
+    /// Begins the view: the groups of all members are known.
+    pub(super) fn begin(&mut self, now: Time) {
+        let Some(tables) = self.tables.take() else { return };
+        self.progress_at = now;
+        let members = self.current.graph.members.clone();
+        let together: Vec<Member> = tables.together.iter().map(|it| members[it]).collect();
+        let before: BTreeMap<Bytes, Vec<Mate>> =
+            self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
+        // All members put the table together in the same way, whatever they knew before.
+        self.groups = Groups::default();
+        let mut joined = tables.members;
+        joined.sort();
+        for (group, mate) in joined {
+            if let Some(place) = members.iter().position(|it| it.id == mate.daemon) {
+                self.groups.join(group, mate, place);
+            }
+        }
+        let names = self.member_names();
+        let event = ClientEvent::View {
+            id: self.view,
+            members: members.clone(),
+            names,
+            together,
+            previous: tables.previous,
+        };
+        self.tell_all(&event);
+        self.database.retain(&members);
+        let now_there: Vec<(Bytes, Vec<Mate>)> =
+            self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
+        for (group, members) in now_there {
+            if before.get(&group) != Some(&members) {
+                self.tell_group(&group, Reason::Network, None, (self.view.round, 0, 0));
+            }
+        }
+        self.current.is_open = true;
+        self.take_messages(now, tables.waiting);
+        self.reroute_joins();
+    }
+}
