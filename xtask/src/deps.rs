@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("relay-sdk", &[]),
     ("proto", &["base", "relay-sdk"]),
     ("programs", &["proto", "relay-sdk"]),
+    ("overlay", &["base", "proto"]),
     ("trace", &["base"]),
     ("scenario", &["base", "link", "proto"]),
     ("sim", &["base", "hop", "link", "programs", "proto", "trace", "scenario"]),
@@ -28,10 +29,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that reach nothing outside: `no_std`, and built for a platform that has no system.
-pub(crate) const PURE: &[&str] = &["base", "link", "relay-sdk", "proto"];
+pub(crate) const PURE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay"];
 
 /// Crates that are built for that platform too: pure by lints, with the standard library.
-pub(crate) const PORTABLE: &[&str] = &["base", "link", "relay-sdk", "proto", "sim"];
+pub(crate) const PORTABLE: &[&str] = &["base", "link", "relay-sdk", "proto", "overlay", "sim"];
 
 /// Checks all crates. Returns what was seen, in words.
 pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {

@@ -3,7 +3,7 @@
 //! | field | bytes |
 //! | --- | --- |
 //! | Lamport time | var |
-//! | kind, service, last | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
+//! | flags | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
 //! | client | length (1), name |
 //! | groups | count (1), then each: length (1), name |
 //! | payload | the rest |

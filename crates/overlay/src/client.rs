@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::cell::Service;
 use crate::group::Mate;
-use crate::ids::{Ballot, Member, ViewId};
+use crate::ids::{Ballot, DaemonRun, ViewId};
 
 /// Reason of a change of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,18 +91,18 @@ pub enum ClientEvent {
         /// The view that ends.
         closes: ViewId,
         /// Daemons that move on together.
-        members: Vec<Member>,
+        members: Vec<DaemonRun>,
     },
     /// A view begins.
     View {
         /// Identifier.
         id: ViewId,
         /// Daemons.
-        members: Vec<Member>,
+        members: Vec<DaemonRun>,
         /// Names of the daemons.
         names: Vec<String>,
         /// Daemons that have come from the same view as the client's.
-        together: Vec<Member>,
+        together: Vec<DaemonRun>,
         /// That view; `None` for the first view of a client.
         previous: Option<ViewId>,
     },

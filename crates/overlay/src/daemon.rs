@@ -23,7 +23,7 @@ use faircast_proto::fields::Fields;
 use self::view::{Entry, Proposal, Tables};
 use crate::client::Client;
 use crate::group::{Groups, Mate};
-use crate::ids::{Ballot, ClientId, LinkId, Member, ViewId};
+use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
 use crate::stream::Streams;
 use crate::topology::{Advert, Database, Graph};
@@ -34,16 +34,16 @@ const REFRESH: Duration = Duration::from_millis(50);
 /// Most frames of data of a configuration that has not begun here.
 const EARLY_MAX: usize = 4096;
 
-/// Settings of a daemon.
+/// DaemonSettings of a daemon.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct DaemonSettings {
     /// Most bytes of messages of this daemon's clients that not all daemons have. Default 16 MB.
     pub retention_bytes: usize,
     /// Most bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for DaemonSettings {
     fn default() -> Self {
         Self { retention_bytes: 16 << 20, client_bytes: 64 << 20 }
     }
@@ -59,9 +59,9 @@ pub enum DaemonEvent {
 /// State machine of a daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    me: Member,
+    me: DaemonRun,
     name: String,
-    settings: Settings,
+    settings: DaemonSettings,
     neighbours: Neighbours,
     database: Database,
     advert_number: u64,
@@ -89,7 +89,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// A daemon that is alone in its view. `name` has 1 to 64 bytes.
-    pub fn new(now: Time, me: Member, name: &str, settings: Settings) -> Self {
+    pub fn new(now: Time, me: DaemonRun, name: &str, settings: DaemonSettings) -> Self {
         let ballot = Ballot { round: 1, coordinator: me };
         let graph = Graph { members: [me].to_vec(), edges: Vec::new() };
         let mut current = Streams::new(ballot, graph, 0, 0, &BTreeMap::new());
@@ -122,7 +122,7 @@ impl Daemon {
     }
 
     /// Identifier of the view, and its members once the view has begun.
-    pub fn view(&self) -> (ViewId, &[Member]) {
+    pub fn view(&self) -> (ViewId, &[DaemonRun]) {
         (self.view, &self.current.graph.members)
     }
 
@@ -192,7 +192,7 @@ impl Daemon {
                 self.take_state(now, Some(link), ballot, place.into(), state);
             }
             Some(Control::Refuse(ballot, round)) => {
-                // Only the one that has proposed can do better; others pass it on by their own view.
+                // The coordinator alone can propose a higher round.
                 if ballot == self.accepted && ballot.coordinator == self.me {
                     self.accepted.round = self.accepted.round.max(round);
                     self.note_change(now);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::cell::Cell;
-use crate::ids::{DaemonId, Member, Set};
+use crate::ids::{DaemonId, DaemonRun, Set};
 
 /// A client of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,7 +90,7 @@ impl Groups {
     /// the groups that have lost members.
     pub(crate) fn restrict(
         &mut self,
-        members: &[Member],
+        members: &[DaemonRun],
         keep: impl Fn(DaemonId) -> bool,
     ) -> Vec<Bytes> {
         let mut changed = Vec::new();

@@ -11,7 +11,7 @@ pub struct DaemonId(pub u64);
 
 /// One run of a daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Member {
+pub struct DaemonRun {
     /// The daemon.
     pub id: DaemonId,
     /// Number of the run, which grows with each start.
@@ -32,7 +32,7 @@ pub struct Ballot {
     /// Round, which the coordinator takes above all rounds that it knows.
     pub round: u64,
     /// The daemon that proposes.
-    pub coordinator: Member,
+    pub coordinator: DaemonRun,
 }
 
 /// Identifier of a view: the ballot of the configuration that begins the view.
@@ -40,12 +40,12 @@ pub type ViewId = Ballot;
 
 impl fmt::Display for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Member { id, incarnation } = self.coordinator;
+        let DaemonRun { id, incarnation } = self.coordinator;
         write!(f, "{}.{:x}.{incarnation:x}", self.round, id.0)
     }
 }
 
-impl Encoded for Member {
+impl Encoded for DaemonRun {
     fn put(&self, out: &mut Vec<u8>) {
         (self.id.0, self.incarnation).put(out);
     }

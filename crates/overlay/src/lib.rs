@@ -1,7 +1,7 @@
 //! Overlay of daemons as a pure state machine: views, groups, ordered delivery.
 //!
-//! Reading order: [`DaemonId`] and its neighbours in `ids`, `topology` (who can be reached), `stream`
-//! (cells along trees, the common order), [`Daemon`] (configurations and views), `client`.
+//! Reading order: `ids`, `topology` (components and trees), `stream` (cells along trees, the common
+//! order), [`Daemon`] (configurations and views), `client`.
 
 #![no_std]
 
@@ -23,8 +23,8 @@ mod wire;
 
 pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
 pub use client::{ClientEvent, Reason, SendError};
-pub use daemon::{Daemon, DaemonEvent, MESSAGE_BYTES_MAX, Settings};
+pub use daemon::{Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX};
 pub use group::Mate;
-pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, LinkId, Member, Set, ViewId};
+pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
 pub use topology::NAME_BYTES_MAX;
 pub use wire::FRAME_BYTES_MAX;

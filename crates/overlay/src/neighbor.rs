@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Time};
 
-use crate::ids::{LinkId, Member};
+use crate::ids::{DaemonRun, LinkId};
 use crate::wire::Hello;
 
 /// Interval between greetings.
@@ -29,7 +29,7 @@ pub(crate) struct Link {
     since: Time,
     heard: Time,
     /// The daemon at the other end, once greeted.
-    pub(crate) peer: Option<Member>,
+    pub(crate) peer: Option<DaemonRun>,
     /// The number of the newest greeting that came, and its moment.
     echo: (u64, Time),
     /// Number of the newest own greeting, and the moments of the last ones.
@@ -109,12 +109,12 @@ impl Neighbours {
     }
 
     /// Link that is up to a daemon.
-    pub(crate) fn link_to(&self, peer: Member) -> Option<LinkId> {
+    pub(crate) fn link_to(&self, peer: DaemonRun) -> Option<LinkId> {
         self.links.iter().find(|(_, it)| it.is_up && it.peer == Some(peer)).map(|(id, _)| *id)
     }
 
     /// Links that are up, for the advertisement: peer, cost in microseconds and serial number.
-    pub(crate) fn up(&self) -> Vec<(Member, u32, u32)> {
+    pub(crate) fn up(&self) -> Vec<(DaemonRun, u32, u32)> {
         let up = self.links.values().filter(|it| it.is_up).filter_map(|it| {
             let history = self.histories.get(&it.peer?.id)?;
             Some((it.peer?, history.cost_us, history.serial))
@@ -133,7 +133,13 @@ impl Neighbours {
     }
 
     /// Takes a greeting.
-    pub(crate) fn take(&mut self, now: Time, me: Member, id: LinkId, hello: &Hello) -> Vec<Change> {
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        me: DaemonRun,
+        id: LinkId,
+        hello: &Hello,
+    ) -> Vec<Change> {
         let mut changes = Vec::new();
         let rivals: Vec<LinkId> = self
             .links
@@ -171,7 +177,7 @@ impl Neighbours {
     }
 
     /// Greetings that are due: by link.
-    pub(crate) fn greet(&mut self, now: Time, me: Member, name: &str) -> Vec<(LinkId, Hello)> {
+    pub(crate) fn greet(&mut self, now: Time, me: DaemonRun, name: &str) -> Vec<(LinkId, Hello)> {
         if now < self.hello_at {
             return Vec::new();
         }

@@ -86,7 +86,7 @@ impl Source {
     }
 }
 
-/// What waits for a link.
+/// Items that wait for a link.
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<Item>,

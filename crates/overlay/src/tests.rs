@@ -9,8 +9,8 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 
 use crate::{
-    ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, LinkId, Mate, Member, SendError, Service,
-    Settings, ViewId,
+    ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId, Mate,
+    SendError, Service, ViewId,
 };
 
 /// Frame or end of a connection, on its way.
@@ -28,10 +28,10 @@ struct Connection {
     is_dead: bool,
 }
 
-/// What a client has seen, in its order.
+/// Event of a client.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    View(ViewId, BTreeSet<Member>, Option<ViewId>, BTreeSet<Member>),
+    View(ViewId, BTreeSet<DaemonRun>, Option<ViewId>, BTreeSet<DaemonRun>),
     Transitional(ViewId),
     Message { id: String, service: Service, groups: Vec<Bytes>, view: ViewId },
     Group(Bytes, Vec<Mate>),
@@ -80,8 +80,8 @@ impl World {
 
     fn start(&mut self, at: usize) {
         self.incarnations[at] += 1;
-        let me = Member { id: DaemonId(at as u64), incarnation: self.incarnations[at] };
-        let mut daemon = Daemon::new(self.now, me, &format!("d{at}"), Settings::default());
+        let me = DaemonRun { id: DaemonId(at as u64), incarnation: self.incarnations[at] };
+        let mut daemon = Daemon::new(self.now, me, &format!("d{at}"), DaemonSettings::default());
         for client in 0..2 {
             daemon.connect(ClientId(client), format!("c{client}").into()).unwrap();
         }
@@ -304,9 +304,12 @@ impl World {
                 }
                 reached.extend(more);
             }
-            let want: Vec<Member> = reached
+            let want: Vec<DaemonRun> = reached
                 .iter()
-                .map(|at| Member { id: DaemonId(*at as u64), incarnation: self.incarnations[*at] })
+                .map(|at| DaemonRun {
+                    id: DaemonId(*at as u64),
+                    incarnation: self.incarnations[*at],
+                })
                 .collect();
             assert!(daemon.is_settled(), "d{at} is changing");
             assert_eq!(daemon.view().1, want, "members at d{at}");
@@ -358,7 +361,7 @@ impl World {
     /// were members.
     fn check_together(&self) {
         /// A client, the messages it got, and the daemons that moved with its own.
-        type Span = ((usize, u64, u32), BTreeSet<String>, BTreeSet<Member>);
+        type Span = ((usize, u64, u32), BTreeSet<String>, BTreeSet<DaemonRun>);
         let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<Span>> = BTreeMap::new();
         for (who, seen) in &self.seen {
             let mate = Mate { daemon: DaemonId(who.0 as u64), name: format!("c{}", who.2).into() };

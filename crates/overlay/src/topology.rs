@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::ids::{DAEMONS_MAX, DaemonId, Member, Set};
+use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, Set};
 
 /// Most bytes of a daemon's name.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -18,13 +18,13 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Advertisement of a daemon: its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Advert {
-    pub(crate) origin: Member,
+    pub(crate) origin: DaemonRun,
     /// Number of the advertisement in this incarnation.
     pub(crate) number: u64,
     pub(crate) name: String,
     /// Ends of links that are up, in their order, with the cost in microseconds of one way and the
     /// number of times that the link has come up.
-    pub(crate) links: Vec<(Member, u32, u32)>,
+    pub(crate) links: Vec<(DaemonRun, u32, u32)>,
 }
 
 impl Encoded for Advert {
@@ -41,7 +41,7 @@ impl Encoded for Advert {
         let name = fields.text(NAME_BYTES_MAX)?;
         let count: u8 = fields.read()?;
         let links =
-            (0..count).map(|_| fields.read()).collect::<Option<Vec<(Member, u32, u32)>>>()?;
+            (0..count).map(|_| fields.read()).collect::<Option<Vec<(DaemonRun, u32, u32)>>>()?;
         let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
         (sorted && links.len() < DAEMONS_MAX).then_some(Self { origin, number, name, links })
     }
@@ -75,12 +75,12 @@ impl Database {
     }
 
     /// Forgets daemons that cannot be reached: when they come back their neighbours send them anew.
-    pub(crate) fn retain(&mut self, members: &[Member]) {
+    pub(crate) fn retain(&mut self, members: &[DaemonRun]) {
         self.adverts.retain(|_, it| members.binary_search(&it.origin).is_ok());
     }
 
     /// The component of a daemon.
-    pub(crate) fn component(&self, of: Member) -> Graph {
+    pub(crate) fn component(&self, of: DaemonRun) -> Graph {
         let mut members = alloc::vec![of];
         let mut next = 0;
         while next < members.len() {
@@ -106,7 +106,7 @@ impl Database {
     }
 
     /// Links that both ends advertise, with the greater cost and the sum of both serial numbers.
-    fn two_way(&self, member: Member) -> impl Iterator<Item = (Member, u32, u32)> {
+    fn two_way(&self, member: DaemonRun) -> impl Iterator<Item = (DaemonRun, u32, u32)> {
         let own = self.adverts.get(&member.id).filter(|it| it.origin == member);
         let links = own.into_iter().flat_map(|it| &it.links);
         links.filter_map(move |(peer, cost, serial)| {
@@ -124,7 +124,7 @@ const DATABASE_MAX: usize = 4 * DAEMONS_MAX;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
     /// Members, ascending.
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<DaemonRun>,
     /// Places of both ends, the lesser first, the cost and the serial number of the link.
     pub(crate) edges: Vec<(u8, u8, u32, u32)>,
 }
@@ -139,7 +139,7 @@ impl Encoded for Graph {
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let count: u8 = fields.read()?;
-        let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<Member>>>()?;
+        let members = (0..count).map(|_| fields.read()).collect::<Option<Vec<DaemonRun>>>()?;
         let count: u16 = fields.read()?;
         let edges =
             (0..count).map(|_| fields.read()).collect::<Option<Vec<(u8, u8, u32, u32)>>>()?;
@@ -152,7 +152,7 @@ impl Encoded for Graph {
 
 impl Graph {
     /// Place of a member.
-    pub(crate) fn place(&self, member: Member) -> Option<usize> {
+    pub(crate) fn place(&self, member: DaemonRun) -> Option<usize> {
         self.members.binary_search(&member).ok()
     }
 
@@ -197,7 +197,7 @@ impl Graph {
         self.tree(0).iter().skip(1).all(Option::is_some)
     }
 
-    /// True if `other` has the same members and all links of this graph, none of which has been down
+    /// True if `other` has the same members and all links of this graph, and no link was down
     /// meanwhile.
     pub(crate) fn stands_in(&self, other: &Self) -> bool {
         let same =
@@ -211,8 +211,8 @@ impl Graph {
 mod tests {
     use super::*;
 
-    fn member(id: u64) -> Member {
-        Member { id: DaemonId(id), incarnation: 1 }
+    fn member(id: u64) -> DaemonRun {
+        DaemonRun { id: DaemonId(id), incarnation: 1 }
     }
 
     fn advert(id: u64, links: &[(u64, u32)]) -> Advert {
@@ -252,7 +252,7 @@ mod tests {
         let mut database = Database::default();
         database.take(advert(1, &[(2, 10)]));
         database.take(advert(2, &[(1, 10)]));
-        let again = Member { incarnation: 2, ..member(2) };
+        let again = DaemonRun { incarnation: 2, ..member(2) };
         assert!(database.take(Advert { origin: again, ..advert(2, &[(1, 10)]) }));
         // The first daemon still advertises the link to the run that is gone.
         assert_eq!(database.component(member(1)).members, [member(1)]);

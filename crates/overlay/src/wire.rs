@@ -3,20 +3,22 @@
 //! A link has two lanes, each an ordered stream of frames. The control lane has one message in a
 //! frame. A frame of the data lane has the ballot of its configuration and then items, until the
 //! frame ends. Integers are in network byte order; `var` is a variable-length integer as in QUIC
-//! (RFC 9000 section 16); a source is a place among the members of the configuration.
+//! (RFC 9000 section 16); a source is a place among the members of the configuration. An echo is
+//! the number of the newest hello that came, and its age is in microseconds; opened is 1 at the end
+//! that opened the connection. A step counts from the previous cell or clock on this link.
 //!
 //! | control message | bytes |
 //! | --- | --- |
-//! | hello | 1, version, member (16), number (8), echoed number (8), microseconds since (4), opened by the sender (1), name |
-//! | advertisement | 2, member (16), number (8), name, count (1), links (24 each) |
+//! | hello | 1, version, run (16), number (8), echo (8), echo's age (4), opened (1), name |
+//! | advertisement | 2, run (16), number (8), name, count (1), links (24 each) |
 //! | propose | 3, ballot (24), graph |
 //! | state | 4, ballot (24), place (1), state |
 //! | refuse | 5, ballot (24), round (8) |
 //!
 //! | item of data | bytes |
 //! | --- | --- |
-//! | cell | 0, source (1), var (sequence number minus the previous one on this link), var (length), cell |
-//! | clock | 1, source (1), var (sequence number), var (time), var (stable sequence number), wanted (1) |
+//! | cell | 0, source (1), var (step of the sequence number), var (length), cell |
+//! | clock | 1, source (1), var (sequence number), var (time), var (stable number), wanted (1) |
 //! | acknowledgement | 2, source (1), var (sequence number), var (time) |
 
 use alloc::string::String;
@@ -26,7 +28,7 @@ use bytes::Bytes;
 use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::ids::{Ballot, Member};
+use crate::ids::{Ballot, DaemonRun};
 use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
 /// Version of the messages.
@@ -58,7 +60,7 @@ pub(crate) fn take_var(fields: &mut Fields<'_>) -> Option<u64> {
 /// Greeting of a neighbour, repeated at intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    pub(crate) member: Member,
+    pub(crate) member: DaemonRun,
     /// Number of the greeting on this link.
     pub(crate) number: u64,
     /// Number of the newest greeting that has come, 0 for none, and microseconds since then.

@@ -12,7 +12,7 @@ use super::Daemon;
 use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
 use crate::client::{ClientEvent, Reason};
 use crate::group::{Groups, Mate};
-use crate::ids::{Ballot, LinkId, Member, Set, ViewId};
+use crate::ids::{Ballot, DaemonRun, LinkId, Set, ViewId};
 use crate::stream::{Ready, Streams};
 use crate::topology::Graph;
 use crate::wire::{Control, State, put_var, take_var};
@@ -48,7 +48,7 @@ pub(super) struct Entry {
     pub(super) waiting: Vec<Ready>,
 }
 
-/// What stands between a configuration and its view.
+/// Wait for the groups of all members, between a configuration and its view.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Members whose groups have come.
@@ -225,7 +225,7 @@ impl Daemon {
 
     pub(super) fn links(&self, graph: &Graph) -> BTreeMap<usize, LinkId> {
         let link =
-            |(place, member): (usize, &Member)| Some((place, self.neighbours.link_to(*member)?));
+            |(place, member): (usize, &DaemonRun)| Some((place, self.neighbours.link_to(*member)?));
         graph.members.iter().enumerate().filter_map(link).collect()
     }
 
@@ -281,7 +281,7 @@ impl Daemon {
             self.reroute_joins();
             return;
         }
-        let ids: Vec<Member> = together.iter().map(|it| streams.graph.members[it]).collect();
+        let ids: Vec<DaemonRun> = together.iter().map(|it| streams.graph.members[it]).collect();
         let previous = self.tables.is_none().then_some(self.view);
         if previous.is_some() {
             let closes = self.view;
@@ -358,7 +358,7 @@ impl Daemon {
 
     /// Names of the daemons of the view.
     pub(super) fn member_names(&self) -> Vec<String> {
-        let name = |it: &Member| self.database.get(it.id).map(|it| it.name.clone());
+        let name = |it: &DaemonRun| self.database.get(it.id).map(|it| it.name.clone());
         self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
     }
 
@@ -367,7 +367,7 @@ impl Daemon {
         let Some(tables) = self.tables.take() else { return };
         self.progress_at = now;
         let members = self.current.graph.members.clone();
-        let together: Vec<Member> = tables.together.iter().map(|it| members[it]).collect();
+        let together: Vec<DaemonRun> = tables.together.iter().map(|it| members[it]).collect();
         let before: BTreeMap<Bytes, Vec<Mate>> =
             self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
         // All members put the table together in the same way, whatever they knew before.
