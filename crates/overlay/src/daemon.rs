@@ -26,7 +26,7 @@ use crate::group::{Groups, Mate};
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
 use crate::stream::Streams;
-use crate::topology::{Advert, Database, Graph};
+use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
 use crate::wire::{Control, Item};
 
 /// Interval at which everything that nobody waits for is acknowledged.
@@ -65,6 +65,7 @@ pub struct Daemon {
     neighbours: Neighbours,
     database: Database,
     advert_number: u64,
+    advert_at: Time,
     control: BTreeMap<LinkId, VecDeque<Bytes>>,
     /// Streams of the configuration that was entered last.
     current: Streams,
@@ -76,7 +77,9 @@ pub struct Daemon {
     entry: Option<Entry>,
     /// Frames of a configuration that has not begun here.
     early: Vec<(LinkId, Bytes)>,
+    /// The ballot that was accepted last, and the greatest round that is known.
     accepted: Ballot,
+    round: u64,
     groups: Groups,
     clients: BTreeMap<ClientId, Client>,
     names: BTreeMap<Bytes, ClientId>,
@@ -101,6 +104,7 @@ impl Daemon {
             neighbours: Neighbours::default(),
             database: Database::default(),
             advert_number: 0,
+            advert_at: now,
             control: BTreeMap::new(),
             current,
             view: ballot,
@@ -109,6 +113,7 @@ impl Daemon {
             entry: None,
             early: Vec::new(),
             accepted: ballot,
+            round: ballot.round,
             groups: Groups::default(),
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -191,13 +196,7 @@ impl Daemon {
             Some(Control::State(ballot, place, state)) => {
                 self.take_state(now, Some(link), ballot, place.into(), state);
             }
-            Some(Control::Refuse(ballot, round)) => {
-                // The coordinator alone can propose a higher round.
-                if ballot == self.accepted && ballot.coordinator == self.me {
-                    self.accepted.round = self.accepted.round.max(round);
-                    self.note_change(now);
-                }
-            }
+            Some(Control::Round(round)) => self.take_round(now, Some(link), round),
         }
         self.settle(cx);
     }
@@ -292,6 +291,7 @@ impl Daemon {
 
     fn advertise(&mut self, now: Time) {
         self.advert_number += 1;
+        self.advert_at = now + ADVERT_INTERVAL;
         let advert = Advert {
             origin: self.me,
             number: self.advert_number,
@@ -313,7 +313,7 @@ impl Daemon {
             }
             return;
         }
-        if self.database.take(advert.clone()) {
+        if self.database.take(now, advert.clone()) {
             self.flood(from, &Control::Advert(advert));
             self.note_change(now);
         }
@@ -328,6 +328,10 @@ impl Daemon {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.greet(cx.now);
         self.judge(cx);
+        if cx.now >= self.advert_at {
+            self.advertise(cx.now);
+            self.database.expire(cx.now, &self.current.graph.members);
+        }
         if cx.now >= self.refresh_at {
             self.refresh_at = cx.now + REFRESH;
             self.current.refresh();

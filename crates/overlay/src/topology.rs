@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use faircast_base::{Duration, Time};
 use faircast_proto::fields::{Encoded, Fields};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, Set};
@@ -50,33 +51,35 @@ impl Encoded for Advert {
 /// All advertisements, the newest of each daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
-    adverts: BTreeMap<DaemonId, Advert>,
+    /// Advertisements, with the moments at which they came.
+    adverts: BTreeMap<DaemonId, (Advert, Time)>,
 }
 
 impl Database {
     /// Takes an advertisement. Returns true if it is new, and is to be flooded.
-    pub(crate) fn take(&mut self, advert: Advert) -> bool {
-        let known = self.adverts.get(&advert.origin.id);
+    pub(crate) fn take(&mut self, now: Time, advert: Advert) -> bool {
+        let known = self.get(advert.origin.id);
         let age = |it: &Advert| (it.origin.incarnation, it.number);
         let new = known.is_none_or(|known| age(&advert) > age(known));
         let has_room = known.is_some() || self.adverts.len() < DATABASE_MAX;
         if new && has_room {
-            self.adverts.insert(advert.origin.id, advert);
+            self.adverts.insert(advert.origin.id, (advert, now));
         }
         new && has_room
     }
 
     pub(crate) fn get(&self, id: DaemonId) -> Option<&Advert> {
-        self.adverts.get(&id)
+        self.adverts.get(&id).map(|(advert, _)| advert)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Advert> {
-        self.adverts.values()
+        self.adverts.values().map(|(advert, _)| advert)
     }
 
-    /// Forgets daemons that cannot be reached: when they come back their neighbours send them anew.
-    pub(crate) fn retain(&mut self, members: &[DaemonRun]) {
-        self.adverts.retain(|_, it| members.binary_search(&it.origin).is_ok());
+    /// Forgets daemons outside `members` that have advertised nothing for long.
+    pub(crate) fn expire(&mut self, now: Time, members: &[DaemonRun]) {
+        let is_member = |it: &Advert| members.binary_search(&it.origin).is_ok();
+        self.adverts.retain(|_, (it, at)| is_member(it) || now.since(*at) < KEPT);
     }
 
     /// The component of a daemon.
@@ -107,16 +110,20 @@ impl Database {
 
     /// Links that both ends advertise, with the greater cost and the sum of both serial numbers.
     fn two_way(&self, member: DaemonRun) -> impl Iterator<Item = (DaemonRun, u32, u32)> {
-        let own = self.adverts.get(&member.id).filter(|it| it.origin == member);
+        let own = self.get(member.id).filter(|it| it.origin == member);
         let links = own.into_iter().flat_map(|it| &it.links);
         links.filter_map(move |(peer, cost, serial)| {
-            let other = self.adverts.get(&peer.id).filter(|it| it.origin == *peer)?;
+            let other = self.get(peer.id).filter(|it| it.origin == *peer)?;
             let (_, back, other) = other.links.iter().find(|(end, ..)| *end == member)?;
             Some((*peer, *cost.max(back), serial.wrapping_add(*other)))
         })
     }
 }
 
+/// Time for which an advertisement is kept without another one.
+const KEPT: Duration = Duration::from_secs(900);
+/// Interval at which each daemon advertises anew, so that lost knowledge comes back.
+pub(crate) const ADVERT_INTERVAL: Duration = Duration::from_secs(300);
 /// Most daemons in the database, reachable or not.
 const DATABASE_MAX: usize = 4 * DAEMONS_MAX;
 
@@ -223,9 +230,9 @@ mod tests {
     #[test]
     fn a_link_counts_if_both_ends_advertise_it() {
         let mut database = Database::default();
-        database.take(advert(1, &[(2, 10), (3, 10)]));
-        database.take(advert(2, &[(1, 30)]));
-        database.take(advert(3, &[(4, 10)]));
+        database.take(Time::ZERO, advert(1, &[(2, 10), (3, 10)]));
+        database.take(Time::ZERO, advert(2, &[(1, 30)]));
+        database.take(Time::ZERO, advert(3, &[(4, 10)]));
         let graph = database.component(member(1));
         assert_eq!(graph.members, [member(1), member(2)]);
         assert_eq!(graph.edges, [(0, 1, 30, 2)]);
@@ -237,8 +244,8 @@ mod tests {
         for (id, links) in
             [(1, &[(2, 10)][..]), (2, &[(1, 10), (3, 10)]), (3, &[(2, 10), (4, 1)]), (4, &[(3, 1)])]
         {
-            assert!(database.take(advert(id, links)));
-            assert!(!database.take(advert(id, links)), "the same again is old");
+            assert!(database.take(Time::ZERO, advert(id, links)));
+            assert!(!database.take(Time::ZERO, advert(id, links)), "the same again is old");
         }
         let graph = database.component(member(3));
         assert_eq!(graph.members.len(), 4);
@@ -250,13 +257,16 @@ mod tests {
     #[test]
     fn a_newer_incarnation_replaces_an_older_one() {
         let mut database = Database::default();
-        database.take(advert(1, &[(2, 10)]));
-        database.take(advert(2, &[(1, 10)]));
+        database.take(Time::ZERO, advert(1, &[(2, 10)]));
+        database.take(Time::ZERO, advert(2, &[(1, 10)]));
         let again = DaemonRun { incarnation: 2, ..member(2) };
-        assert!(database.take(Advert { origin: again, ..advert(2, &[(1, 10)]) }));
+        assert!(database.take(Time::ZERO, Advert { origin: again, ..advert(2, &[(1, 10)]) }));
         // The first daemon still advertises the link to the run that is gone.
         assert_eq!(database.component(member(1)).members, [member(1)]);
-        assert!(!database.take(Advert { number: 9, ..advert(2, &[(1, 10)]) }), "it is older");
+        assert!(
+            !database.take(Time::ZERO, Advert { number: 9, ..advert(2, &[(1, 10)]) }),
+            "it is older"
+        );
     }
 
     #[test]

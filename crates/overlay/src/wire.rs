@@ -13,7 +13,7 @@
 //! | advertisement | 2, run (16), number (8), name, count (1), links (24 each) |
 //! | propose | 3, ballot (24), graph |
 //! | state | 4, ballot (24), place (1), state |
-//! | refuse | 5, ballot (24), round (8) |
+//! | round | 5, greatest round that is known (8) |
 //!
 //! | item of data | bytes |
 //! | --- | --- |
@@ -141,7 +141,7 @@ pub(crate) enum Control {
     Advert(Advert),
     Propose(Ballot, Graph),
     State(Ballot, u8, State),
-    Refuse(Ballot, u64),
+    Round(u64),
 }
 
 impl Control {
@@ -164,7 +164,7 @@ impl Control {
                 (4u8, *ballot, *place).put(&mut out);
                 state.put(&mut out);
             }
-            Self::Refuse(ballot, round) => (5u8, *ballot, *round).put(&mut out),
+            Self::Round(round) => (5u8, *round).put(&mut out),
         }
         out.into()
     }
@@ -182,7 +182,7 @@ impl Control {
             2 => Self::Advert(fields.read()?),
             3 => Self::Propose(fields.read()?, fields.read()?),
             4 => Self::State(fields.read()?, fields.read()?, fields.read()?),
-            5 => Self::Refuse(fields.read()?, fields.read()?),
+            5 => Self::Round(fields.read()?),
             _ => return None,
         };
         fields.0.is_empty().then_some(control)

@@ -21,6 +21,8 @@ use crate::wire::{Control, State, put_var, take_var};
 const SETTLE: Duration = Duration::from_millis(100);
 /// Longest time for which changes of the topology put a proposal off.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// Greatest round, with room to count on.
+const ROUND_MAX: u64 = 1 << 62;
 /// Time after which a proposal without progress is repeated.
 const STUCK: Duration = Duration::from_secs(2);
 
@@ -57,7 +59,7 @@ pub(super) struct Tables {
     /// Messages that came before the view.
     pub(super) waiting: Vec<Ready>,
     /// Daemons that moved together with this one, from this view.
-    pub(super) together: Set,
+    pub(super) together: Vec<DaemonRun>,
     pub(super) previous: Option<ViewId>,
 }
 
@@ -86,13 +88,27 @@ impl Daemon {
         }
         self.changed = None;
         let graph = self.database.component(self.me);
-        let wanted = !self.latest().stands_in(&graph) || is_stuck || self.is_refused();
+        let is_refused = self.proposal.is_some() && self.accepted.round < self.round;
+        let wanted = !self.latest().stands_in(&graph) || is_stuck || is_refused;
         if is_stuck {
             self.progress_at = now;
         }
-        if wanted && graph.members[0] == self.me {
-            let round = self.accepted.round + 1;
+        let is_coordinator = graph.members[0] == self.me;
+        if wanted && is_coordinator {
+            let round = self.round + 1;
             self.accept(now, None, Ballot { round, coordinator: self.me }, graph);
+        } else if is_stuck {
+            // The coordinator may have finished what this daemon waits for.
+            self.take_round(now, None, self.round + 1);
+        }
+    }
+
+    /// Takes the greatest round of another daemon. A proposal of a lower round is repeated.
+    pub(super) fn take_round(&mut self, now: Time, from: Option<LinkId>, round: u64) {
+        if round > self.round && round < ROUND_MAX {
+            self.round = round;
+            self.flood(from, &Control::Round(round));
+            self.note_change(now);
         }
     }
 
@@ -103,22 +119,16 @@ impl Daemon {
         quiet.into_iter().chain(stuck).min()
     }
 
-    /// True if a member has refused the proposal of this daemon, whose round is above it now.
-    pub(super) fn is_refused(&self) -> bool {
-        self.proposal.as_ref().is_some_and(|it| it.ballot.round < self.accepted.round)
-    }
-
     pub(super) fn accept(&mut self, now: Time, from: Option<LinkId>, ballot: Ballot, graph: Graph) {
         let Some(place) = graph.place(self.me) else { return };
         if ballot == self.accepted {
             return;
         }
         if ballot < self.accepted || !graph.is_connected() {
-            let refusal = Control::Refuse(ballot, self.accepted.round);
-            self.flood(None, &refusal);
-            return;
+            return self.flood(None, &Control::Round(self.round));
         }
         self.accepted = ballot;
+        self.round = self.round.max(ballot.round);
         self.progress_at = now;
         self.flood(from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
@@ -126,9 +136,11 @@ impl Daemon {
         self.early.clear();
         let states = alloc::vec![None; graph.members.len()];
         self.proposal = Some(Proposal { ballot, graph, states });
+        // A daemon whose view has not begun comes from the view before.
+        let view = self.tables.as_ref().map_or(self.view, |it| it.previous.unwrap_or_default());
         let state = State {
             config: self.current.ballot,
-            view: self.view,
+            view,
             time: self.current.time,
             streams: self.current.held(),
         };
@@ -292,12 +304,15 @@ impl Daemon {
         }
         // The places of sources change with the configuration, so the old one ends first.
         self.current = streams;
-        let ids = |it| ids.iter().any(|member| member.id == it);
+        let stays = |it| ids.iter().any(|member| member.id == it);
         let members = self.current.graph.members.clone();
-        self.groups.restrict(&members, ids);
+        self.groups.restrict(&members, stays);
         self.view = self.current.ballot;
         let before = self.tables.take();
-        let previous = previous.or(before.and_then(|it| it.previous));
+        // Without a view in between, those have moved together that did so both times.
+        let both = |it: &DaemonRun| before.as_ref().is_none_or(|it2| it2.together.contains(it));
+        let together = ids.iter().copied().filter(both).collect();
+        let previous = previous.or(before.as_ref().and_then(|it| it.previous));
         self.tables = Some(Tables { together, previous, ..Tables::default() });
         self.send_tables(now);
         self.take_messages(now, waiting);
@@ -367,7 +382,6 @@ impl Daemon {
         let Some(tables) = self.tables.take() else { return };
         self.progress_at = now;
         let members = self.current.graph.members.clone();
-        let together: Vec<DaemonRun> = tables.together.iter().map(|it| members[it]).collect();
         let before: BTreeMap<Bytes, Vec<Mate>> =
             self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
         // All members put the table together in the same way, whatever they knew before.
@@ -384,11 +398,10 @@ impl Daemon {
             id: self.view,
             members: members.clone(),
             names,
-            together,
+            together: tables.together,
             previous: tables.previous,
         };
         self.tell_all(&event);
-        self.database.retain(&members);
         let now_there: Vec<(Bytes, Vec<Mate>)> =
             self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
         for (group, members) in now_there {
