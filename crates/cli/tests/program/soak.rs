@@ -23,17 +23,25 @@ fn each_fault_alone_loses_nothing() {
         return;
     }
     // Hosts of different rounds know nothing of each other, and mostly wait.
+    let mut missed = Vec::new();
     for together in FAULTS.chunks(8) {
         std::thread::scope(|scope| {
-            for (fault, figure) in together {
-                scope.spawn(move || alone(fault, figure));
-            }
+            let round = |(fault, figure): &'static (&str, &str)| {
+                scope.spawn(move || (!alone(fault, figure).0).then_some((fault, figure)))
+            };
+            let rounds: Vec<_> = together.iter().map(round).collect();
+            missed.extend(rounds.into_iter().filter_map(|round| round.join().unwrap()));
         });
+    }
+    // Programs that start late on a busy machine may miss a short fault; by themselves they do not.
+    for (fault, figure) in missed {
+        let (happened, round) = alone(fault, figure);
+        assert!(happened, "{fault}: it happened: {round:#}");
     }
 }
 
-/// One round with one fault.
-fn alone(fault: &str, figure: &str) {
+/// One round with one fault, which must hold. Returns whether the fault had an effect.
+fn alone(fault: &str, figure: &str) -> (bool, serde_json::Value) {
     let (receivers, scheme) = match fault.contains("head") {
         true => (4, "--scheme tram"),
         false => (2, ""),
@@ -43,7 +51,7 @@ fn alone(fault: &str, figure: &str) {
     let happened = rounds[0][figure].as_u64().unwrap();
     // Two receivers and a sender run in every round.
     let without = if figure == "starts" { 3 } else { 0 };
-    assert!(happened > without, "{fault}: it happened: {:#}", rounds[0]);
+    (happened > without, rounds[0].clone())
 }
 
 #[test]
