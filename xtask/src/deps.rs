@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("link", &["base"]),
     ("relay-sdk", &[]),
+    ("checker", &[]),
     ("proto", &["base", "relay-sdk"]),
     ("programs", &["proto", "relay-sdk"]),
     ("overlay", &["base", "proto"]),

@@ -110,7 +110,7 @@ const PRIVATE: &[(&str, &str)] = &[
 /// Names that more than one type has, once for each beyond the first: their crates tell them apart.
 const SHARED: &[&str] = &[
     "Arrival", "Data", "Error", "Event", "Feedback", "Header", "On", "Options", "Outcome",
-    "Profile", "Program", "Received", "Request", "Request", "Role", "Store", "Sweep",
+    "Profile", "Program", "Received", "Request", "Request", "Role", "Store", "Sweep", "Trace",
 ];
 
 /// What begins a question or leaves out what the module is about.

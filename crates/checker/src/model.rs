@@ -1,0 +1,149 @@
+//! Model of a run: messages and changes of groups with their deliveries, and stays in views.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use crate::Findings;
+use crate::trace::{Change, Event, Life, Quiet, Service, Set};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) life: usize,
+    pub(crate) line: usize,
+}
+
+/// Message, or change of a group, which is an agreed item.
+#[derive(Default)]
+pub(crate) struct Item<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) groups: Vec<&'t str>,
+    pub(crate) service: Service,
+    /// Regular view: of the send with virtual synchrony, of acceptance, or of the first delivery.
+    pub(crate) view: Option<&'t str>,
+    /// Send; `None` for changes, and for messages that nobody sent.
+    pub(crate) send: Option<Place>,
+    pub(crate) number: u32,
+    pub(crate) daemon: Option<&'t str>,
+    /// Deliveries, sorted by incarnation.
+    pub(crate) deliveries: Vec<Act>,
+}
+
+impl Item<'_> {
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.service >= Service::Agreed
+    }
+
+    /// Sender, if the item is a message of this service or a stronger one.
+    pub(crate) fn sender(&self, least: Service) -> Option<usize> {
+        self.send.filter(|_| self.service >= least).map(|send| send.life)
+    }
+
+    /// Send, or first delivery.
+    pub(crate) fn origin(&self) -> Place {
+        self.send.or(self.deliveries.first().map(|act| act.place)).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Act {
+    pub(crate) place: Place,
+    pub(crate) item: usize,
+    /// Stay in which the item is delivered; `None` for a send.
+    pub(crate) stay: Option<usize>,
+    pub(crate) transitional: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End<'t> {
+    Moved(&'t str),
+    Quiet,
+    /// Crash, stop, end of the trace, or a cut that hides the move. Rules excuse all of these.
+    #[default]
+    Open,
+}
+
+#[derive(Default)]
+pub(crate) struct Stay<'t> {
+    pub(crate) begin: Place,
+    pub(crate) view: &'t str,
+    pub(crate) end: End<'t>,
+    pub(crate) acts: Range<usize>,
+    /// Transitional set, from the event `transitional` on.
+    pub(crate) closing: Option<&'t Set>,
+    /// Number of deliveries that cuts dropped; the maximum if a cut hides the begin.
+    pub(crate) cut: u64,
+    /// Groups, each with the acts of a tenure.
+    pub(crate) tenures: Vec<(&'t str, Range<usize>)>,
+}
+
+impl Stay<'_> {
+    pub(crate) fn is_with(&self, other: &Self) -> bool {
+        self.view == other.view && self.end == other.end && self.end != End::Open
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Model<'t> {
+    pub(crate) lives: &'t [Life],
+    pub(crate) items: Vec<Item<'t>>,
+    pub(crate) acts: Vec<Vec<Act>>,
+    pub(crate) stays: Vec<Stay<'t>>,
+    /// By process: the daemon if it is the same in all incarnations, and the last incarnation.
+    pub(crate) processes: HashMap<&'t str, (Option<&'t str>, usize)>,
+    /// Changes as they were first seen in the regular view, and with each transitional set.
+    pub(crate) changes: BTreeMap<(usize, Option<&'t Set>), (&'t Change, Place)>,
+    pub(crate) views: BTreeMap<&'t str, (&'t Set, Place)>,
+    /// Previous view by view and daemon, and transitional set by view and previous view.
+    pub(crate) origins: BTreeMap<(&'t str, &'t str), (&'t str, Place)>,
+    pub(crate) moves: BTreeMap<(&'t str, &'t str), (&'t Set, Place)>,
+    /// First quiet process by daemon that is connected with it.
+    pub(crate) quiet: BTreeMap<&'t str, (&'t Quiet, Place)>,
+    pub(crate) clocks: Vec<Option<Box<[u32]>>>,
+    pub(crate) order: Vec<Vec<(usize, Place)>>,
+    pub(crate) names: HashMap<(&'t str, &'t str), usize>,
+}
+
+impl<'t> Model<'t> {
+    /// R1: identifiers of sends are unique.
+    pub(crate) fn sends(&mut self, life: usize, found: &mut Findings<'_>) {
+        let of = &self.lives[life];
+        let known = self.processes.entry(&of.process).or_insert((Some(&of.daemon), life));
+        *known = (known.0.filter(|daemon| *daemon == of.daemon), life);
+        let (mut number, mut here) = (0, None);
+        for (index, line) in of.lines.iter().enumerate() {
+            let place = Place { life, line: index };
+            match &line.event {
+                Event::View { id, .. } if of.virtual_synchrony => here = Some(id.as_str()),
+                Event::Cut { .. } => here = None,
+                Event::Send { view, id, service, groups, .. } => {
+                    number += 1;
+                    let index = self.item("", id);
+                    let item = &mut self.items[index];
+                    if let Some(first) = item.send {
+                        wrong!(found, R1, [place, first], "sends another message {id}");
+                        continue;
+                    }
+                    item.groups = groups.iter().map(String::as_str).collect();
+                    (item.service, item.number, item.send) = (*service, number, Some(place));
+                    (item.view, item.daemon) = (here.or(view.as_deref()), Some(of.daemon.as_str()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Index of a change of the group, or of a message if the group is empty.
+    pub(crate) fn item(&mut self, group: &'t str, name: &'t str) -> usize {
+        let next = self.items.len();
+        let index = *self.names.entry((group, name)).or_insert(next);
+        if index == next {
+            let service = if group.is_empty() { Service::Unreliable } else { Service::Agreed };
+            self.items.push(Item { name, groups: vec![group], service, ..Item::default() });
+        }
+        index
+    }
+
+    pub(crate) fn event(&self, place: Place) -> &'t Event {
+        &self.lives[place.life].lines[place.line].event
+    }
+}
