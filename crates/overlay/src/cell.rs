@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | Lamport time | var |
 //! | flags | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
-//! | client | length (1), name |
+//! | client | length (1), incarnation (8), name |
 //! | groups | count (1), then each: length (1), name |
 //! | payload | the rest |
 //!

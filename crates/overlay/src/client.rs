@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
+use faircast_base::{Time, fresh};
 
 use crate::cell::Service;
 use crate::group::Mate;
@@ -106,14 +107,20 @@ pub enum ClientEvent {
         /// That view; `None` for the first view of a client.
         previous: Option<ViewId>,
     },
-    /// The client was too slow: nothing follows.
+    /// Events are lost: the client was too slow, or away for too long.
     Cut {
-        /// Events that were lost.
-        lost: u64,
+        /// Numbers of the first and the last lost event.
+        lost: (u64, u64),
+        /// True if the driver closes the connection now. The client can resume.
+        closes: bool,
     },
 }
 
 impl ClientEvent {
+    fn is_unreliable(&self) -> bool {
+        matches!(self, Self::Message { service: Service::Unreliable, .. })
+    }
+
     fn bytes(&self) -> usize {
         64 + match self {
             Self::Message { parts, .. } => parts.iter().map(Bytes::len).sum(),
@@ -131,36 +138,177 @@ pub(crate) struct Joining {
     pub(crate) announced: Option<(Ballot, u64)>,
 }
 
-/// A client.
+/// Most bytes that wait for a client, and that are kept for one that resumes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) waiting: usize,
+    pub(crate) kept: usize,
+}
+
+/// Session of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) name: Bytes,
+    pub(crate) mate: Mate,
     pub(crate) joining: Vec<Joining>,
+    /// Since when the client has no connection.
+    pub(crate) away_since: Option<Time>,
     waiting: VecDeque<ClientEvent>,
-    bytes: usize,
+    waiting_bytes: usize,
+    /// Number of the event that was taken last, and the events up to that.
+    taken: u64,
+    kept: VecDeque<ClientEvent>,
+    kept_bytes: usize,
+    /// Events that were lost behind those that wait.
     lost: u64,
+    is_cut: bool,
 }
 
 impl Client {
-    pub(crate) fn new(name: Bytes) -> Self {
-        Self { name, joining: Vec::new(), waiting: VecDeque::new(), bytes: 0, lost: 0 }
+    pub(crate) fn new(mate: Mate) -> Self {
+        fresh! {
+            Self { mate, }
+            joining, away_since, waiting, waiting_bytes, taken, kept, kept_bytes, lost, is_cut
+        }
     }
 
-    /// Queues an event. Beyond `max` bytes the client is cut off.
-    pub(crate) fn push(&mut self, event: ClientEvent, max: usize) {
-        if self.lost > 0 || self.bytes + event.bytes() > max {
+    /// Queues an event. Where there is no room the oldest unreliable messages make room, or else
+    /// the client is cut off.
+    pub(crate) fn push(&mut self, event: ClientEvent, room: Room) {
+        if self.is_cut {
             self.lost += 1;
             return;
         }
-        self.bytes += event.bytes();
+        while self.waiting_bytes + event.bytes() > room.waiting {
+            let Some(at) = self.waiting.iter().position(ClientEvent::is_unreliable) else {
+                (self.is_cut, self.lost) = (true, 1);
+                return;
+            };
+            self.waiting_bytes -= self.waiting.remove(at).map_or(0, |it| it.bytes());
+        }
+        self.waiting_bytes += event.bytes();
         self.waiting.push_back(event);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<ClientEvent> {
-        let Some(event) = self.waiting.pop_front() else {
-            return (self.lost > 0).then_some(ClientEvent::Cut { lost: self.lost });
+    /// Takes the next event, with its number.
+    pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, ClientEvent)> {
+        if let Some(event) = self.waiting.pop_front() {
+            self.waiting_bytes -= event.bytes();
+            self.kept_bytes += event.bytes();
+            self.kept.push_back(event.clone());
+            while self.kept_bytes > room.kept {
+                self.kept_bytes -= self.kept.pop_front().map_or(0, |it| it.bytes());
+            }
+            self.taken += 1;
+            return Some((self.taken, event));
+        }
+        let lost = core::mem::take(&mut self.lost);
+        if lost == 0 {
+            return None;
+        }
+        let first = self.taken + 1;
+        self.taken += lost;
+        (self.kept, self.kept_bytes) = (VecDeque::new(), 0);
+        let event = ClientEvent::Cut { lost: (first, self.taken), closes: self.is_cut };
+        Some((self.taken, event))
+    }
+
+    /// The client is back, and has all events below `next`. Returns false if no such event exists.
+    pub(crate) fn resume(&mut self, next: u64) -> bool {
+        let Some(missed) = (self.taken + 1).checked_sub(next).filter(|_| next > 0) else {
+            return false;
         };
-        self.bytes -= event.bytes();
-        Some(event)
+        (self.away_since, self.is_cut) = (None, false);
+        for _ in 0..missed {
+            let Some(event) = self.kept.pop_back() else { break };
+            self.kept_bytes -= event.bytes();
+            self.waiting_bytes += event.bytes();
+            self.waiting.push_front(event);
+            self.taken -= 1;
+        }
+        true
+    }
+
+    /// Events that the client has not got and that are kept no more, after it has asked for `next`.
+    pub(crate) fn gap(&self, next: u64) -> Option<(u64, u64)> {
+        (next <= self.taken).then_some((next, self.taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::DaemonId;
+
+    const ROOM: Room = Room { waiting: 1000, kept: 500 };
+
+    fn client() -> Client {
+        Client::new(Mate { daemon: DaemonId(1), name: "c".into(), incarnation: 1 })
+    }
+
+    fn message(service: Service, text: &'static [u8]) -> ClientEvent {
+        let from = client().mate;
+        let parts = alloc::vec![Bytes::from_static(text)];
+        let (groups, view) = (Vec::new(), ViewId::default());
+        ClientEvent::Message { from, service, groups, parts, view, sequence: 0 }
+    }
+
+    fn text(event: &ClientEvent) -> &[u8] {
+        match event {
+            ClientEvent::Message { parts, .. } => &parts[0],
+            _ => b"",
+        }
+    }
+
+    #[test]
+    fn a_slow_client_is_cut_and_told_which_events_it_lost() {
+        let mut client = client();
+        for _ in 0..20 {
+            client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM);
+        }
+        let mut numbers = Vec::new();
+        let cut = loop {
+            match client.pop(ROOM).unwrap() {
+                (_, ClientEvent::Cut { lost, closes }) => break (lost, closes),
+                (number, _) => numbers.push(number),
+            }
+        };
+        assert_eq!(numbers, (1..=12).collect::<Vec<_>>());
+        assert_eq!(cut, ((13, 20), true));
+        // Until the client is back all is lost.
+        client.push(message(Service::Fifo, b"x"), ROOM);
+        assert!(client.resume(21));
+        client.push(message(Service::Fifo, b"y"), ROOM);
+        let (number, event) = client.pop(ROOM).unwrap();
+        assert_eq!((number, text(&event)), (21, &b"y"[..]));
+    }
+
+    #[test]
+    fn unreliable_messages_make_room_and_leave_no_gap() {
+        let mut client = client();
+        for i in 0..20u8 {
+            let service = if i % 2 == 0 { Service::Unreliable } else { Service::Fifo };
+            client.push(message(service, b"0123456789abcdef"), ROOM);
+        }
+        let events: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+        assert_eq!(events.iter().map(|it| it.0).collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
+        let reliable = events.iter().filter(|it| !it.1.is_unreliable()).count();
+        assert_eq!(reliable, 10, "none of those is lost");
+    }
+
+    #[test]
+    fn a_client_that_was_away_gets_what_is_kept_and_learns_what_is_not() {
+        let mut client = client();
+        for text in [&b"1"[..], b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"] {
+            client.push(message(Service::Fifo, text), ROOM);
+            client.pop(ROOM).unwrap();
+        }
+        // 500 bytes hold seven events of 65.
+        for (next, first, gap) in [(7, 7, None), (10, 10, None), (1, 3, Some((1, 2)))] {
+            assert!(client.resume(next));
+            assert_eq!(client.gap(next), gap, "{next}");
+            let got: Vec<u64> = core::iter::from_fn(|| client.pop(ROOM)).map(|it| it.0).collect();
+            assert_eq!(got, (first..10).collect::<Vec<_>>());
+        }
+        assert!(!client.resume(11) && !client.resume(0));
     }
 }

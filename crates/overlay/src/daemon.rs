@@ -10,7 +10,7 @@
 mod session;
 mod view;
 
-pub use session::MESSAGE_BYTES_MAX;
+pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -20,10 +20,11 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::fields::Fields;
 
-use self::view::{Entry, Proposal, Tables};
+use self::view::{Entry, Proposal};
+use crate::cell::Kind;
 use crate::client::Client;
 use crate::group::{Groups, Mate};
-use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, ViewId};
+use crate::ids::{Ballot, ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
 use crate::stream::Streams;
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
@@ -41,11 +42,13 @@ pub struct DaemonSettings {
     pub retention_bytes: usize,
     /// Most bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,
+    /// Most bytes of events that are kept for a client that resumes. Default 1 MB.
+    pub history_bytes: usize,
 }
 
 impl Default for DaemonSettings {
     fn default() -> Self {
-        Self { retention_bytes: 16 << 20, client_bytes: 64 << 20 }
+        Self { retention_bytes: 16 << 20, client_bytes: 64 << 20, history_bytes: 1 << 20 }
     }
 }
 
@@ -54,6 +57,8 @@ impl Default for DaemonSettings {
 pub enum DaemonEvent {
     /// Close a connection: another one replaces it, or its peer breaks the protocol.
     Close(LinkId),
+    /// Close the connection of a client, whose session goes on over another one or is over.
+    End(ClientId),
 }
 
 /// State machine of a daemon.
@@ -71,8 +76,6 @@ pub struct Daemon {
     current: Streams,
     /// The view; that of the configuration, or an earlier one after changes of routes.
     view: ViewId,
-    /// Groups of the other members that the view waits for; `None` once the view has begun.
-    tables: Option<Tables>,
     proposal: Option<Proposal>,
     entry: Option<Entry>,
     /// Frames of a configuration that has not begun here.
@@ -83,6 +86,8 @@ pub struct Daemon {
     groups: Groups,
     clients: BTreeMap<ClientId, Client>,
     names: BTreeMap<Bytes, ClientId>,
+    /// Steps of membership that wait for the view: kind, client and groups.
+    steps: Vec<(Kind, Bytes, Vec<Bytes>)>,
     /// When the topology changed last and first since the last proposal.
     changed: Option<(Time, Time)>,
     progress_at: Time,
@@ -108,7 +113,6 @@ impl Daemon {
             control: BTreeMap::new(),
             current,
             view: ballot,
-            tables: None,
             proposal: None,
             entry: None,
             early: Vec::new(),
@@ -117,6 +121,7 @@ impl Daemon {
             groups: Groups::default(),
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
+            steps: Vec::new(),
             changed: None,
             progress_at: now,
             refresh_at: now,
@@ -133,7 +138,7 @@ impl Daemon {
 
     /// True if a view has begun and no change is in progress.
     pub fn is_settled(&self) -> bool {
-        self.tables.is_none() && self.proposal.is_none() && self.entry.is_none()
+        !self.is_changing()
     }
 
     /// Members of all groups.
@@ -177,6 +182,16 @@ impl Daemon {
             return entry.streams.poll(link);
         }
         if self.proposal.is_some() { None } else { self.current.poll(link) }
+    }
+
+    /// The daemon at the other end of a link, once it has greeted.
+    pub fn peer(&self, link: LinkId) -> Option<DaemonRun> {
+        self.neighbours.get(link)?.peer
+    }
+
+    /// True if there is a connection to a daemon that has greeted.
+    pub fn has_link_to(&self, id: DaemonId) -> bool {
+        self.neighbours.has(id)
     }
 
     /// Takes a frame of the control lane.
@@ -335,6 +350,7 @@ impl Daemon {
         if cx.now >= self.refresh_at {
             self.refresh_at = cx.now + REFRESH;
             self.current.refresh();
+            self.expire_clients(cx);
         }
         self.settle(cx);
     }
@@ -342,6 +358,7 @@ impl Daemon {
     /// Does what follows from anything that has happened.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.propose(cx.now);
+        self.catch_up(cx.now);
         self.finish_joins(cx.now);
         if !self.is_changing() {
             while let Some(message) = self.current.next_ordered() {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::cell::Cell;
-use crate::ids::{DaemonId, DaemonRun, Set};
+use crate::ids::{DaemonId, Set};
 
 /// A client of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,14 +15,42 @@ pub struct Mate {
     pub daemon: DaemonId,
     /// Name of the client at its daemon.
     pub name: Bytes,
+    /// Number of the client's run, which grows with each start.
+    pub incarnation: u64,
+}
+
+impl Mate {
+    /// Reads a client of a daemon from a cell: incarnation (8 bytes) and name.
+    pub(crate) fn decode(daemon: DaemonId, bytes: &Bytes) -> Self {
+        let incarnation = bytes.first_chunk().map_or(0, |it| u64::from_be_bytes(*it));
+        Self { daemon, name: bytes.slice(bytes.len().min(8)..), incarnation }
+    }
+
+    /// Client in cells.
+    pub(crate) fn encode(&self) -> Bytes {
+        [&self.incarnation.to_be_bytes()[..], &self.name].concat().into()
+    }
 }
 
 #[derive(Debug, Default)]
 struct Group {
     /// Members, in the order in which they have joined.
     members: Vec<Mate>,
-    /// Daemons with members, or with clients that are about to join: by place.
+    /// Clients that are about to join, with the numbers of their announcements.
+    joining: Vec<(Mate, u64)>,
+    /// Places of the daemons of both.
     routes: Set,
+}
+
+impl Group {
+    fn route(&mut self, mate: &Mate, place: usize) {
+        let here = |it: &Mate| it.daemon == mate.daemon;
+        let is_wanted = self.members.iter().any(here) || self.joining.iter().any(|it| here(&it.0));
+        self.routes.0 &= !Set::of(place).0;
+        if is_wanted {
+            self.routes = self.routes.or(Set::of(place));
+        }
+    }
 }
 
 /// Table of all groups.
@@ -47,63 +75,53 @@ impl Groups {
         self.table.iter().map(|(name, it)| (name, &*it.members))
     }
 
-    /// A daemon's client is about to join.
-    pub(crate) fn announce(&mut self, group: Bytes, place: usize) {
+    /// A client is about to join.
+    pub(crate) fn announce(&mut self, group: Bytes, mate: Mate, place: usize, sequence: u64) {
         let group = self.table.entry(group).or_default();
+        group.joining.retain(|it| it.0 != mate);
+        group.joining.push((mate, sequence));
         group.routes = group.routes.or(Set::of(place));
     }
 
-    /// Returns true if the client was no member before.
-    pub(crate) fn join(&mut self, group: Bytes, mate: Mate, place: usize) -> bool {
-        self.announce(group.clone(), place);
-        let members = &mut self.table.entry(group).or_default().members;
-        let is_new = !members.contains(&mate);
+    /// A client has joined. Returns true if the client was no member before.
+    pub(crate) fn join(&mut self, group: Bytes, mate: Mate, place: usize, sequence: u64) -> bool {
+        let group = self.table.entry(group).or_default();
+        group.joining.retain(|it| it.0 != mate || it.1 > sequence);
+        let is_new = !group.members.contains(&mate);
         if is_new {
-            members.push(mate);
+            group.members.push(mate.clone());
         }
+        group.route(&mate, place);
         is_new
     }
 
-    /// Returns true if the client was a member. A daemon stays in the routes as long as another
-    /// client of it is a member or `joining`.
-    pub(crate) fn leave(&mut self, name: &Bytes, mate: &Mate, place: usize, joining: bool) -> bool {
+    /// A client has left, or has given up joining. Returns true if the client was a member.
+    pub(crate) fn leave(&mut self, name: &Bytes, mate: &Mate, place: usize, sequence: u64) -> bool {
         let Some(group) = self.table.get_mut(name) else { return false };
         let before = group.members.len();
         group.members.retain(|it| it != mate);
+        group.joining.retain(|it| it.0 != *mate || it.1 > sequence);
+        group.route(mate, place);
         let left = before > group.members.len();
-        if !joining && !group.members.iter().any(|it| it.daemon == mate.daemon) {
-            group.routes.0 &= !Set::of(place).0;
-        }
-        if group.members.is_empty() && group.routes == Set::default() {
+        if group.routes == Set::default() {
             self.table.remove(name);
         }
         left
     }
 
-    /// Groups of a client.
-    pub(crate) fn of(&self, mate: &Mate) -> Vec<Bytes> {
-        let joined = self.table.iter().filter(|(_, it)| it.members.contains(mate));
-        joined.map(|(name, _)| name.clone()).collect()
+    /// A new configuration begins, whose numbers begin anew.
+    pub(crate) fn renumber(&mut self) {
+        for group in self.table.values_mut() {
+            group.joining.iter_mut().for_each(|it| it.1 = 0);
+        }
     }
 
-    /// Leaves the members of these daemons alone, and routes to them by their new places. Returns
-    /// the groups that have lost members.
-    pub(crate) fn restrict(
-        &mut self,
-        members: &[DaemonRun],
-        keep: impl Fn(DaemonId) -> bool,
-    ) -> Vec<Bytes> {
-        let mut changed = Vec::new();
-        self.table.retain(|name, group| {
-            let before = group.members.len();
-            group.members.retain(|it| keep(it.daemon));
-            if group.members.len() < before {
-                changed.push(name.clone());
-            }
-            let place = |it: &Mate| members.iter().position(|member| member.id == it.daemon);
-            group.routes = group.members.iter().filter_map(place).collect();
-            !group.members.is_empty()
-        });
-        changed
+    /// Groups of which a client is a member, or is about to be.
+    pub(crate) fn of(&self, mate: &Mate) -> Vec<Bytes> {
+        let has = |it: &Group| {
+            it.members.contains(mate) || it.joining.iter().any(|joining| joining.0 == *mate)
+        };
+        let joined = self.table.iter().filter(|(_, it)| has(it));
+        joined.map(|(name, _)| name.clone()).collect()
     }
 }

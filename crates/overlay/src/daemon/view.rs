@@ -1,6 +1,6 @@
 //! Configurations and views: proposal, states, recovery, groups of all members.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use super::Daemon;
 use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
 use crate::client::{ClientEvent, Reason};
 use crate::group::{Groups, Mate};
-use crate::ids::{Ballot, DaemonRun, LinkId, Set, ViewId};
+use crate::ids::{Ballot, DaemonRun, LinkId, Set};
 use crate::stream::{Ready, Streams};
 use crate::topology::Graph;
 use crate::wire::{Control, State, put_var, take_var};
@@ -21,6 +21,8 @@ use crate::wire::{Control, State, put_var, take_var};
 const SETTLE: Duration = Duration::from_millis(100);
 /// Longest time for which changes of the topology put a proposal off.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// Bytes of a page of groups after which another page begins.
+const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
 /// Greatest round, with room to count on.
 const ROUND_MAX: u64 = 1 << 62;
 /// Time after which a proposal without progress is repeated.
@@ -46,21 +48,11 @@ pub(super) struct Entry {
     pub(super) sent: Set,
     pub(super) have: Set,
     pub(super) said_have: bool,
+    /// Members whose groups have come, and these groups.
+    pub(super) complete: Set,
+    pub(super) groups: Vec<(Bytes, Mate)>,
     /// Messages of members that are further.
     pub(super) waiting: Vec<Ready>,
-}
-
-/// Wait for the groups of all members, between a configuration and its view.
-#[derive(Debug, Default)]
-pub(super) struct Tables {
-    /// Members whose groups have come.
-    pub(super) complete: Set,
-    pub(super) members: Vec<(Bytes, Mate)>,
-    /// Messages that came before the view.
-    pub(super) waiting: Vec<Ready>,
-    /// Daemons that moved together with this one, from this view.
-    pub(super) together: Vec<DaemonRun>,
-    pub(super) previous: Option<ViewId>,
 }
 
 impl Daemon {
@@ -74,7 +66,7 @@ impl Daemon {
     }
 
     pub(super) fn is_changing(&self) -> bool {
-        self.proposal.is_some() || self.entry.is_some() || self.tables.is_some()
+        self.proposal.is_some() || self.entry.is_some()
     }
 
     /// Proposes a configuration where that is due and this daemon's turn.
@@ -136,11 +128,9 @@ impl Daemon {
         self.early.clear();
         let states = alloc::vec![None; graph.members.len()];
         self.proposal = Some(Proposal { ballot, graph, states });
-        // A daemon whose view has not begun comes from the view before.
-        let view = self.tables.as_ref().map_or(self.view, |it| it.previous.unwrap_or_default());
         let state = State {
             config: self.current.ballot,
-            view,
+            view: self.view,
             time: self.current.time,
             streams: self.current.held(),
         };
@@ -175,9 +165,8 @@ impl Daemon {
         let together: Set =
             (0..states.len()).filter(|place| *place == me || same(states[*place])).collect();
         let old = &self.current.graph.members;
-        let is_route_change = self.tables.is_none()
-            && *old == proposal.graph.members
-            && together.iter().count() == old.len();
+        let is_route_change =
+            *old == proposal.graph.members && together.iter().count() == old.len();
         let time = states.iter().map(|it| it.time).max().unwrap_or_default();
         let link_to = self.links(&proposal.graph);
         let mut streams = Streams::new(proposal.ballot, proposal.graph.clone(), me, time, &link_to);
@@ -225,6 +214,8 @@ impl Daemon {
             sent: Set::default(),
             have: Set::default(),
             said_have: false,
+            complete: Set::default(),
+            groups: Vec::new(),
             waiting: Vec::new(),
         });
         self.proposal = None;
@@ -272,84 +263,68 @@ impl Daemon {
                 self.take_message(now, message);
             }
         } else if entry.have == entry.together {
-            self.finish(now);
+            if entry.is_route_change { self.reroute(now) } else { self.send_tables(now) }
         }
     }
 
-    /// Ends the old configuration: everybody who moves together has everything.
-    pub(super) fn finish(&mut self, now: Time) {
-        let Some(Entry { mut streams, together, is_route_change, waiting, .. }) = self.entry.take()
-        else {
-            return;
-        };
-        self.progress_at = now;
-        if is_route_change {
-            for message in self.current.rest() {
-                self.deliver(message);
-            }
-            streams.is_open = true;
-            self.current = streams;
-            self.take_messages(now, waiting);
-            self.reroute_joins();
-            return;
+    /// Goes on over other routes, in the same view.
+    fn reroute(&mut self, now: Time) {
+        let Some(Entry { mut streams, waiting, .. }) = self.entry.take() else { return };
+        for message in self.current.rest() {
+            self.deliver(message);
         }
-        let ids: Vec<DaemonRun> = together.iter().map(|it| streams.graph.members[it]).collect();
-        let previous = self.tables.is_none().then_some(self.view);
-        if previous.is_some() {
-            let closes = self.view;
-            self.tell_all(&ClientEvent::Transitional { closes, members: ids.clone() });
-            for message in self.current.rest() {
-                self.deliver(message);
-            }
-        }
-        // The places of sources change with the configuration, so the old one ends first.
+        streams.is_open = true;
         self.current = streams;
-        let stays = |it| ids.iter().any(|member| member.id == it);
-        let members = self.current.graph.members.clone();
-        self.groups.restrict(&members, stays);
-        self.view = self.current.ballot;
-        let before = self.tables.take();
-        // Without a view in between, those have moved together that did so both times.
-        let both = |it: &DaemonRun| before.as_ref().is_none_or(|it2| it2.together.contains(it));
-        let together = ids.iter().copied().filter(both).collect();
-        let previous = previous.or(before.as_ref().and_then(|it| it.previous));
-        self.tables = Some(Tables { together, previous, ..Tables::default() });
-        self.send_tables(now);
+        self.groups.renumber();
         self.take_messages(now, waiting);
+        self.reroute_joins();
     }
 
-    /// Sends the groups of own clients to all members.
-    pub(super) fn send_tables(&mut self, now: Time) {
-        let mut pages: Vec<Vec<u8>> = alloc::vec![Vec::new()];
+    /// Sends the groups of own clients, as they are when the old view has ended, to all members.
+    fn send_tables(&mut self, now: Time) {
+        let mut groups: BTreeSet<(Bytes, Mate)> = BTreeSet::new();
         for (group, members) in self.groups.iter() {
-            for mate in members.iter().filter(|it| it.daemon == self.me.id) {
-                if pages
-                    .last()
-                    .is_some_and(|it| it.len() > PAYLOAD_BYTES_MAX - 2 * GROUP_BYTES_MAX - 2)
-                {
-                    pages.push(Vec::new());
-                }
-                let Some(page) = pages.last_mut() else { continue };
-                for name in [group, &mate.name] {
-                    page.push(name.len() as u8);
-                    page.extend_from_slice(name);
-                }
+            let own = members.iter().filter(|it| it.daemon == self.me.id);
+            groups.extend(own.map(|it| (group.clone(), it.clone())));
+        }
+        for Ready { cell, .. } in
+            self.current.rest().iter().filter(|it| it.source == self.current.me)
+        {
+            let mate = Mate::decode(self.me.id, &cell.client);
+            match cell.kind {
+                Kind::Joined => groups.extend(cell.groups().map(|it| (it, mate.clone()))),
+                Kind::Leave => cell.groups().for_each(|it| _ = groups.remove(&(it, mate.clone()))),
+                Kind::Gone => groups.retain(|it| it.1 != mate),
+                _ => {}
             }
         }
+        let mut pages: Vec<Vec<u8>> = alloc::vec![Vec::new()];
+        for (group, mate) in groups {
+            if pages.last().is_some_and(|it| it.len() > PAGE_BYTES) {
+                pages.push(Vec::new());
+            }
+            let Some(page) = pages.last_mut() else { continue };
+            for name in [group, mate.encode()] {
+                page.push(name.len() as u8);
+                page.extend_from_slice(&name);
+            }
+        }
+        let Some(entry) = &mut self.entry else { return };
         let count = pages.len();
         let mut ready = Vec::new();
         for (i, page) in pages.into_iter().enumerate() {
             let what = (Kind::Table, Service::Reliable, true);
             let is_last = u8::from(i + 1 == count);
-            self.current.send(what, &[], &[], &[&[is_last], &page], |_| Set::default(), &mut ready);
+            let payload: [&[u8]; 2] = [&[is_last], &page];
+            entry.streams.send(what, &[], &[], &payload, |_| Set::default(), &mut ready);
         }
         self.take_messages(now, ready);
     }
 
     pub(super) fn take_table(&mut self, now: Time, message: Ready) {
-        let members = &self.current.graph.members;
+        let Some(entry) = &mut self.entry else { return };
+        let members = &entry.streams.graph.members;
         let Some(daemon) = members.get(message.source).map(|it| it.id) else { return };
-        let Some(tables) = &mut self.tables else { return };
         self.progress_at = now;
         let mut is_last = false;
         for part in &message.parts {
@@ -360,13 +335,13 @@ impl Daemon {
                 fields.bytes(len).map(|it| part.slice_ref(it))
             };
             while let (Some(group), Some(client)) = (name(&mut fields), name(&mut fields)) {
-                tables.members.push((group, Mate { daemon, name: client }));
+                entry.groups.push((group, Mate::decode(daemon, &client)));
             }
         }
         if is_last {
-            tables.complete = tables.complete.or(Set::of(message.source));
+            entry.complete = entry.complete.or(Set::of(message.source));
         }
-        if tables.complete.iter().count() == members.len() {
+        if entry.complete.iter().count() == members.len() {
             self.begin(now);
         }
     }
@@ -377,40 +352,45 @@ impl Daemon {
         self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
     }
 
-    /// Begins the view: the groups of all members are known.
-    pub(super) fn begin(&mut self, now: Time) {
-        let Some(tables) = self.tables.take() else { return };
+    /// Ends the old view and begins the new one: everybody who moves together has everything, and
+    /// the groups of all members are known.
+    fn begin(&mut self, now: Time) {
+        let Some(Entry { streams, together, groups, waiting, .. }) = self.entry.take() else {
+            return;
+        };
         self.progress_at = now;
-        let members = self.current.graph.members.clone();
-        let before: BTreeMap<Bytes, Vec<Mate>> =
-            self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
+        let members = streams.graph.members.clone();
+        let together: Vec<DaemonRun> = together.iter().map(|it| members[it]).collect();
+        let closes = self.view;
+        self.tell_all(&ClientEvent::Transitional { closes, members: together.clone() });
+        for message in self.current.rest() {
+            self.deliver(message);
+        }
         // All members put the table together in the same way, whatever they knew before.
-        self.groups = Groups::default();
-        let mut joined = tables.members;
+        let mut table = Groups::default();
+        let mut joined = groups;
         joined.sort();
         for (group, mate) in joined {
             if let Some(place) = members.iter().position(|it| it.id == mate.daemon) {
-                self.groups.join(group, mate, place);
+                table.join(group, mate, place, 0);
             }
         }
-        let names = self.member_names();
-        let event = ClientEvent::View {
-            id: self.view,
-            members: members.clone(),
-            names,
-            together: tables.together,
-            previous: tables.previous,
-        };
-        self.tell_all(&event);
-        let now_there: Vec<(Bytes, Vec<Mate>)> =
-            self.groups.iter().map(|(name, it)| (name.clone(), it.to_vec())).collect();
-        for (group, members) in now_there {
-            if before.get(&group) != Some(&members) {
-                self.tell_group(&group, Reason::Network, None, (self.view.round, 0, 0));
-            }
+        let before = core::mem::replace(&mut self.groups, table);
+        (self.view, self.current) = (streams.ballot, streams);
+        let (names, id) = (self.member_names(), self.view);
+        let previous = Some(closes);
+        self.tell_all(&ClientEvent::View { id, members, names, together, previous });
+        let changed: Vec<Bytes> = self
+            .groups
+            .iter()
+            .filter(|(group, members)| before.members(group) != *members)
+            .map(|(group, _)| group.clone())
+            .collect();
+        for group in changed {
+            self.tell_group(&group, Reason::Network, None, (self.view.round, 0, 0));
         }
         self.current.is_open = true;
-        self.take_messages(now, tables.waiting);
+        self.take_messages(now, waiting);
         self.reroute_joins();
     }
 }
