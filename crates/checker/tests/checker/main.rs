@@ -47,7 +47,7 @@ fn rules(violations: &[Violation]) -> Vec<Rule> {
 fn good_traces_have_no_violation() {
     let mut counts = [0; 3];
     let seeds = std::env::var("FAIRCAST_CHECKER_SEEDS").map(|it| it.parse().unwrap());
-    for seed in 0..seeds.unwrap_or(400) {
+    for seed in 0..seeds.unwrap_or(100) {
         let lines = generate(seed, Plan::small(seed));
         let trace = read(&lines, (seed % 2 == 1).then_some(seed));
         let found = check(&trace);
@@ -60,13 +60,13 @@ fn good_traces_have_no_violation() {
         );
         counts.iter_mut().zip(trace.counts()).for_each(|(sum, it)| *sum += it);
     }
-    assert!(counts[1] > 100_000, "few deliveries: {counts:?}");
+    assert!(counts[1] > 20_000, "few deliveries: {counts:?}");
 }
 
 #[test]
 fn each_mutant_breaks_its_rule() {
     let mut applied = vec![0; MUTANTS.len()];
-    for seed in 0..120 {
+    for seed in 0..50 {
         let lines = generate(seed, Plan::small(seed));
         let facts = Facts::new(&lines);
         for (index, (name, rule, mutate)) in MUTANTS.iter().enumerate() {
@@ -82,7 +82,7 @@ fn each_mutant_breaks_its_rule() {
     }
     for ((name, _, _), applied) in MUTANTS.iter().zip(applied) {
         println!("{applied:4} {name}");
-        assert!(applied >= 8, "{name}: applied to {applied} traces");
+        assert!(applied >= 4, "{name}: applied to {applied} traces");
     }
 }
 /// Damages a trace: takes lines away, copies and moves them, and gives them fields of others.
