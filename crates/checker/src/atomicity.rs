@@ -17,7 +17,7 @@ use crate::{Findings, Rule};
 /// that any process delivers in the regular view. R13: with cuts it misses no more due items than
 /// the cuts dropped.
 ///
-/// Not checked: unreliable messages; other tenures of a part of the view, but for [`gaps`] and
+/// Excluded: unreliable messages; other tenures of a part of the view, but for [`gaps`] and
 /// [`epochs`]; messages that were never accepted; processes that crash, stop or are cut off.
 pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     let mut addressed: HashMap<(Option<&str>, &str), Vec<usize>> = HashMap::new();
@@ -84,7 +84,7 @@ pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
 /// in a tenure that begins within the stay, it misses none between two that it delivers. R8: it
 /// delivers no effect of a message that it misses. R9: it delivers no ordered item after one that
 /// it misses, but in the transitional view it may miss those of daemons outside the transitional
-/// set. Not checked: items of earlier views, and those at the end (R5, R6); stays with cuts; R8 and
+/// set. Excluded: items of earlier views, and those at the end (R5, R6); stays with cuts; R8 and
 /// R9 for tenures that begin within the stay; changes by the network in transitional views.
 fn gaps(
     model: &Model<'_>,
@@ -134,7 +134,7 @@ fn gaps(
 /// R11: of the incarnations that stay together, all that see a change of a group and remain members
 /// deliver the same ordered messages to the group until the next change, which is the same, or none
 /// in the view. With R5 an ordered message reaches exactly the members at its place in the order.
-/// Not checked: weaker messages, which have no place among changes; stays with a cut.
+/// Excluded: weaker messages, which have no place among changes; stays with a cut.
 pub(crate) fn epochs(model: &Model<'_>, found: &mut Findings<'_>) {
     // By view, end and change: items up to the next change, as first seen.
     let mut epochs: BTreeMap<(&str, End<'_>, usize), (Vec<usize>, Place)> = BTreeMap::new();

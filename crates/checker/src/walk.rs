@@ -129,12 +129,12 @@ impl<'t> Walk<'t> {
 
     /// R3: an identifier has the form `N.daemon` and one list of members, with the own daemon; N
     /// grows from view to view, which gives common views one order; `previous` is the view in which
-    /// the process was. Not checked: `previous` in the first view and after a cut.
+    /// the process was. Excluded: `previous` in the first view and after a cut.
     ///
     /// R4: the set contains the own daemon, and only members of the new and of the previous view;
     /// an event `transitional` closes the current view with the set of the next one; all that move
     /// between the same two views have equal sets, and no daemon of a set comes from another view.
-    /// Not checked: views without a previous one, as the first of a client; daemons without a
+    /// Excluded: views without a previous one, as the first of a client; daemons without a
     /// traced client; whether a `transitional` comes, since a view may close without one.
     fn view(&mut self, model: &mut Model<'t>, found: &mut Findings<'_>, event: &'t Event) {
         let Event::View { id, members, transitional_set: set, previous } = event else { return };
@@ -216,7 +216,7 @@ impl<'t> Walk<'t> {
 
     /// R11: all processes see the change in the view that it names; all that see it in the regular
     /// view, and all that see it in transitional views with equal sets, see equal members, reasons
-    /// and subjects; the process is a member before, or becomes one by its own join. Not checked:
+    /// and subjects; the process is a member before, or becomes one by its own join. Excluded:
     /// whether a process that is disconnected has failed.
     fn change(&mut self, model: &mut Model<'t>, found: &mut Findings<'_>, change: &'t Change) {
         let Change { group, members, change: name, reason, subject, view } = change;
@@ -259,8 +259,8 @@ impl<'t> Walk<'t> {
     /// R14: nothing is pending or queued; the view is the last one that the process saw, its
     /// members are the connected daemons, and other quiet processes of these are in the same view
     /// with the same tables; tables list only processes that are quiet and connected, and the
-    /// process in the groups of which it is a member by its events and last request. Not checked:
-    /// processes without a `quiet` line, but for tables; what a cut hides.
+    /// process in the groups of which it is a member by its events and last request. Excluded:
+    /// processes without a `quiet` line, but for tables; items in the range of a cut.
     fn quiet(&self, model: &mut Model<'t>, found: &mut Findings<'_>, quiet: &'t Quiet) {
         let (here, Quiet { view, pending, queues, groups, connected }) = (self.here, quiet);
         if *pending > 0 || *queues > 0 {
@@ -299,7 +299,7 @@ impl<'t> Walk<'t> {
 
     /// R11: true if the members follow from those before. A join adds the subject, other changes
     /// with a subject take it away. The network neither adds nor takes away a process of a daemon
-    /// that moved along, and leaves none of a daemon outside the view. Not checked: the first
+    /// that moved along, and leaves none of a daemon outside the view. Excluded: the first
     /// change of a group, and after a cut; changes by the network in the first view.
     fn follows(&self, model: &Model<'_>, before: &Set, change: &Change) -> bool {
         let after = &change.members;

@@ -4,7 +4,7 @@
 //! forwards a cell to the subtrees with members of the cell's groups. Other subtrees learn later,
 //! by a clock in the place of the cells, that nothing before it was for them. The common order is
 //! the order of Lamport times: a message is next once the clocks of all sources have passed it.
-//! Nobody waits for a token or a sequencer, and messages outside the order wait for nothing.
+//! There is no token and no sequencer, and messages outside the order do not wait.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

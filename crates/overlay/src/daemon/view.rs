@@ -80,7 +80,8 @@ impl Daemon {
         }
         self.changed = None;
         let graph = self.database.component(self.me);
-        let is_refused = self.proposal.is_some() && self.accepted.round < self.round;
+        // A member has refused the round, or waits for what this daemon has finished.
+        let is_refused = self.accepted.round < self.round;
         let wanted = !self.latest().stands_in(&graph) || is_stuck || is_refused;
         if is_stuck {
             self.progress_at = now;
