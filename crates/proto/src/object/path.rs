@@ -126,11 +126,18 @@ impl PathMeter {
             self.next_at = Some(if self.round.is_some() { now } else { now + AGAIN_AFTER });
             return;
         }
-        let high = if round.high == 0 { round.sent.min(PROBE_MAX) } else { round.high };
+        let most = round.sent.min(PROBE_MAX);
+        let high = if round.high == 0 { most } else { round.high };
         let low = self.arrived.max(round.low);
+        if low >= high && high < most {
+            // The length that seemed too long arrives: its probes were lost for another reason.
+            self.round = Some(Round { low, high: 0, tries: 0, ..round });
+            self.next_at = Some(now);
+            return;
+        }
         let next = rungs(round.low, high).find(|rung| *rung > low).unwrap_or(low);
         if next <= low + 1 {
-            let arrives = if low >= PROBE_MAX.min(round.sent) { round.sent } else { low };
+            let arrives = if low >= most { round.sent } else { low };
             self.limit = Some(PathLimit { arrives, sent: round.sent });
             (self.round, self.arrived) = (None, 0);
             self.next_at = Some(now + AGAIN_AFTER);
@@ -335,6 +342,27 @@ mod tests {
         assert!(!found.unwrap().is_short(), "longer ones are not probed");
         assert_eq!(measured(8000, 8972).0.unwrap().arrives, 8972, "longer ones are not probed");
         assert_eq!(measured(100, 1472).0, None, "nothing arrives");
+    }
+
+    #[test]
+    fn a_length_whose_probes_were_lost_by_chance_is_no_limit() {
+        let (mut meter, mut probes) = (PathMeter::default(), Probes::default());
+        for ms in 0..10_000 {
+            if ms % 1000 == 0 {
+                meter.on_ahead(at(ms));
+            }
+            if meter.next_timeout().is_some_and(|due| due <= at(ms))
+                && let Some(range) = meter.on_timeout(at(ms))
+            {
+                probes.ask(at(ms), range, 1472, None);
+            }
+            // In the first round the two longest are lost.
+            let lost = |size| size > 1300 && ms < 3200;
+            if let Some(probe) = probes.poll(at(ms), 1472).filter(|probe| !lost(probe.size)) {
+                meter.on_probe(at(ms), probe);
+            }
+        }
+        assert_eq!(meter.limit, Some(PathLimit { arrives: 1472, sent: 1472 }));
     }
 
     #[test]

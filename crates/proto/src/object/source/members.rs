@@ -34,6 +34,9 @@ struct Member {
     progressed: Option<Time>,
     /// Time without progress that a member could have made.
     stalled: Duration,
+    /// True if it has taken all packets that had left by its word before; their number by its last.
+    has_taken_all: bool,
+    packets: u64,
     given_up: bool,
     /// Messages in a row that packets of full length arrive one by one, and no data: time of the first, and number.
     whole: Option<(Time, u32)>,
@@ -249,6 +252,15 @@ impl Members {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
             self.limited |= limit.is_some();
+        }
+    }
+
+    /// A member has taken the first `taken` packets of `sent` that have left. A word is older than
+    /// what left last, so it is compared with what had left by the word before.
+    pub(in crate::object) fn note_taken(&mut self, id: u64, taken: u64, sent: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.has_taken_all = taken >= member.packets;
+            member.packets = sent;
         }
     }
 

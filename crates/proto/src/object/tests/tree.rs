@@ -1,5 +1,6 @@
 //! Objects over TRAM: what is had already, what comes late, what grows, what is damaged, and who repairs for whom.
 
+mod holes;
 mod restarts;
 
 use alloc::boxed::Box;
@@ -70,8 +71,11 @@ impl Tree {
     fn of(object: Object, supply: Box<dyn Supply>, wait_for: u32, settings: Settings<'_>) -> Self {
         let options = options(settings);
         let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, SYMBOL, &options);
-        let tree = catalog::stack("tram").unwrap();
-        let source = TramObjectSource::new(ObjectSourceSetup { wait_for, ..setup }, tree);
+        Self::begun(object, ObjectSourceSetup { wait_for, ..setup })
+    }
+
+    fn begun(object: Object, setup: ObjectSourceSetup<'_>) -> Self {
+        let source = TramObjectSource::new(setup, catalog::stack("tram").unwrap());
         Self {
             now: Time::ZERO,
             object,

@@ -91,6 +91,7 @@ impl TramObjectSource {
         let members = &mut self.course.members;
         if let Some(lacks) = lacks.filter(|_| members.is_served(id)) {
             let stream = &mut self.tram.packets;
+            members.note_taken(id, lacks.after, stream.packets());
             // Thousands who never get any further may have been invented.
             let limited = !stream.is_exhausted() && members.is_unproven(from);
             let sent = stream.symbols;

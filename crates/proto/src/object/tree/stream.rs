@@ -88,6 +88,11 @@ impl ObjectStream {
         self.told_exhausted && self.chosen.is_none()
     }
 
+    /// Number of packets that have left, repairs aside.
+    pub(super) const fn packets(&self) -> u64 {
+        self.log.end
+    }
+
     /// A receiver has come that no earlier announcement will reach.
     pub(super) fn announce_again(&mut self, now: Time) {
         if now.since(self.repeated) >= GROWTH_INTERVAL {

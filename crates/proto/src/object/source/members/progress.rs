@@ -126,8 +126,10 @@ impl Members {
     /// Lets `span` go by, and gives up members without progress for more than `limit` that lack some of what was sent.
     /// Drivers add `headers` bytes to each packet. Returns the names under which these members report.
     ///
-    /// If no member makes progress all count. If some do, only members count that long packets do not reach, since
-    /// the turn of others may still come.
+    /// If no member makes progress all count, but members that have taken all packets only when
+    /// nobody lacks one: a window stands for the others. If some do, only members count that long
+    /// packets do not reach, since the turn of others may still come. A member that measures which
+    /// packets reach it has twice as long, to say it.
     pub(in crate::object) fn stall(
         &mut self,
         now: Time,
@@ -139,6 +141,8 @@ impl Members {
         let moving = self.progressed.is_some_and(|at| now.since(at) < MOVING);
         let limit = limit.max(self.status_interval(Duration::MAX) * 3);
         let mut over = Vec::new();
+        let all_taken =
+            self.members.values().all(|member| !member.is(&SERVED) || member.has_taken_all);
         for (&id, member) in &mut self.members {
             // A member that has everything compares, or looks for what it had before.
             let (lacks, comes) = match member.status.state {
@@ -146,11 +150,14 @@ impl Members {
                 MemberState::Receiving => (member.status.bytes < sent.content, sent.flows),
                 _ => continue,
             };
-            if !lacks || member.status.path.is_none() && (moving || !comes) {
+            let waits = moving || !comes || member.has_taken_all && !all_taken;
+            if !lacks || member.status.path.is_none() && waits {
                 continue;
             }
             member.stalled += span;
-            if member.stalled > limit {
+            let measures = member.status.path.is_none()
+                && member.probed_at.is_some_and(|at| now.since(at) < MEASURING);
+            if member.stalled > if measures { limit * 2 } else { limit } {
                 over.push(id);
             }
         }
@@ -175,6 +182,10 @@ impl Members {
 /// Share of all symbols for members without any progress, and most symbols that are saved up for them.
 const SPARE_SHARE: f64 = 0.25;
 pub(super) const SPARE_MAX: f64 = 1024.0;
+
+/// Time after its last request for probes in which a member still measures: five rounds, since
+/// requests get lost.
+const MEASURING: Duration = Duration::from_millis(3500);
 
 /// Time without progress of any member after which no member gets further.
 const MOVING: Duration = Duration::from_secs(10);

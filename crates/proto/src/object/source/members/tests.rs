@@ -309,6 +309,32 @@ fn who_gets_no_further_is_given_up_with_the_reason() {
 }
 
 #[test]
+fn who_has_taken_all_that_was_sent_waits_for_who_lacks_some() {
+    for (probing, first_s) in [(false, 30), (true, 60)] {
+        let mut members = Members::default();
+        let got = |id, bytes| MemberMessage { bytes, ..message(id, Claim::Receiving) };
+        let mut ends = Vec::new();
+        for s in 0..200 {
+            for (id, bytes, taken) in [(1, 500, 64), (2, 0, 1)] {
+                members.take(at(s), NodeId(id), false, got(id.into(), bytes)).unwrap();
+                members.note_taken(id.into(), taken, 64);
+            }
+            if probing {
+                members.may_probe(at(s), 2);
+            }
+            let sent = Sent { manifest: 10, content: 1000, flows: true };
+            members.stall(at(s), Duration::from_secs(1), Duration::from_secs(30), sent, 28);
+            let failed =
+                members.statuses().into_iter().filter(|it| it.state == MemberState::Failed);
+            if failed.count() > ends.len() {
+                ends.push(s);
+            }
+        }
+        assert_eq!(ends, [first_s, first_s + 30], "the one behind, and later the other");
+    }
+}
+
+#[test]
 fn a_manifest_that_comes_slowly_is_waited_for() {
     let mut members = Members::default();
     let limit = Duration::from_secs(30);

@@ -25,8 +25,9 @@ pub(crate) struct Reach {
     /// Runs of numbers that are too far ahead, and that lie behind the newest.
     ahead: Dissent<Run>,
     behind: Dissent<Run>,
-    /// Leads that are too far ahead.
+    /// Leads that are too far ahead, and the last one that is believed.
     leads: Dissent<u64>,
+    lead: Option<u64>,
 }
 
 /// Numbers one behind the other, where some may be missing.
@@ -67,6 +68,10 @@ impl Reach {
             self.advance(now, index);
             return Belief::Believed;
         }
+        if index > self.newest && self.follows_lead(index) {
+            self.jump(now, index);
+            return Belief::Believed;
+        }
         let wait = self.wait();
         if index <= self.newest {
             // A source goes on from its newest packet: one of the two is none of its own, or late.
@@ -102,10 +107,15 @@ impl Reach {
         }
         let believed = self.leads.claim(now, lead, Duration::ZERO, |before| lead >= *before);
         if believed {
-            // Originals follow the lead; doubting each of them too would stop a slow source again.
-            self.jump(now, lead);
+            self.lead = Some(lead);
         }
         believed
+    }
+
+    /// True for a number beside a lead that is believed: doubt would stop a slow source for several
+    /// packets more.
+    fn follows_lead(&self, index: u64) -> bool {
+        self.lead.is_some_and(|lead| index.abs_diff(lead) <= FREE_PACKETS)
     }
 
     /// Packets by which the source can be ahead of the newest one.
@@ -141,6 +151,7 @@ impl Reach {
     /// The source is elsewhere; how fast it is was learnt from it all the same.
     fn jump(&mut self, now: Time, index: u64) {
         (self.newest, self.at, self.mark, self.steps) = (index, now, (now, index), 0);
+        self.lead = None;
         self.ahead.contradict();
         self.behind.contradict();
     }

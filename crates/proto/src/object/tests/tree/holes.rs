@@ -1,0 +1,23 @@
+//! Receivers that long packets do not reach, as heads and as members.
+
+use super::*;
+
+#[test]
+fn who_is_behind_a_hole_fails_for_it_and_the_other_gets_everything() {
+    for (holed, stall_s) in [(0, 3), (0, 4), (0, 5), (1, 3), (1, 4), (1, 5)] {
+        let object = Object::new(1_500_000);
+        let (supply, options) = (Box::new(object.clone()), options(&[]));
+        let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, 1300, &options);
+        let stall_max = Some(Duration::from_secs(stall_s));
+        let mut tree = Tree::begun(object, ObjectSourceSetup { wait_for: 2, stall_max, ..setup });
+        let to_holed = NodeId(FIRST_RECEIVER + holed);
+        tree.loses = Box::new(move |_, to, bytes, _| to == to_holed && bytes.len() > 576);
+        tree.add_all(2, &[("head", "eager")]);
+        tree.run_until(s(60));
+        let case = alloc::format!("r{holed}, {stall_s} s");
+        let member = tree.member(&alloc::format!("r{holed}"));
+        assert_eq!(member.state, MemberState::Failed, "{case}");
+        assert!(member.reason.contains("only 576 arrive"), "{case}: {}", member.reason);
+        tree.assert_complete([1 - holed as usize]);
+    }
+}
