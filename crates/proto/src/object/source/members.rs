@@ -232,6 +232,10 @@ impl Members {
         if before == MemberState::Joined {
             status.found = status.bytes;
         }
+        if before != after {
+            // How long the manifest took says nothing of content.
+            member.stalled = Duration::ZERO;
+        }
         if after == MemberState::Done {
             status.done.get_or_insert(now);
         }

@@ -335,6 +335,21 @@ fn who_has_taken_all_that_was_sent_waits_for_who_lacks_some() {
 }
 
 #[test]
+fn time_without_a_manifest_is_no_time_without_content() {
+    let mut members = Members::default();
+    let mut failed_at = None;
+    for s in 0..100 {
+        let claim = if s < 25 { Claim::Joined } else { Claim::Receiving };
+        members.take(at(s), NodeId(1), false, message(1, claim)).unwrap();
+        let sent = Sent { manifest: 10, content: 1000, flows: s >= 25 };
+        let limit = Duration::from_secs(30);
+        let failed = members.stall(at(s), Duration::from_secs(1), limit, sent, 28);
+        failed_at = failed_at.or((!failed.is_empty()).then_some(s));
+    }
+    assert_eq!(failed_at, Some(25 + 30));
+}
+
+#[test]
 fn a_manifest_that_comes_slowly_is_waited_for() {
     let mut members = Members::default();
     let limit = Duration::from_secs(30);
