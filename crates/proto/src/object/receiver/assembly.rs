@@ -197,7 +197,9 @@ impl Assembly {
         let given_up = self.given_up.filter(|at| said(*at));
         let reason = match given_up {
             Some(_) => GIVEN_UP.to_string(),
-            None if self.member.told_stalled && !self.phase.is_over() => self.note_stalled(cx.now),
+            None if self.member.told_stalled.is_some() && !self.phase.is_over() => {
+                self.note_stalled(cx.now)
+            }
             None => reason.to_string(),
         };
         let news = self.fail(cx, reason);

@@ -41,8 +41,8 @@ pub(in crate::object) struct Membership {
     pub(in crate::object) welcome: bool,
     pub(in crate::object) deferred: bool,
     pub(in crate::object) answers: u64,
-    /// True if the source has said that it has given this receiver up, and nothing has contradicted since.
-    pub(in crate::object) told_stalled: bool,
+    /// When the source first said that it has given this receiver up, if nothing has contradicted since.
+    pub(in crate::object) told_stalled: Option<Time>,
     /// Answers that end this receiver.
     refusals: Dissent<Status, BY_DURATION>,
     /// Identity of the receiver, once its store is open.
@@ -160,7 +160,9 @@ impl Membership {
     /// Doubts an answer that ends this receiver: any host that has read the id can forge it. The receiver asks the
     /// source, and believes it when the source answers nothing else for a second.
     fn doubt(&mut self, cx: &mut Cx<'_>, status: Status, current: bool) -> News {
-        self.told_stalled |= status == Status::Stalled;
+        if status == Status::Stalled {
+            self.told_stalled.get_or_insert(cx.now);
+        }
         if self.answered {
             self.change(cx, self.claim, Duration::ZERO);
             // Forged answers cause no more than two messages in a second.
@@ -178,7 +180,7 @@ impl Membership {
 
     /// A welcome, or a block that came whole, contradicts answers that end this receiver.
     pub(in crate::object) fn note_progress(&mut self) {
-        self.told_stalled = false;
+        self.told_stalled = None;
         self.refusals.contradict();
     }
 

@@ -251,6 +251,21 @@ impl TramObjectReceiver {
         }
     }
 
+    /// When a source that has given this receiver up counts as gone: nobody is left to confirm it.
+    fn given_up_until(&self) -> Option<Time> {
+        let told = self.assembly.member.told_stalled.filter(|_| !self.assembly.phase.is_over());
+        told.map(|told| self.tram.heard_at().unwrap_or_default().max(told) + GIVEN_UP_SILENCE)
+    }
+
+    fn check_given_up(&mut self, cx: &mut Cx<'_>) {
+        if self.given_up_until().is_some_and(|at| at <= cx.now) {
+            let heard = self.tram.heard_at();
+            if self.assembly.lose_source(cx, SILENT, heard) {
+                self.end(cx);
+            }
+        }
+    }
+
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.assembly.fail(cx, reason) {
             self.end(cx);
@@ -322,6 +337,10 @@ enum End {
     Source(&'static str),
     Failed(ObjectError),
 }
+
+/// Silence of a source, which has said that it has given this receiver up, after which it counts as
+/// gone. Any host can have said it, so the source has time to say otherwise.
+const GIVEN_UP_SILENCE: Duration = Duration::from_secs(10);
 
 /// Bytes from which on a packet is long, before those of symbols are known.
 const UNKNOWN_LONG: u64 = 512;
@@ -398,6 +417,7 @@ impl Machine for TramObjectReceiver {
         self.assembly.take_due(cx.now);
         self.assembly.look_at_path(cx);
         self.advance(cx);
+        self.check_given_up(cx);
         let member = &mut self.assembly.member;
         if member.next_timeout().is_some_and(|at| at <= cx.now) {
             member.on_timeout(cx);
@@ -422,7 +442,8 @@ impl Machine for TramObjectReceiver {
     fn next_timeout(&self) -> Option<Time> {
         let Self { assembly, tram, .. } = self;
         let path = assembly.path.next_timeout();
-        let own = [assembly.next_timeout(), assembly.member.next_timeout(), path];
+        let given_up = self.given_up_until();
+        let own = [assembly.next_timeout(), assembly.member.next_timeout(), path, given_up];
         let all = own.into_iter().chain([tram.next_timeout()]);
         all.flatten().min()
     }
