@@ -90,7 +90,12 @@ const KINDS: [Kind; 10] = [
 impl Kind {
     /// True if the cell goes to all daemons whatever its groups.
     pub(crate) fn is_for_all(self) -> bool {
-        !matches!(self, Self::Message | Self::More)
+        !self.is_message()
+    }
+
+    /// True for a piece of a message.
+    pub(crate) fn is_message(self) -> bool {
+        matches!(self, Self::Message | Self::More)
     }
 
     /// True if the cell waits for its place in the common order.

@@ -136,6 +136,10 @@ pub(crate) struct Joining {
     pub(crate) group: Bytes,
     /// Configuration and number of the announcement.
     pub(crate) announced: Option<(Ballot, u64)>,
+    /// Place of the step by which the client joins, in the common order, once it has left.
+    pub(crate) joins_at: Option<u64>,
+    /// Messages outside the common order that were sent after that step and have come before it.
+    pub(crate) held: Vec<ClientEvent>,
 }
 
 /// Most bytes that wait for a client, and that are kept for one that resumes.

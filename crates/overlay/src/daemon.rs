@@ -78,6 +78,8 @@ pub struct Daemon {
     view: ViewId,
     proposal: Option<Proposal>,
     entry: Option<Entry>,
+    /// Change of routes that was given up when this daemon had everything: others may have made it.
+    unfinished: Option<Entry>,
     /// Frames of a configuration that has not begun here.
     early: Vec<(LinkId, Bytes)>,
     /// The ballot that was accepted last, and the greatest round that is known.
@@ -115,6 +117,7 @@ impl Daemon {
             view: ballot,
             proposal: None,
             entry: None,
+            unfinished: None,
             early: Vec::new(),
             accepted: ballot,
             round: ballot.round,

@@ -143,6 +143,14 @@ impl Queue {
     }
 }
 
+/// Messages of one client that wait, in the order in which the client has sent them: FIFO messages
+/// wait for ordered ones before them and for nothing else.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Times of ordered messages, each with the FIFO messages behind it.
+    waiting: VecDeque<(u64, Vec<Ready>)>,
+}
+
 /// All streams of a configuration.
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -154,6 +162,10 @@ pub(crate) struct Streams {
     sources: Vec<Source>,
     queues: BTreeMap<LinkId, Queue>,
     order: BTreeMap<(u64, u8), Ready>,
+    /// Lanes of the clients whose ordered messages wait, by place of the daemon and client.
+    lanes: BTreeMap<(u8, Bytes), Lane>,
+    /// FIFO messages that wait no more.
+    released: VecDeque<Ready>,
     /// Time that others wait to pass, and the time that was sent to all last.
     wanted: u64,
     sent: u64,
@@ -205,6 +217,8 @@ impl Streams {
             sources,
             queues,
             order: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            released: VecDeque::new(),
             wanted: 0,
             sent: 0,
             stable_due: false,
@@ -374,29 +388,64 @@ impl Streams {
             self.settle_own(u64::MAX);
         }
         if let Some(message) = self.sources[source].pieces.add(source, sequence, cell) {
-            if is_ordered {
-                self.order.insert((message.time, place), message);
-            } else {
-                ready.push(message);
-            }
+            self.sort_in(place, message, ready);
         }
         Some(())
     }
 
-    /// Takes the next message of the common order, if it is certain.
+    /// Puts a message where it waits, or with those that wait for nothing.
+    fn sort_in(&mut self, place: u8, message: Ready, ready: &mut Vec<Ready>) {
+        let cell = &message.cell;
+        let is_ordered = cell.kind.is_ordered(cell.service);
+        let lane = (place, cell.client.clone());
+        if is_ordered && cell.kind.is_message() {
+            self.lanes.entry(lane).or_default().waiting.push_back((message.time, Vec::new()));
+        } else if cell.service == Service::Fifo
+            && let Some(before) = self.lanes.get_mut(&lane).and_then(|it| it.waiting.back_mut())
+        {
+            return before.1.push(message);
+        }
+        if is_ordered {
+            self.order.insert((message.time, place), message);
+        } else {
+            ready.push(message);
+        }
+    }
+
+    /// An ordered message is delivered: FIFO messages behind it wait no more.
+    fn release(&mut self, message: &Ready) {
+        let lane = (message.source as u8, message.cell.client.clone());
+        let Some(waiting) = self.lanes.get_mut(&lane).map(|it| &mut it.waiting) else { return };
+        if waiting.front().is_some_and(|it| it.0 == message.time) {
+            self.released.extend(waiting.pop_front().into_iter().flat_map(|it| it.1));
+        }
+        if waiting.is_empty() {
+            self.lanes.remove(&lane);
+        }
+    }
+
+    /// Takes the next message of the common order, if it is certain, or one that has waited for it.
     pub(crate) fn next_ordered(&mut self) -> Option<Ready> {
+        if let Some(message) = self.released.pop_front() {
+            return Some(message);
+        }
         let ((time, _), first) = self.order.first_key_value()?;
         let passed = |(place, it): (usize, &Source)| place == self.me || it.clock >= *time;
         let is_next = self.is_open && self.sources.iter().enumerate().all(passed);
         let is_safe = first.cell.service != Service::Safe
             || self.sources[first.source].stable >= first.sequence;
-        (is_next && is_safe).then(|| self.order.pop_first())?.map(|(_, message)| message)
+        let (_, message) = (is_next && is_safe).then(|| self.order.pop_first())??;
+        self.release(&message);
+        Some(message)
     }
 
     /// Messages of a configuration that is over, in the order of their delivery: those outside the
-    /// common order that were recovered, and then those that waited for their place in it.
+    /// common order that were recovered, and then those that waited for their place in it, each
+    /// with the FIFO messages behind it.
     pub(crate) fn rest(&self) -> Vec<Ready> {
-        let (mut messages, mut ordered) = (Vec::new(), self.order.clone());
+        let mut ordered = self.order.clone();
+        let waiting = self.lanes.values().flat_map(|it| &it.waiting).flat_map(|it| &it.1);
+        let mut messages: Vec<Ready> = self.released.iter().chain(waiting).cloned().collect();
         for (source, from) in self.sources.iter().enumerate() {
             let mut pieces = from.pieces.clone();
             for (sequence, bytes) in from.cells.iter().filter(|it| it.0 > from.through) {
@@ -412,8 +461,28 @@ impl Streams {
             }
         }
         messages.sort_by_key(|it| (it.time, it.source));
-        messages.extend(ordered.into_values());
-        messages
+        let mut lanes: BTreeMap<(usize, Bytes), Vec<u64>> = BTreeMap::new();
+        for it in ordered.values().filter(|it| it.cell.kind.is_message()) {
+            lanes.entry((it.source, it.cell.client.clone())).or_default().push(it.time);
+        }
+        let mut behind: BTreeMap<(u64, usize), Vec<Ready>> = BTreeMap::new();
+        let mut all = Vec::new();
+        for message in messages {
+            let lane = (message.source, message.cell.client.clone());
+            let times = lanes.get(&lane).filter(|_| message.cell.service == Service::Fifo);
+            let before =
+                times.and_then(|it| it[..it.partition_point(|time| *time < message.time)].last());
+            match before {
+                Some(time) => behind.entry((*time, message.source)).or_default().push(message),
+                None => all.push(message),
+            }
+        }
+        for message in ordered.into_values() {
+            let fifo = behind.remove(&(message.time, message.source));
+            all.push(message);
+            all.extend(fifo.into_iter().flatten());
+        }
+        all
     }
 
     /// Has all members told of the clock that they wait for, and of stable cells.

@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
+use faircast_checker::{Trace, check};
 
 use crate::{
     ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId, Mate,
-    SendError, Service, ViewId,
+    SendError, Service,
 };
 
 /// Frame or end of a connection, on its way.
@@ -28,15 +29,6 @@ struct Connection {
     is_dead: bool,
 }
 
-/// Event of a client.
-#[derive(Clone, Debug, PartialEq)]
-enum Seen {
-    View(ViewId, BTreeSet<DaemonRun>, Option<ViewId>, BTreeSet<DaemonRun>),
-    Transitional(ViewId),
-    Message { id: String, service: Service, groups: Vec<Bytes>, view: ViewId },
-    Group(Bytes, Vec<Mate>),
-}
-
 struct World {
     now: Time,
     rng: Rng,
@@ -51,9 +43,9 @@ struct World {
     queue: BTreeMap<(Time, u64), Event>,
     count: u64,
     next_link: u32,
-    /// Events by daemon, run of the client and client.
-    seen: BTreeMap<(usize, u64, u32), Vec<Seen>>,
-    sent: BTreeMap<String, (usize, u64)>,
+    /// Clients, by daemon and number, that are in a transitional view.
+    transitional: BTreeSet<(usize, u32)>,
+    sent: usize,
     /// Lines of the trace that the checker reads.
     lines: Vec<String>,
     random: Rng,
@@ -131,8 +123,8 @@ impl World {
             queue: BTreeMap::new(),
             count: 0,
             next_link: 0,
-            seen: BTreeMap::new(),
-            sent: BTreeMap::new(),
+            transitional: BTreeSet::new(),
+            sent: 0,
             lines: Vec::new(),
             random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),
         };
@@ -208,34 +200,17 @@ impl World {
         what(daemon, &mut Cx::untraced(now, &mut self.random));
         for client in 0..2 {
             let run = self.runs[&(at, client)];
-            let key = (at, run, client);
             while let Some((n, event)) = daemon.poll_client(ClientId(client)) {
-                let seen = self.seen.entry(key).or_default();
-                let last = seen
-                    .iter()
-                    .rev()
-                    .find(|it| matches!(it, Seen::Transitional(_) | Seen::View(..)));
-                let is_transitional = matches!(last, Some(Seen::Transitional(_)));
-                let fields = fields(&event, is_transitional);
+                match event {
+                    ClientEvent::Transitional { .. } => _ = self.transitional.insert((at, client)),
+                    ClientEvent::View { .. } => _ = self.transitional.remove(&(at, client)),
+                    _ => {}
+                }
+                let fields = fields(&event, self.transitional.contains(&(at, client)));
                 self.lines.push(format!(
                     "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\
                      \"event\":{fields}}}"
                 ));
-                let seen = match event {
-                    ClientEvent::Message { service, groups, parts, view, .. } => {
-                        Seen::Message { id: id_of(&parts), service, groups, view }
-                    }
-                    ClientEvent::Group { group, members, .. } => Seen::Group(group, members),
-                    ClientEvent::Transitional { closes, .. } => Seen::Transitional(closes),
-                    ClientEvent::View { id, members, together, previous, .. } => Seen::View(
-                        id,
-                        members.into_iter().collect(),
-                        previous,
-                        together.into_iter().collect(),
-                    ),
-                    ClientEvent::Cut { .. } => panic!("nobody is slow"),
-                };
-                self.seen.entry(key).or_default().push(seen);
             }
         }
         let mut frames = Vec::new();
@@ -356,7 +331,7 @@ impl World {
         let group: Bytes = format!("g{}", self.rng.below(3)).into();
         let action = self.rng.below(12);
         let service = Service::ALL[1 + self.rng.below(5) as usize];
-        let id = format!("m{}", self.sent.len());
+        let id = format!("m{}", self.sent);
         let long = self.rng.chance(0.1);
         let text = if long { format!("{id:.<40000}") } else { id.clone() };
         let mut result = None;
@@ -378,7 +353,6 @@ impl World {
                 daemon.resume(client, (&format!("c{}", client.0).into(), run), 1).unwrap();
             });
         }
-        let incarnation = self.runs.get(&(at, client.0)).copied().unwrap_or_default();
         let Some(view) = self.daemons[at].as_ref().map(|it| it.view().0) else { return };
         let name = String::from_utf8_lossy(&group).into_owned();
         match action {
@@ -408,7 +382,7 @@ impl World {
                 );
                 let line = self.lines.pop().expect("it was written");
                 self.lines.insert(place, line);
-                self.sent.insert(id, (at, incarnation));
+                self.sent += 1;
             }
             Some(Err(error)) => {
                 assert!(matches!(error, SendError::Changing | SendError::Retention))
@@ -485,102 +459,22 @@ impl World {
         }
     }
 
-    /// The rules that need no more than what clients have seen.
-    fn check_traces(&mut self) {
+    /// Has the checker read what the clients have seen. Returns the number of deliveries.
+    fn check_trace(&mut self) -> usize {
         self.note_quiet();
+        let text = self.lines.join("\n");
         if let Ok(file) = std::env::var("FAIRCAST_OVERLAY_TRACE") {
-            std::fs::write(file, self.lines.join("\n")).unwrap();
+            std::fs::write(file, &text).unwrap();
         }
-        let mut before: BTreeMap<(String, String), (usize, u64, u32)> = BTreeMap::new();
-        for (who, seen) in &self.seen {
-            let mut ids = BTreeSet::new();
-            let mut ordered: Vec<&String> = Vec::new();
-            let mut by_sender: BTreeMap<(usize, u64), u64> = BTreeMap::new();
-            for it in seen {
-                let Seen::Message { id, service, .. } = it else { continue };
-                assert!(ids.insert(id), "{who:?} got {id} twice");
-                let sender = *self
-                    .sent
-                    .get(id)
-                    .unwrap_or_else(|| panic!("{who:?}: {} was not sent", &id[..id.len().min(20)]));
-                if service.is_ordered() {
-                    ordered.push(id);
-                }
-                let number: u64 = id[1..].parse().unwrap();
-                // Of one service, so that the two lanes of order and of none are told apart.
-                let last =
-                    by_sender.entry((sender.0 * 2 + usize::from(service.is_ordered()), sender.1));
-                let last = last.or_insert(0);
-                assert!(*last <= number, "{who:?} got {id} after m{last}");
-                *last = number;
-            }
-            for two in ordered.windows(2) {
-                let pair = (two[0].clone(), two[1].clone());
-                let other = before.get(&(pair.1.clone(), pair.0.clone()));
-                assert!(other.is_none(), "{who:?} and {other:?} differ on {pair:?}");
-                before.insert(pair, *who);
-            }
-        }
-        self.check_together();
-    }
-
-    /// Clients of daemons that moved together have got the same messages of groups of which both
-    /// were members.
-    fn check_together(&self) {
-        /// A client, the messages it got, and the daemons that moved with its own.
-        type Span = ((usize, u64, u32), BTreeSet<String>, BTreeSet<DaemonRun>);
-        let mut spans: BTreeMap<(ViewId, ViewId, Bytes), Vec<Span>> = BTreeMap::new();
-        for (who, seen) in &self.seen {
-            let name = format!("c{}", who.2).into();
-            let mate = Mate { daemon: DaemonId(who.0 as u64), name, incarnation: who.1 };
-            let mut view = None;
-            let mut got: BTreeMap<Bytes, BTreeSet<String>> = BTreeMap::new();
-            // Groups of which the client was a member since the view began.
-            let (mut groups, mut through) = (BTreeSet::new(), BTreeSet::new());
-            for it in seen {
-                match it {
-                    Seen::Message { id, groups, .. } => {
-                        for group in groups {
-                            got.entry(group.clone()).or_default().insert(id.clone());
-                        }
-                    }
-                    Seen::Group(group, members) => {
-                        if members.contains(&mate) {
-                            groups.insert(group.clone());
-                        } else {
-                            groups.remove(group);
-                            through.remove(group);
-                        }
-                    }
-                    Seen::View(id, _, previous, together) => {
-                        if let Some(view) = view
-                            && *previous == Some(view)
-                        {
-                            for group in &through {
-                                let set = got.get(group).cloned().unwrap_or_default();
-                                let key = (view, *id, Bytes::clone(group));
-                                spans.entry(key).or_default().push((*who, set, together.clone()));
-                            }
-                        }
-                        (view, through) = (Some(*id), groups.clone());
-                        got.clear();
-                    }
-                    Seen::Transitional(_) => {}
-                }
-            }
-        }
-        for ((view, next, group), spans) in &spans {
-            for (who, set, together) in spans {
-                for (other, others, _) in spans {
-                    let moved = together.iter().any(|it| it.id.0 == other.0 as u64);
-                    let missing: Vec<_> = others.difference(set).collect();
-                    assert!(
-                        !moved || missing.is_empty(),
-                        "{who:?} lacks {missing:?} of {group:?} that {other:?} got from {view} to {next}"
-                    );
-                }
-            }
-        }
+        let trace = Trace::read([("trace".into(), text.as_bytes())]).unwrap();
+        let wrong: Vec<String> = check(&trace).iter().map(|it| format!("{it}")).collect();
+        assert!(
+            wrong.is_empty(),
+            "{} violations: {:#?}",
+            wrong.len(),
+            &wrong[..wrong.len().min(5)]
+        );
+        trace.counts()[1]
     }
 }
 
@@ -595,9 +489,7 @@ fn three_daemons_form_a_view_and_deliver_in_one_order() {
     }
     world.run(Duration::from_secs(3));
     world.check_settled();
-    world.check_traces();
-    let messages = world.seen.values().flatten().filter(|it| matches!(it, Seen::Message { .. }));
-    assert!(messages.count() > 200);
+    assert!(world.check_trace() > 200);
 }
 
 /// A run with faults from a seed.
@@ -647,7 +539,7 @@ fn storm(seed: u64) {
     // A link that flaps is held down for a minute at most.
     world.run(Duration::from_secs(90));
     world.check_settled();
-    world.check_traces();
+    world.check_trace();
 }
 
 #[test]

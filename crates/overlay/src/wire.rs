@@ -92,45 +92,68 @@ pub(crate) struct State {
     pub(crate) time: u64,
     /// Streams of all sources of its configuration.
     pub(crate) streams: Vec<Held>,
+    /// Next configuration of the same view, which the member was about to enter: another member
+    /// may have entered it. Lamport time, and streams of all sources.
+    pub(crate) next: Option<(Ballot, u64, Vec<Held>)>,
 }
 
 /// Most ranges of cells of one stream in a state.
 const RANGES_MAX: u64 = 1 << 16;
 
+fn put_streams(out: &mut Vec<u8>, streams: &[Held]) {
+    out.push(streams.len() as u8);
+    for Held { through, clock, cells } in streams {
+        (*through, *clock).put(out);
+        put_var(out, cells.len() as u64);
+        let mut last = 0;
+        for range in cells.iter() {
+            put_var(out, range.start - last);
+            put_var(out, range.end - range.start);
+            last = range.end;
+        }
+    }
+}
+
+fn take_streams(fields: &mut Fields<'_>) -> Option<Vec<Held>> {
+    let count: u8 = fields.read()?;
+    let stream = |_| {
+        let (through, clock) = fields.read()?;
+        let (ranges, mut cells, mut last) = (take_var(fields)?, RangeSet::default(), 0u64);
+        if ranges > RANGES_MAX {
+            return None;
+        }
+        for _ in 0..ranges {
+            let start = last.checked_add(take_var(fields)?)?;
+            last = start.checked_add(take_var(fields)?.max(1))?;
+            cells.insert(start..last);
+        }
+        Some(Held { through, clock, cells })
+    };
+    (0..count).map(stream).collect()
+}
+
 impl Encoded for State {
     fn put(&self, out: &mut Vec<u8>) {
         (self.config, self.view, self.time).put(out);
-        out.push(self.streams.len() as u8);
-        for Held { through, clock, cells } in &self.streams {
-            (*through, *clock).put(out);
-            put_var(out, cells.len() as u64);
-            let mut last = 0;
-            for range in cells.iter() {
-                put_var(out, range.start - last);
-                put_var(out, range.end - range.start);
-                last = range.end;
-            }
+        put_streams(out, &self.streams);
+        out.push(u8::from(self.next.is_some()));
+        if let Some((ballot, time, streams)) = &self.next {
+            (*ballot, *time).put(out);
+            put_streams(out, streams);
         }
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let (config, view, time) = fields.read()?;
-        let count: u8 = fields.read()?;
-        let stream = |_| {
-            let (through, clock) = fields.read()?;
-            let (ranges, mut cells, mut last) = (take_var(fields)?, RangeSet::default(), 0u64);
-            if ranges > RANGES_MAX {
-                return None;
+        let streams = take_streams(fields)?;
+        let next = match fields.read::<u8>()? {
+            0 => None,
+            _ => {
+                let (ballot, time) = fields.read()?;
+                Some((ballot, time, take_streams(fields)?))
             }
-            for _ in 0..ranges {
-                let start = last.checked_add(take_var(fields)?)?;
-                last = start.checked_add(take_var(fields)?.max(1))?;
-                cells.insert(start..last);
-            }
-            Some(Held { through, clock, cells })
         };
-        let streams = (0..count).map(stream).collect::<Option<_>>()?;
-        Some(Self { config, view, time, streams })
+        Some(Self { config, view, time, streams, next })
     }
 }
 

@@ -60,9 +60,10 @@ impl Daemon {
                     view: self.view,
                     sequence,
                 };
-                for id in to {
-                    self.tell(id, event.clone());
+                for id in &to {
+                    self.tell(*id, event.clone());
                 }
+                self.hold(&event, time, &to);
             }
             Kind::Join => {
                 for group in cell.groups() {
@@ -71,12 +72,10 @@ impl Daemon {
             }
             Kind::Joined => {
                 for group in cell.groups() {
-                    if let Some(client) = self.own(&mate).and_then(|id| self.clients.get_mut(&id)) {
-                        client.joining.retain(|it| it.group != group);
-                    }
                     if self.groups.join(group.clone(), mate.clone(), source, sequence) {
                         self.tell_group(&group, Reason::Join, Some(mate.clone()), position);
                     }
+                    self.release(&mate, &group);
                 }
             }
             Kind::Leave => {
@@ -90,6 +89,34 @@ impl Daemon {
                 }
             }
             Kind::Table | Kind::Recovered | Kind::Sent | Kind::Have => {}
+        }
+    }
+
+    /// Keeps a message for clients of this daemon that the sender already knows as members: their
+    /// step is still on its way through the common order, which the message does not wait for.
+    fn hold(&mut self, event: &ClientEvent, time: u64, told: &[ClientId]) {
+        let ClientEvent::Message { groups, .. } = event else { return };
+        for (_, client) in self.clients.iter_mut().filter(|(id, _)| !told.contains(id)) {
+            let is_member = |it: &&mut Joining| {
+                groups.contains(&it.group) && it.joins_at.is_some_and(|at| at < time)
+            };
+            if let Some(joining) = client.joining.iter_mut().find(is_member) {
+                joining.held.push(event.clone());
+            }
+        }
+    }
+
+    /// A client of this daemon may have joined: it gets what was kept for it.
+    fn release(&mut self, mate: &Mate, group: &Bytes) {
+        let Some(id) = self.own(mate) else { return };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let (joined, rest) = core::mem::take(&mut client.joining)
+            .into_iter()
+            .partition(|it: &Joining| it.group == *group);
+        client.joining = rest;
+        let joined: Vec<Joining> = joined;
+        for event in joined.into_iter().flat_map(|it| it.held) {
+            self.tell(id, event);
         }
     }
 
@@ -253,7 +280,9 @@ impl Daemon {
     pub fn join(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.check(&[&group])?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
-        client.joining.push(Joining { group: group.clone(), announced: None });
+        let joining =
+            Joining { group: group.clone(), announced: None, joins_at: None, held: Vec::new() };
+        client.joining.push(joining);
         let mate = client.mate.clone();
         self.announce(&mate, &group);
         self.settle(cx);
@@ -280,7 +309,8 @@ impl Daemon {
     pub fn part(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.check(&[&group])?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
-        client.joining.retain(|it| it.group != group);
+        // A client whose step is on its way is a member until its next step.
+        client.joining.retain(|it| it.group != group || it.joins_at.is_some());
         let client = client.mate.encode();
         self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
@@ -372,15 +402,18 @@ impl Daemon {
         }
         let (ballot, (_, stable)) = (self.current.ballot, self.current.own());
         let mut done = Vec::new();
-        for client in self.clients.values_mut() {
+        for (id, client) in &mut self.clients {
             for joining in &mut client.joining {
                 if joining.announced.is_some_and(|(at, number)| at == ballot && number <= stable) {
                     joining.announced = None;
-                    done.push((client.mate.encode(), joining.group.clone()));
+                    done.push((*id, client.mate.encode(), joining.group.clone()));
                 }
             }
         }
-        for (name, group) in done {
+        for (id, name, group) in done {
+            let joins_at = Some(self.current.time + 1);
+            let joining = self.clients.get_mut(&id).into_iter().flat_map(|it| &mut it.joining);
+            joining.filter(|it| it.group == group).for_each(|it| it.joins_at = joins_at);
             self.step(now, Kind::Joined, &name, &[&group]);
         }
     }

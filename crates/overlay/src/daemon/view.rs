@@ -125,7 +125,11 @@ impl Daemon {
         self.progress_at = now;
         self.flood(from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
-        self.entry = None;
+        if let Some(entry) = self.entry.take() {
+            self.unfinished = Some(entry).filter(|it| it.is_route_change && it.said_have);
+        }
+        let next = self.unfinished.as_ref().map(|it| &it.streams);
+        let next = next.map(|it| (it.ballot, it.time, it.held()));
         self.early.clear();
         let states = alloc::vec![None; graph.members.len()];
         self.proposal = Some(Proposal { ballot, graph, states });
@@ -134,6 +138,7 @@ impl Daemon {
             view: self.view,
             time: self.current.time,
             streams: self.current.held(),
+            next,
         };
         self.take_state(now, None, ballot, place, state);
     }
@@ -159,12 +164,25 @@ impl Daemon {
     /// Enters the configuration once the states of all members are there.
     pub(super) fn enter(&mut self, now: Time) {
         let Some(proposal) = &self.proposal else { return };
-        let states: Option<Vec<&State>> = proposal.states.iter().map(Option::as_ref).collect();
-        let Some(states) = states else { return };
+        let states: Option<Vec<State>> = proposal.states.iter().cloned().collect();
+        let Some(mut states) = states else { return };
         let Some(me) = proposal.graph.place(self.me) else { return };
+        let entered: BTreeSet<Ballot> = states.iter().map(|it| it.config).collect();
+        for state in &mut states {
+            if let Some((config, time, streams)) = state.next.take()
+                && entered.contains(&config)
+            {
+                *state = State { config, time, streams, view: state.view, next: None };
+            }
+        }
+        // Another member has made the change of routes: that member had everything of everybody,
+        // and this one had said that it has everything too.
+        self.entry = self.unfinished.take().filter(|it| it.streams.ballot == states[me].config);
+        self.reroute(now);
+        let Some(proposal) = &self.proposal else { return };
         let same = |it: &State| (it.config, it.view) == (states[me].config, states[me].view);
         let together: Set =
-            (0..states.len()).filter(|place| *place == me || same(states[*place])).collect();
+            (0..states.len()).filter(|place| *place == me || same(&states[*place])).collect();
         let old = &self.current.graph.members;
         let is_route_change =
             *old == proposal.graph.members && together.iter().count() == old.len();
@@ -376,18 +394,15 @@ impl Daemon {
                 table.join(group, mate, place, 0);
             }
         }
-        let before = core::mem::replace(&mut self.groups, table);
+        self.groups = table;
         (self.view, self.current) = (streams.ballot, streams);
         let (names, id) = (self.member_names(), self.view);
         let previous = Some(closes);
         self.tell_all(&ClientEvent::View { id, members, names, together, previous });
-        let changed: Vec<Bytes> = self
-            .groups
-            .iter()
-            .filter(|(group, members)| before.members(group) != *members)
-            .map(|(group, _)| group.clone())
-            .collect();
-        for group in changed {
+        // Members of all groups, changed or not: daemons from different views do not know what has
+        // changed for the others.
+        let groups: Vec<Bytes> = self.groups.iter().map(|(group, _)| group.clone()).collect();
+        for group in groups {
             self.tell_group(&group, Reason::Network, None, (self.view.round, 0, 0));
         }
         self.current.is_open = true;
