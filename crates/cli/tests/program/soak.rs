@@ -27,7 +27,9 @@ fn each_fault_alone_loses_nothing() {
     for together in FAULTS.chunks(8) {
         std::thread::scope(|scope| {
             let round = |(fault, figure): &'static (&str, &str)| {
-                scope.spawn(move || (!alone(fault, figure, (1, 8)).0).then_some((fault, figure)))
+                // A seed that hardly sends anything in its hole would tell little.
+                let seed = if *fault == "black-hole" { 2 } else { 1 };
+                scope.spawn(move || (!alone(fault, figure, (seed, 8)).0).then_some((fault, figure)))
             };
             let rounds: Vec<_> = together.iter().map(round).collect();
             missed.extend(rounds.into_iter().filter_map(|round| round.join().unwrap()));
