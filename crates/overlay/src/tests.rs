@@ -492,6 +492,27 @@ fn three_daemons_form_a_view_and_deliver_in_one_order() {
     assert!(world.check_trace() > 200);
 }
 
+#[test]
+fn a_client_that_leaves_and_joins_again_at_any_moment_is_a_member() {
+    for ms in 0..60 {
+        let mut world = World::new(3, &[(0, 1), (1, 2)], ms);
+        world.run(Duration::from_secs(5));
+        world.check_settled();
+        let (client, group) = (ClientId(0), Bytes::from("g"));
+        world.call(0, |daemon, cx| daemon.join(cx, client, group.clone()).unwrap());
+        world.run(Duration::from_millis(ms));
+        world.call(0, |daemon, cx| {
+            daemon.part(cx, client, group.clone()).unwrap();
+            daemon.join(cx, client, group.clone()).unwrap();
+        });
+        world.run(Duration::from_secs(3));
+        for daemon in world.daemons.iter().flatten() {
+            let members: Vec<usize> = daemon.groups().map(|it| it.1.len()).collect();
+            assert_eq!(members, [1], "again after {ms} ms");
+        }
+    }
+}
+
 /// A run with faults from a seed.
 fn storm(seed: u64) {
     let edges = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 4)];

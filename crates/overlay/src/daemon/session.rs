@@ -61,7 +61,10 @@ impl Daemon {
                     sequence,
                 };
                 for id in &to {
-                    self.tell(*id, event.clone());
+                    match self.held_before(*id, &event) {
+                        Some(joining) => joining.held.push(event.clone()),
+                        None => self.tell(*id, event.clone()),
+                    }
                 }
                 self.hold(&event, time, &to);
             }
@@ -75,7 +78,7 @@ impl Daemon {
                     if self.groups.join(group.clone(), mate.clone(), source, sequence) {
                         self.tell_group(&group, Reason::Join, Some(mate.clone()), position);
                     }
-                    self.release(&mate, &group);
+                    self.release(&mate, &group, time);
                 }
             }
             Kind::Leave => {
@@ -106,13 +109,26 @@ impl Daemon {
         }
     }
 
-    /// A client of this daemon may have joined: it gets what was kept for it.
-    fn release(&mut self, mate: &Mate, group: &Bytes) {
+    /// Where an earlier message of the same sender waits for a client of this daemon: a FIFO message
+    /// to another group waits behind it.
+    fn held_before(&mut self, id: ClientId, event: &ClientEvent) -> Option<&mut Joining> {
+        let ClientEvent::Message { from: sender, service: Service::Fifo, .. } = event else {
+            return None;
+        };
+        let is_of =
+            |it: &ClientEvent| matches!(it, ClientEvent::Message { from, .. } if from == sender);
+        let mut joining = self.clients.get_mut(&id)?.joining.iter_mut();
+        joining.find(|it| it.held.iter().any(is_of))
+    }
+
+    /// A client has joined by the step of this time. A client of this daemon gets what was kept for
+    /// it; a later request to join the group stands.
+    fn release(&mut self, mate: &Mate, group: &Bytes, time: u64) {
         let Some(id) = self.own(mate) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
         let (joined, rest) = core::mem::take(&mut client.joining)
             .into_iter()
-            .partition(|it: &Joining| it.group == *group);
+            .partition(|it: &Joining| it.group == *group && it.joins_at == Some(time));
         client.joining = rest;
         let joined: Vec<Joining> = joined;
         for event in joined.into_iter().flat_map(|it| it.held) {
@@ -413,7 +429,8 @@ impl Daemon {
         for (id, name, group) in done {
             let joins_at = Some(self.current.time + 1);
             let joining = self.clients.get_mut(&id).into_iter().flat_map(|it| &mut it.joining);
-            joining.filter(|it| it.group == group).for_each(|it| it.joins_at = joins_at);
+            let same = |it: &&mut Joining| it.group == group && it.joins_at.is_none();
+            joining.filter(same).for_each(|it| it.joins_at = joins_at);
             self.step(now, Kind::Joined, &name, &[&group]);
         }
     }

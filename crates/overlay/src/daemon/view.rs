@@ -164,8 +164,10 @@ impl Daemon {
     /// Enters the configuration once the states of all members are there.
     pub(super) fn enter(&mut self, now: Time) {
         let Some(proposal) = &self.proposal else { return };
-        let states: Option<Vec<State>> = proposal.states.iter().cloned().collect();
-        let Some(mut states) = states else { return };
+        if proposal.states.contains(&None) {
+            return;
+        }
+        let mut states: Vec<State> = proposal.states.iter().flatten().cloned().collect();
         let Some(me) = proposal.graph.place(self.me) else { return };
         let entered: BTreeSet<Ballot> = states.iter().map(|it| it.config).collect();
         for state in &mut states {
