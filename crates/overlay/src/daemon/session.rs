@@ -109,8 +109,8 @@ impl Daemon {
         }
     }
 
-    /// Where an earlier message of the same sender waits for a client of this daemon: a FIFO message
-    /// to another group waits behind it.
+    /// Where an earlier message of the same sender waits for a client of this daemon: a FIFO
+    /// message to another group waits behind it.
     fn held_before(&mut self, id: ClientId, event: &ClientEvent) -> Option<&mut Joining> {
         let ClientEvent::Message { from: sender, service: Service::Fifo, .. } = event else {
             return None;
