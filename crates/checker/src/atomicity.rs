@@ -35,7 +35,7 @@ pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
             let items = addressed.get(&(Some(view), group)).into_iter().flatten().copied();
             let items: Vec<usize> = items.filter(|it| misses(&model.items[*it])).collect();
             let is_judged = stay.cut == 0 && !items.is_empty();
-            let fifo = is_judged.then(|| gaps(model, stay, tenure, &items, found));
+            let fifo = is_judged.then(|| gaps(model, stay, (group, tenure), &items, found));
             let fifo = fifo.unwrap_or_default();
             let joined = tenure.start.checked_sub(1).map(|it| model.acts[life][it].place.line);
             let is_due = |index: &usize| {
@@ -80,7 +80,7 @@ pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// R7: a member delivers no message of a sender after one to the group that it misses in this view;
+/// R7: a member delivers no message of a sender to the group after one that it misses in this view;
 /// in a tenure that begins within the stay, it misses none between two that it delivers. R8: it
 /// delivers no effect of a message that it misses. R9: it delivers no ordered item after one that
 /// it misses, but in the transitional view it may miss those of daemons outside the transitional
@@ -89,7 +89,7 @@ pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
 fn gaps(
     model: &Model<'_>,
     stay: &Stay<'_>,
-    tenure: &Range<usize>,
+    (group, tenure): (&str, &Range<usize>),
     items: &[usize],
     found: &mut Findings<'_>,
 ) -> HashMap<usize, (u32, u32)> {
@@ -99,7 +99,8 @@ fn gaps(
     let acts = &model.acts[stay.begin.life][tenure.clone()];
     for act in acts.iter().filter(|act| act.stay.is_some()) {
         let item = &model.items[act.item];
-        if let Some(sender) = item.sender(Service::Fifo) {
+        let is_common = item.groups.contains(&group);
+        if let Some(sender) = item.sender(Service::Fifo).filter(|_| is_common) {
             let (least, most) = fifo.entry(sender).or_insert((item.number, 0));
             (*least, *most) = (item.number.min(*least), item.number.max(*most));
         }

@@ -4,18 +4,20 @@
 //! | --- | --- |
 //! | Lamport time | var |
 //! | flags | 1: kind (low 4 bits), service (3 bits), last cell of its message (high bit) |
+//! | daemons | count of bytes (1), then the set of their places; no bytes: all daemons |
 //! | client | length (1), incarnation (8), name |
 //! | groups | count (1), then each: length (1), name |
 //! | payload | the rest |
 //!
-//! A message in several cells has its groups in each, so that any daemon can forward each cell by
-//! itself.
+//! The source alone decides to which daemons a cell goes. A message in several cells has its groups
+//! in each, so that each cell can be sent on by itself.
 
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use faircast_proto::fields::Fields;
 
+use crate::ids::{DAEMONS_MAX, Set};
 use crate::wire::{put_var, take_var};
 
 /// Order and certainty of the delivery of a message.
@@ -40,6 +42,18 @@ impl Service {
     /// All services, by their numbers.
     pub const ALL: [Self; 6] =
         [Self::Unreliable, Self::Reliable, Self::Fifo, Self::Causal, Self::Agreed, Self::Safe];
+
+    /// Name of the service, as people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unreliable => "unreliable",
+            Self::Reliable => "reliable",
+            Self::Fifo => "fifo",
+            Self::Causal => "causal",
+            Self::Agreed => "agreed",
+            Self::Safe => "safe",
+        }
+    }
 
     /// True if messages wait for their place in the common order. Causal messages do too: the
     /// common order respects causality, and no vector of clocks travels with them.
@@ -72,9 +86,11 @@ pub(crate) enum Kind {
     Sent,
     /// All cells of the configuration before have come.
     Have,
+    /// An earlier cell of the source for daemons that keep it for others: number and the cell.
+    Kept,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Message,
     Kind::More,
     Kind::Join,
@@ -85,14 +101,10 @@ const KINDS: [Kind; 10] = [
     Kind::Recovered,
     Kind::Sent,
     Kind::Have,
+    Kind::Kept,
 ];
 
 impl Kind {
-    /// True if the cell goes to all daemons whatever its groups.
-    pub(crate) fn is_for_all(self) -> bool {
-        !self.is_message()
-    }
-
     /// True for a piece of a message.
     pub(crate) fn is_message(self) -> bool {
         matches!(self, Self::Message | Self::More)
@@ -103,7 +115,9 @@ impl Kind {
         match self {
             Self::Message | Self::More => service.is_ordered(),
             Self::Joined | Self::Leave | Self::Gone => true,
-            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have => false,
+            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have | Self::Kept => {
+                false
+            }
         }
     }
 }
@@ -112,8 +126,17 @@ impl Kind {
 pub const GROUP_BYTES_MAX: usize = 64;
 /// Most groups of a message.
 pub const GROUPS_MAX: usize = 100;
-/// Most bytes of the payload of a cell, so that a frame has room for a cell with 100 short names.
+/// Most bytes of the payload of a cell with few names, so that a frame has room for a cell that is
+/// sent again in another one.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 15 * 1024;
+/// Bytes of names for which such a cell has room.
+const NAMES_BYTES: usize = 256;
+
+/// Most bytes of the payload of a cell to groups.
+pub(crate) fn payload_bytes_max(groups: &[&[u8]]) -> usize {
+    let names: usize = groups.iter().map(|it| it.len() + 1).sum();
+    PAYLOAD_BYTES_MAX - names.saturating_sub(NAMES_BYTES)
+}
 
 /// A cell, read.
 #[derive(Clone, Debug)]
@@ -122,6 +145,8 @@ pub(crate) struct Cell {
     pub(crate) kind: Kind,
     pub(crate) service: Service,
     pub(crate) last: bool,
+    /// Daemons to which the cell goes.
+    pub(crate) to: Set,
     pub(crate) client: Bytes,
     /// Encoded names, each behind its length.
     groups: Bytes,
@@ -133,16 +158,21 @@ impl Cell {
     pub(crate) fn encode(
         time: u64,
         (kind, service, last): (Kind, Service, bool),
+        to: Set,
         client: &[u8],
         groups: &[&[u8]],
         payload: &[&[u8]],
     ) -> Bytes {
         let names: usize = groups.iter().map(|it| it.len() + 1).sum();
         let bytes: usize = payload.iter().map(|it| it.len()).sum();
-        let mut out = Vec::with_capacity(12 + client.len() + names + bytes);
+        let mut out = Vec::with_capacity(28 + client.len() + names + bytes);
         put_var(&mut out, time);
         let kind = KINDS.iter().position(|it| *it == kind).unwrap_or_default() as u8;
         out.push(kind | (service as u8) << 4 | u8::from(last) << 7);
+        let set = if to == Set::ALL { 0 } else { to.0 };
+        let places = &set.to_be_bytes()[set.leading_zeros() as usize / 8..];
+        out.push(places.len() as u8);
+        out.extend_from_slice(places);
         out.push(client.len() as u8);
         out.extend_from_slice(client);
         out.push(groups.len() as u8);
@@ -161,6 +191,10 @@ impl Cell {
         let head: u8 = fields.read()?;
         let kind = *KINDS.get(usize::from(head & 15))?;
         let service = *Service::ALL.get(usize::from(head >> 4 & 7))?;
+        let places = usize::from(fields.read::<u8>()?);
+        let places = fields.bytes(places).filter(|it| it.len() <= DAEMONS_MAX / 8)?;
+        let set = places.iter().fold(0, |set, byte| set << 8 | u128::from(*byte));
+        let to = if set == 0 { Set::ALL } else { Set(set) };
         let client = bytes.slice_ref(name(&mut fields)?);
         let count = usize::from(fields.read::<u8>()?);
         let before = bytes.len() - fields.0.len();
@@ -174,6 +208,7 @@ impl Cell {
             kind,
             service,
             last: head & 0x80 != 0,
+            to,
             client,
             groups,
             payload,
@@ -205,7 +240,13 @@ mod tests {
     #[test]
     fn cells_are_read_back_and_what_is_cut_is_refused() {
         let what = (Kind::Message, Service::Safe, true);
-        let bytes = Cell::encode(70_000, what, b"c1", &[b"one", b"two"], &[b"pay", b"load"]);
+        for (to, bytes) in [(Set::ALL, 0), (Set::of(7), 1), (Set::of(127), 16)] {
+            let cell = Cell::encode(1, what, to, b"", &[], &[]);
+            assert_eq!(cell.len(), 5 + bytes);
+            assert_eq!(Cell::decode(&cell).unwrap().to, to);
+        }
+        let to = Set::of(9).or(Set::of(2));
+        let bytes = Cell::encode(70_000, what, to, b"c1", &[b"one", b"two"], &[b"pay", b"load"]);
         let cell = Cell::decode(&bytes).unwrap();
         assert_eq!((cell.time, cell.kind, cell.service, cell.last), (70_000, what.0, what.1, true));
         assert_eq!(cell.groups().collect::<Vec<_>>(), [&b"one"[..], b"two"]);

@@ -11,6 +11,7 @@ use faircast_base::{Time, fresh};
 use crate::cell::Service;
 use crate::group::Mate;
 use crate::ids::{Ballot, DaemonRun, ViewId};
+use crate::mutant::{Mutant, breaks};
 
 /// Reason of a change of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,14 @@ pub enum ClientEvent {
 }
 
 impl ClientEvent {
+    /// Sender of a FIFO message.
+    fn fifo_sender(&self) -> Option<&Mate> {
+        match self {
+            Self::Message { from, service: Service::Fifo, .. } => Some(from),
+            _ => None,
+        }
+    }
+
     fn is_unreliable(&self) -> bool {
         matches!(self, Self::Message { service: Service::Unreliable, .. })
     }
@@ -138,8 +147,6 @@ pub(crate) struct Joining {
     pub(crate) announced: Option<(Ballot, u64)>,
     /// Place of the step by which the client joins, in the common order, once it has left.
     pub(crate) joins_at: Option<u64>,
-    /// Messages outside the common order that were sent after that step and have come before it.
-    pub(crate) held: Vec<ClientEvent>,
 }
 
 /// Most bytes that wait for a client, and that are kept for one that resumes.
@@ -149,29 +156,47 @@ pub(crate) struct Room {
     pub(crate) kept: usize,
 }
 
+/// Place in the queue of a client.
+#[derive(Debug)]
+enum Waiting {
+    Event(ClientEvent),
+    /// Number of events that were lost here.
+    Lost(u64),
+}
+
 /// Session of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) mate: Mate,
     pub(crate) joining: Vec<Joining>,
+    /// Messages outside the common order that wait for the client's step into a group, and FIFO
+    /// messages of the same senders behind them.
+    pub(crate) held: Vec<ClientEvent>,
     /// Since when the client has no connection.
     pub(crate) away_since: Option<Time>,
-    waiting: VecDeque<ClientEvent>,
+    /// True if the client is among the clients with new events.
+    pub(crate) is_ready: bool,
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// Number of the event that was taken last, and the events up to that.
     taken: u64,
     kept: VecDeque<ClientEvent>,
     kept_bytes: usize,
-    /// Events that were lost behind those that wait.
-    lost: u64,
-    is_cut: bool,
+    /// True if the client has lost events and has not resumed since.
+    pub(crate) is_cut: bool,
 }
 
 impl Client {
+    /// True if a FIFO message waits behind one of the same sender that is held.
+    pub(crate) fn is_behind(&self, event: &ClientEvent) -> bool {
+        let sender = event.fifo_sender().filter(|_| !breaks(Mutant::FifoPassesHeld));
+        sender.is_some() && self.held.iter().any(|it| it.fifo_sender() == sender)
+    }
+
     pub(crate) fn new(mate: Mate) -> Self {
         fresh! {
             Self { mate, }
-            joining, away_since, waiting, waiting_bytes, taken, kept, kept_bytes, lost, is_cut
+            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, is_cut
         }
     }
 
@@ -179,41 +204,56 @@ impl Client {
     /// the client is cut off.
     pub(crate) fn push(&mut self, event: ClientEvent, room: Room) {
         if self.is_cut {
-            self.lost += 1;
-            return;
+            return self.lose();
         }
+        let is_unreliable =
+            |it: &Waiting| matches!(it, Waiting::Event(event) if event.is_unreliable());
         while self.waiting_bytes + event.bytes() > room.waiting {
-            let Some(at) = self.waiting.iter().position(ClientEvent::is_unreliable) else {
-                (self.is_cut, self.lost) = (true, 1);
-                return;
+            let Some(at) = self.waiting.iter().position(is_unreliable) else {
+                self.is_cut = true;
+                return self.lose();
             };
-            self.waiting_bytes -= self.waiting.remove(at).map_or(0, |it| it.bytes());
+            if let Some(Waiting::Event(event)) = self.waiting.remove(at) {
+                self.waiting_bytes -= event.bytes();
+            }
         }
         self.waiting_bytes += event.bytes();
-        self.waiting.push_back(event);
+        self.waiting.push_back(Waiting::Event(event));
+    }
+
+    fn lose(&mut self) {
+        match self.waiting.back_mut() {
+            Some(Waiting::Lost(count)) => *count += 1,
+            _ => self.waiting.push_back(Waiting::Lost(1)),
+        }
     }
 
     /// Takes the next event, with its number.
     pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, ClientEvent)> {
-        if let Some(event) = self.waiting.pop_front() {
-            self.waiting_bytes -= event.bytes();
-            self.kept_bytes += event.bytes();
-            self.kept.push_back(event.clone());
-            while self.kept_bytes > room.kept {
-                self.kept_bytes -= self.kept.pop_front().map_or(0, |it| it.bytes());
+        match self.waiting.pop_front()? {
+            Waiting::Event(event) => {
+                self.waiting_bytes -= event.bytes();
+                self.kept_bytes += event.bytes();
+                self.kept.push_back(event.clone());
+                while self.kept_bytes > room.kept {
+                    self.kept_bytes -= self.kept.pop_front().map_or(0, |it| it.bytes());
+                }
+                self.taken += 1;
+                Some((self.taken, event))
             }
-            self.taken += 1;
-            return Some((self.taken, event));
+            Waiting::Lost(count) => {
+                let first = self.taken + 1;
+                self.taken += count - u64::from(breaks(Mutant::ShortCut));
+                (self.kept, self.kept_bytes) = (VecDeque::new(), 0);
+                let event = ClientEvent::Cut { lost: (first, self.taken), closes: self.is_cut };
+                Some((self.taken, event))
+            }
         }
-        let lost = core::mem::take(&mut self.lost);
-        if lost == 0 {
-            return None;
-        }
-        let first = self.taken + 1;
-        self.taken += lost;
-        (self.kept, self.kept_bytes) = (VecDeque::new(), 0);
-        let event = ClientEvent::Cut { lost: (first, self.taken), closes: self.is_cut };
-        Some((self.taken, event))
+    }
+
+    /// Number of the event that was taken last, and bytes that wait.
+    pub(crate) fn queue(&self) -> (u64, usize) {
+        (self.taken, self.waiting_bytes)
     }
 
     /// The client is back, and has all events below `next`. Returns false if no such event exists.
@@ -226,7 +266,7 @@ impl Client {
             let Some(event) = self.kept.pop_back() else { break };
             self.kept_bytes -= event.bytes();
             self.waiting_bytes += event.bytes();
-            self.waiting.push_front(event);
+            self.waiting.push_front(Waiting::Event(event));
             self.taken -= 1;
         }
         true
@@ -283,7 +323,25 @@ mod tests {
         assert!(client.resume(21));
         client.push(message(Service::Fifo, b"y"), ROOM);
         let (number, event) = client.pop(ROOM).unwrap();
-        assert_eq!((number, text(&event)), (21, &b"y"[..]));
+        assert_eq!((number, event), (21, ClientEvent::Cut { lost: (21, 21), closes: false }));
+        let (number, event) = client.pop(ROOM).unwrap();
+        assert_eq!((number, text(&event)), (22, &b"y"[..]));
+    }
+
+    #[test]
+    fn events_after_a_cut_keep_their_numbers_if_the_client_resumes_before_it_learns_of_the_cut() {
+        let mut client = client();
+        for _ in 0..20 {
+            client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM);
+        }
+        assert!(client.is_cut && client.resume(1));
+        assert!(!client.is_cut);
+        let mut numbers: Vec<u64> = (0..12).map(|_| client.pop(ROOM).unwrap().0).collect();
+        client.push(message(Service::Fifo, b"y"), ROOM);
+        let (number, event) = client.pop(ROOM).unwrap();
+        assert_eq!((number, event), (20, ClientEvent::Cut { lost: (13, 20), closes: false }));
+        numbers.push(client.pop(ROOM).unwrap().0);
+        assert_eq!(numbers, (1..=12).chain([21]).collect::<Vec<_>>());
     }
 
     #[test]

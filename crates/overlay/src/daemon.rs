@@ -12,7 +12,7 @@ mod view;
 
 pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX};
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -38,7 +38,8 @@ const EARLY_MAX: usize = 4096;
 /// DaemonSettings of a daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonSettings {
-    /// Most bytes of messages of this daemon's clients that not all daemons have. Default 16 MB.
+    /// Most bytes of messages of this daemon's clients that not all daemons have. Each client can
+    /// use as many of them as it leaves free for others. Default 16 MB.
     pub retention_bytes: usize,
     /// Most bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,
@@ -52,9 +53,11 @@ impl Default for DaemonSettings {
     }
 }
 
-/// Request of a daemon to its driver.
+/// News of a daemon for its driver, or request to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonEvent {
+    /// The daemon at the other end of a connection has greeted.
+    Greeted(LinkId, DaemonRun),
     /// Close a connection: another one replaces it, or its peer breaks the protocol.
     Close(LinkId),
     /// Close the connection of a client, whose session goes on over another one or is over.
@@ -88,6 +91,10 @@ pub struct Daemon {
     groups: Groups,
     clients: BTreeMap<ClientId, Client>,
     names: BTreeMap<Bytes, ClientId>,
+    /// Clients with new events, each once.
+    ready: VecDeque<ClientId>,
+    /// Clients that are about to join groups.
+    joiners: BTreeSet<ClientId>,
     /// Steps of membership that wait for the view: kind, client and groups.
     steps: Vec<(Kind, Bytes, Vec<Bytes>)>,
     /// When the topology changed last and first since the last proposal.
@@ -124,6 +131,8 @@ impl Daemon {
             groups: Groups::default(),
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
+            ready: VecDeque::new(),
+            joiners: BTreeSet::new(),
             steps: Vec::new(),
             changed: None,
             progress_at: now,
@@ -157,6 +166,13 @@ impl Daemon {
     /// Bytes of messages of this daemon's clients that not all daemons have.
     pub fn unstable_bytes(&self) -> usize {
         self.current.unstable_bytes()
+    }
+
+    /// Messages, requests and frames that wait for something.
+    #[cfg(test)]
+    pub(crate) fn pending(&self) -> usize {
+        let joining: usize = self.clients.values().map(|it| it.joining.len()).sum();
+        self.current.pending() + self.steps.len() + joining
     }
 
     /// A connection is up. `opened`: this daemon has opened it.
@@ -204,6 +220,9 @@ impl Daemon {
         match Control::decode(frame) {
             None => self.refuse(link),
             Some(Control::Hello(hello)) => {
+                if self.peer(link).is_none() {
+                    self.events.push_back(DaemonEvent::Greeted(link, hello.member));
+                }
                 for change in self.neighbours.take(now, self.me, link, &hello) {
                     self.apply(now, change);
                 }
@@ -245,8 +264,7 @@ impl Daemon {
             let Some(item) = Item::take(&mut frame) else { return self.refuse(link) };
             let mut ready = Vec::new();
             let streams = self.entry.as_mut().map_or(&mut self.current, |it| &mut it.streams);
-            let groups = &self.groups;
-            if streams.take(link, item, |cell| groups.route(cell), &mut ready).is_none() {
+            if streams.take(link, item, &mut ready).is_none() {
                 return self.refuse(link);
             }
             for message in ready {
@@ -364,6 +382,7 @@ impl Daemon {
         self.catch_up(cx.now);
         self.finish_joins(cx.now);
         if !self.is_changing() {
+            self.current.note_passed();
             while let Some(message) = self.current.next_ordered() {
                 self.deliver(message);
             }

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::cell::Cell;
 use crate::ids::{DaemonId, Set};
 
 /// A client of the overlay.
@@ -46,7 +45,7 @@ impl Group {
     fn route(&mut self, mate: &Mate, place: usize) {
         let here = |it: &Mate| it.daemon == mate.daemon;
         let is_wanted = self.members.iter().any(here) || self.joining.iter().any(|it| here(&it.0));
-        self.routes.0 &= !Set::of(place).0;
+        self.routes = self.routes.without(Set::of(place));
         if is_wanted {
             self.routes = self.routes.or(Set::of(place));
         }
@@ -60,11 +59,10 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Daemons that get a message.
-    pub(crate) fn route(&self, cell: &Cell) -> Set {
-        cell.groups()
-            .filter_map(|name| self.table.get(&name))
-            .fold(Set::default(), |to, it| to.or(it.routes))
+    /// Daemons with members of groups.
+    pub(crate) fn route(&self, groups: &[&[u8]]) -> Set {
+        let known = groups.iter().filter_map(|name| self.table.get(*name));
+        known.fold(Set::default(), |to, it| to.or(it.routes))
     }
 
     pub(crate) fn members(&self, group: &Bytes) -> &[Mate] {

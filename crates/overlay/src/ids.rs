@@ -35,6 +35,9 @@ pub struct Ballot {
     pub coordinator: DaemonRun,
 }
 
+/// Greatest round, with room to count on.
+pub(crate) const ROUND_MAX: u64 = 1 << 62;
+
 /// Identifier of a view: the ballot of the configuration that begins the view.
 pub type ViewId = Ballot;
 
@@ -63,7 +66,7 @@ impl Encoded for Ballot {
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let (round, coordinator) = fields.read()?;
-        Some(Self { round, coordinator })
+        (round <= ROUND_MAX).then_some(Self { round, coordinator })
     }
 }
 
@@ -75,6 +78,9 @@ pub const DAEMONS_MAX: usize = 128;
 pub struct Set(pub u128);
 
 impl Set {
+    /// All places.
+    pub const ALL: Self = Self(u128::MAX);
+
     /// The set of one daemon.
     pub fn of(place: usize) -> Self {
         Self(1 << place)
@@ -89,6 +95,12 @@ impl Set {
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Members that `other` has not.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// True if the sets share a daemon.

@@ -14,11 +14,13 @@ mod client;
 mod daemon;
 mod group;
 mod ids;
+mod mutant;
 mod neighbor;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod trace;
 mod wire;
 
 pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
@@ -27,4 +29,5 @@ pub use daemon::{CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
 pub use topology::NAME_BYTES_MAX;
+pub use trace::ClientTrace;
 pub use wire::FRAME_BYTES_MAX;

@@ -1,22 +1,40 @@
 //! Streams of cells in one configuration: forwarding along trees, retention, the common order.
 //!
-//! Each member is the source of one stream, which flows along its shortest-path tree. A daemon
-//! forwards a cell to the subtrees with members of the cell's groups. Other subtrees learn later,
-//! by a clock in the place of the cells, that nothing before it was for them. The common order is
-//! the order of Lamport times: a message is next once the clocks of all sources have passed it.
-//! There is no token and no sequencer, and messages outside the order do not wait.
+//! Each member is the source of one stream, which flows along its shortest-path tree. The source
+//! writes into each cell to which daemons it goes: those with members of its groups. A daemon
+//! forwards a cell to the subtrees with such daemons. Other subtrees learn later, by a clock in the
+//! place of the cells, that nothing before it was for them. The common order is the order of
+//! Lamport times: a message is next once the clocks of all sources have passed it. There is no
+//! token and no sequencer, and messages outside the order do not wait.
+//!
+//! When a source is lost, its last cells are what the others have. A daemon that delivered a
+//! message must be able to give the others what they need before that message. Two rules ensure
+//! that:
+//!
+//! * Ordered messages go to all daemons. Their causes are ordered messages, of any sources, and
+//!   come before them in the common order.
+//! * Messages of a client to a group that are FIFO or stronger go to the same daemons, as long as
+//!   one of them is not stable. If another daemon is added, it first gets the earlier ones.
+//!
+//! A daemon acknowledges a safe message when the clocks of all sources have passed it. In a
+//! transitional view the ordered messages of lost sources end at the time up to which the messages
+//! of all lost sources are known: later ones may depend on a message that nobody has.
+
+mod queue;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use faircast_proto::RangeSet;
-use faircast_proto::fields::Encoded;
+use faircast_proto::fields::{Encoded, Fields};
 
-use crate::cell::{Cell, Kind, Service};
+use self::queue::Queue;
+use crate::cell::{Cell, Kind, Service, payload_bytes_max};
 use crate::ids::{Ballot, LinkId, Set};
+use crate::mutant::{Mutant, breaks};
 use crate::topology::Graph;
-use crate::wire::{Clock, FRAME_BYTES_MAX, Held, Item};
+use crate::wire::{Clock, Held, Item, NUMBER_MAX, put_var, take_var};
 
 /// Bytes of a source after which its cells are acknowledged, though nobody waits for that.
 const ACK_BYTES: usize = 64 * 1024;
@@ -87,6 +105,9 @@ struct Source {
     behind: u64,
     unacked: usize,
     ack_due: bool,
+    /// Numbers and times of safe messages that are acknowledged once all earlier messages of all
+    /// sources are here.
+    safe: VecDeque<(u64, u64)>,
 }
 
 impl Source {
@@ -100,45 +121,20 @@ impl Source {
         self.cells.binary_search_by_key(&sequence, |it| it.0).is_ok()
     }
 
+    /// Number up to which all children have acknowledged the cells.
+    fn acked_below(&self) -> u64 {
+        self.children.iter().map(|it| it.acked).min().unwrap_or(u64::MAX)
+    }
+
+    /// Number up to which this daemon itself acknowledges the cells.
+    fn certain(&self) -> u64 {
+        self.safe.front().map_or(self.through, |it| it.0 - 1)
+    }
+
     fn settle(&mut self, stable: u64) {
         self.stable = self.stable.max(stable);
         while self.cells.front().is_some_and(|it| it.0 <= self.stable) {
             self.bytes -= self.cells.pop_front().map_or(0, |(_, cell)| cell.len());
-        }
-    }
-}
-
-/// Items that wait for a link.
-#[derive(Debug, Default)]
-struct Queue {
-    items: VecDeque<Item>,
-    /// Number of items that have left.
-    left: u64,
-    /// For each source the number up to which the link knows its stream, and the place of a clock
-    /// behind which nothing of the source waits.
-    known: BTreeMap<u8, (u64, Option<u64>)>,
-    bytes: usize,
-}
-
-impl Queue {
-    fn push_cell(&mut self, source: u8, sequence: u64, cell: Bytes) {
-        let known = self.known.entry(source).or_default();
-        let step = sequence - known.0;
-        *known = (sequence, None);
-        self.bytes += cell.len();
-        self.items.push_back(Item::Cell { source, step, cell });
-    }
-
-    fn push_clock(&mut self, source: u8, clock: Clock) {
-        let known = self.known.entry(source).or_default();
-        known.0 = known.0.max(clock.sequence);
-        let waiting = known.1.filter(|at| *at >= self.left).map(|at| (at - self.left) as usize);
-        if let Some(Item::Clock(_, before)) = waiting.and_then(|at| self.items.get_mut(at)) {
-            let wanted = before.wanted || clock.wanted;
-            *before = Clock { wanted, ..clock };
-        } else {
-            known.1 = Some(self.left + self.items.len() as u64);
-            self.items.push_back(Item::Clock(source, clock));
         }
     }
 }
@@ -170,6 +166,15 @@ pub(crate) struct Streams {
     wanted: u64,
     sent: u64,
     stable_due: bool,
+    /// Bytes of own cells that not all members have, by client.
+    shares: BTreeMap<Bytes, usize>,
+    /// By own client and group: daemons that have all messages that are FIFO or stronger, and the
+    /// number of the last one.
+    spread: BTreeMap<Bytes, BTreeMap<Bytes, (Set, u64)>>,
+    /// Sources that move on together when the configuration ends, and the time up to which the
+    /// messages of all other sources are known.
+    pub(crate) staying: Set,
+    pub(crate) known_until: u64,
     /// True once the view has begun here: until then nothing is acknowledged, and nothing pruned.
     pub(crate) is_open: bool,
 }
@@ -222,6 +227,10 @@ impl Streams {
             wanted: 0,
             sent: 0,
             stable_due: false,
+            shares: BTreeMap::new(),
+            spread: BTreeMap::new(),
+            staying: Set::ALL,
+            known_until: u64::MAX,
             is_open: false,
         }
     }
@@ -229,6 +238,21 @@ impl Streams {
     /// Bytes of own cells that not all members have.
     pub(crate) fn unstable_bytes(&self) -> usize {
         self.sources[self.me].bytes
+    }
+
+    /// Messages that wait for their place, cells that are kept, and pieces of messages.
+    #[cfg(test)]
+    pub(crate) fn pending(&self) -> usize {
+        let of = |it: &Source| it.cells.len() + it.safe.len() + it.pieces.parts.len();
+        let sources: usize = self.sources.iter().map(of).sum();
+        let sources = sources + self.shares.len();
+        sources + self.order.len() + self.lanes.len() + self.released.len() + self.spread.len()
+    }
+
+    /// True if a client can send: it uses no more of the retention than it leaves free for others.
+    pub(crate) fn has_room(&self, client: &[u8], retention_bytes: usize) -> bool {
+        let share = self.shares.get(client).copied().unwrap_or_default();
+        share < retention_bytes.saturating_sub(self.unstable_bytes())
     }
 
     /// Number of the newest own cell, and the number up to which all members have them.
@@ -270,42 +294,119 @@ impl Streams {
         }
     }
 
-    /// Sends a cell of this daemon to `to`.
-    pub(crate) fn send(
+    /// Sends a cell of this daemon to all daemons.
+    pub(crate) fn send_to_all(
         &mut self,
         what: (Kind, Service, bool),
         client: &[u8],
         groups: &[&[u8]],
         payload: &[&[u8]],
-        to: impl FnOnce(&Cell) -> Set,
+        ready: &mut Vec<Ready>,
+    ) {
+        self.send(what, Set::ALL, client, groups, payload, ready);
+    }
+
+    fn send(
+        &mut self,
+        what: (Kind, Service, bool),
+        to: Set,
+        client: &[u8],
+        groups: &[&[u8]],
+        payload: &[&[u8]],
         ready: &mut Vec<Ready>,
     ) {
         self.time += 1;
-        let bytes = Cell::encode(self.time, what, client, groups, payload);
+        let bytes = Cell::encode(self.time, what, to, client, groups, payload);
         let sequence = self.sources[self.me].through + 1;
-        self.take_cell(self.me, sequence, bytes, to, ready);
+        self.take_cell(self.me, sequence, bytes, ready);
+    }
+
+    /// Sends a message of a client. `routes` are the daemons with members of its groups.
+    pub(crate) fn send_message(
+        &mut self,
+        service: Service,
+        client: &[u8],
+        groups: &[&[u8]],
+        payload: &[u8],
+        routes: Set,
+        ready: &mut Vec<Ready>,
+    ) {
+        let is_pruned = !service.is_ordered() || breaks(Mutant::PrunedOrder);
+        let routes = if is_pruned { routes } else { Set::ALL };
+        let mut to = routes.or(Set::of(self.me));
+        if service >= Service::Fifo {
+            to = self.spread(client, groups, to, ready);
+        }
+        let most = payload_bytes_max(groups);
+        let count = payload.len().div_ceil(most).max(1);
+        for i in 0..count {
+            let from = i * most;
+            let part = &payload[from..payload.len().min(from + most)];
+            let kind = if i == 0 { Kind::Message } else { Kind::More };
+            self.send((kind, service, i + 1 == count), to, client, groups, &[part], ready);
+        }
+        if service >= Service::Fifo {
+            let last = self.sources[self.me].through;
+            let spread = self.spread.entry(Bytes::copy_from_slice(client)).or_default();
+            for group in groups {
+                match spread.get_mut(*group) {
+                    Some(it) => *it = (to, last),
+                    None => _ = spread.insert(Bytes::copy_from_slice(group), (to, last)),
+                }
+            }
+        }
+    }
+
+    /// Daemons for the next message of a client to groups, after they have got the earlier ones.
+    fn spread(
+        &mut self,
+        client: &[u8],
+        groups: &[&[u8]],
+        mut to: Set,
+        ready: &mut Vec<Ready>,
+    ) -> Set {
+        let Some(spread) = self.spread.get(client) else { return to };
+        let own = &self.sources[self.me];
+        let known =
+            |group: &&[u8]| spread.get(*group).filter(|it| it.1 > own.stable).map(|it| it.0);
+        to = groups.iter().filter_map(known).fold(to, Set::or);
+        let is_short = |group: &&[u8]| known(group).is_some_and(|it| it != to);
+        if !groups.iter().any(is_short) {
+            return to;
+        }
+        let missing = |(sequence, bytes): &(u64, Bytes)| {
+            let cell = Cell::decode(bytes)?;
+            let is_earlier = cell.kind.is_message()
+                && cell.service >= Service::Fifo
+                && cell.client == client
+                && cell.groups().any(|it| groups.contains(&&*it));
+            let lacking = to.without(cell.to);
+            (is_earlier && lacking != Set::default()).then(|| (lacking, *sequence, bytes.clone()))
+        };
+        let earlier: Vec<(Set, u64, Bytes)> = own.cells.iter().filter_map(missing).collect();
+        for (lacking, sequence, cell) in earlier.into_iter().filter(|_| !breaks(Mutant::NoKept)) {
+            let mut head = Vec::new();
+            put_var(&mut head, sequence);
+            let what = (Kind::Kept, Service::Reliable, true);
+            self.send(what, lacking, &[], &[], &[&head, &cell], ready);
+        }
+        to
     }
 
     /// Takes an item that came over a link. Returns `None` if it breaks the protocol.
-    pub(crate) fn take(
-        &mut self,
-        link: LinkId,
-        item: Item,
-        to: impl FnOnce(&Cell) -> Set,
-        ready: &mut Vec<Ready>,
-    ) -> Option<()> {
+    pub(crate) fn take(&mut self, link: LinkId, item: Item, ready: &mut Vec<Ready>) -> Option<()> {
         match item {
             Item::Cell { source, step, cell } => {
                 let from = self.sources.get(usize::from(source))?;
                 let sequence = from.through.checked_add(step)?;
-                if from.parent != Some(link) || step == 0 || sequence > SEQUENCE_MAX {
+                if from.parent != Some(link) || step == 0 || sequence > NUMBER_MAX {
                     return None;
                 }
-                self.take_cell(source.into(), sequence, cell, to, ready)
+                self.take_cell(source.into(), sequence, cell, ready)
             }
             Item::Clock(source, clock) => {
                 let from = self.sources.get_mut(usize::from(source))?;
-                if from.parent != Some(link) || clock.time.max(clock.sequence) > SEQUENCE_MAX {
+                if from.parent != Some(link) || clock.time.max(clock.sequence) > NUMBER_MAX {
                     return None;
                 }
                 from.through = from.through.max(clock.sequence);
@@ -324,27 +425,35 @@ impl Streams {
             Item::Ack { source, through, time } => {
                 let from = self.sources.get_mut(usize::from(source))?;
                 let child = from.children.iter_mut().find(|it| it.link == link)?;
-                if through > from.through || time > SEQUENCE_MAX {
+                if through > from.through || time > NUMBER_MAX {
                     return None;
                 }
                 child.acked = child.acked.max(through);
                 from.behind = from.behind.max(time);
-                let all = from.children.iter().map(|it| it.acked).min().unwrap_or(u64::MAX);
                 if usize::from(source) == self.me {
                     self.time = self.time.max(time);
-                    self.settle_own(all);
-                } else if all > from.acked {
-                    from.ack_due = true;
+                    self.settle_own();
+                } else {
+                    from.ack_due |= from.acked_below() > from.acked;
                 }
                 Some(())
             }
         }
     }
 
-    fn settle_own(&mut self, all: u64) {
+    fn settle_own(&mut self) {
         let own = &mut self.sources[self.me];
-        let all = all.min(own.through);
+        let all = own.acked_below().min(own.certain());
         if all > own.stable {
+            for (_, bytes) in own.cells.iter().take_while(|it| it.0 <= all) {
+                let Some(Cell { client, .. }) = Cell::decode(bytes) else { continue };
+                if let Some(share) = self.shares.get_mut(&client) {
+                    *share -= bytes.len();
+                    if *share == 0 {
+                        self.shares.remove(&client);
+                    }
+                }
+            }
             own.settle(all);
             self.stable_due = true;
         }
@@ -355,42 +464,73 @@ impl Streams {
         source: usize,
         sequence: u64,
         bytes: Bytes,
-        to: impl FnOnce(&Cell) -> Set,
         ready: &mut Vec<Ready>,
     ) -> Option<()> {
         let cell = Cell::decode(&bytes)?;
         let from = &mut self.sources[source];
-        if cell.time <= from.clock || cell.time > SEQUENCE_MAX {
+        if cell.time <= from.clock || cell.time > NUMBER_MAX {
             return None;
         }
         self.time = self.time.max(cell.time);
         (from.through, from.clock) = (sequence, cell.time);
-        from.keep(sequence, bytes.clone());
+        if cell.kind != Kind::Kept {
+            from.keep(sequence, bytes.clone());
+            if source == self.me {
+                match self.shares.get_mut(&cell.client) {
+                    Some(share) => *share += bytes.len(),
+                    // A part of the cell would keep all of it in memory.
+                    None => {
+                        let client = Bytes::copy_from_slice(&cell.client);
+                        self.shares.insert(client, bytes.len());
+                    }
+                }
+            }
+        } else if cell.to.has(self.me) && source != self.me {
+            let mut fields = Fields(&cell.payload);
+            let earlier = take_var(&mut fields)?;
+            if earlier > from.stable && earlier < sequence && !from.has(earlier) {
+                from.keep(earlier, cell.payload.slice_ref(fields.0));
+            }
+        }
         from.unacked += bytes.len();
-        let waits = cell.kind == Kind::Join || cell.service == Service::Safe;
-        from.ack_due |= waits || from.unacked > ACK_BYTES;
+        from.ack_due |= cell.kind == Kind::Join || from.unacked > ACK_BYTES;
+        if cell.service == Service::Safe && cell.last && !breaks(Mutant::HastySafe) {
+            from.safe.push_back((sequence, cell.time));
+        }
         let is_ordered = cell.kind.is_ordered(cell.service);
         if is_ordered {
             self.wanted = self.wanted.max(cell.time);
         }
-        let to = if cell.kind.is_for_all() || !self.is_open { Set(u128::MAX) } else { to(&cell) };
         let clock = Clock { sequence, time: cell.time, stable: from.stable, wanted: is_ordered };
         let place = source as u8;
         for Child { link, below, .. } in &from.children {
             let Some(queue) = self.queues.get_mut(link) else { continue };
-            if to.meets(*below) {
+            if cell.to.meets(*below) {
                 queue.push_cell(place, sequence, bytes.clone());
             } else if is_ordered {
                 queue.push_clock(place, clock);
             }
         }
-        if from.children.is_empty() && source == self.me && self.graph.members.len() == 1 {
-            self.settle_own(u64::MAX);
+        if cell.kind == Kind::Kept || !cell.to.has(self.me) {
+            return Some(());
         }
         if let Some(message) = self.sources[source].pieces.add(source, sequence, cell) {
             self.sort_in(place, message, ready);
         }
         Some(())
+    }
+
+    /// Acknowledges safe messages that the clocks of all sources have passed.
+    pub(crate) fn note_passed(&mut self) {
+        let others = self.sources.iter().enumerate().filter(|(place, _)| *place != self.me);
+        let passed = others.map(|(_, it)| it.clock).min().unwrap_or(u64::MAX);
+        for source in &mut self.sources {
+            while source.safe.front().is_some_and(|it| it.1 <= passed) {
+                source.safe.pop_front();
+                source.ack_due = true;
+            }
+        }
+        self.settle_own();
     }
 
     /// Puts a message where it waits, or with those that wait for nothing.
@@ -401,6 +541,7 @@ impl Streams {
         if is_ordered && cell.kind.is_message() {
             self.lanes.entry(lane).or_default().waiting.push_back((message.time, Vec::new()));
         } else if cell.service == Service::Fifo
+            && !breaks(Mutant::FifoOvertakes)
             && let Some(before) = self.lanes.get_mut(&lane).and_then(|it| it.waiting.back_mut())
         {
             return before.1.push(message);
@@ -430,9 +571,12 @@ impl Streams {
             return Some(message);
         }
         let ((time, _), first) = self.order.first_key_value()?;
-        let passed = |(place, it): (usize, &Source)| place == self.me || it.clock >= *time;
+        let passed = |(place, it): (usize, &Source)| {
+            place == self.me || it.clock >= *time || breaks(Mutant::HastyOrder)
+        };
         let is_next = self.is_open && self.sources.iter().enumerate().all(passed);
         let is_safe = first.cell.service != Service::Safe
+            || breaks(Mutant::UnsafeSafe)
             || self.sources[first.source].stable >= first.sequence;
         let (_, message) = (is_next && is_safe).then(|| self.order.pop_first())??;
         self.release(&message);
@@ -449,7 +593,7 @@ impl Streams {
         for (source, from) in self.sources.iter().enumerate() {
             let mut pieces = from.pieces.clone();
             for (sequence, bytes) in from.cells.iter().filter(|it| it.0 > from.through) {
-                let cell = Cell::decode(bytes);
+                let cell = Cell::decode(bytes).filter(|it| it.to.has(self.me));
                 let Some(message) = cell.and_then(|it| pieces.add(source, *sequence, it)) else {
                     continue;
                 };
@@ -479,8 +623,13 @@ impl Streams {
         }
         for message in ordered.into_values() {
             let fifo = behind.remove(&(message.time, message.source));
-            all.push(message);
-            all.extend(fifo.into_iter().flatten());
+            if message.time <= self.known_until
+                || self.staying.has(message.source)
+                || breaks(Mutant::NoEnd)
+            {
+                all.push(message);
+                all.extend(fifo.into_iter().flatten());
+            }
         }
         all
     }
@@ -510,7 +659,12 @@ impl Streams {
         for source in &mut self.sources {
             source.ack_due = true;
         }
-        self.stable_due |= self.sources[self.me].bytes > 0;
+        let own = &self.sources[self.me];
+        self.stable_due |= own.bytes > 0;
+        self.spread.retain(|_, groups| {
+            groups.retain(|_, it| it.1 > own.stable);
+            !groups.is_empty()
+        });
     }
 
     fn queue(&mut self, link: LinkId) -> &mut Queue {
@@ -522,8 +676,7 @@ impl Streams {
         let mut out = Vec::new();
         if self.is_open {
             for (place, source) in self.sources.iter_mut().enumerate() {
-                let all = source.children.iter().map(|it| it.acked).min();
-                let through = all.map_or(source.through, |all| all.min(source.through));
+                let through = source.acked_below().min(source.certain());
                 if source.parent == Some(link) && source.ack_due && through > source.acked {
                     (source.acked, source.ack_due, source.unacked) = (through, false, 0);
                     if out.is_empty() {
@@ -535,25 +688,7 @@ impl Streams {
             }
         }
         let queue = self.queues.get_mut(&link)?;
-        while let Some(item) = queue.items.front() {
-            let bytes = match item {
-                Item::Cell { cell, .. } => cell.len(),
-                _ => 0,
-            };
-            if !out.is_empty() && out.len() + bytes + Item::HEAD_BYTES_MAX > FRAME_BYTES_MAX {
-                break;
-            }
-            if out.is_empty() {
-                self.ballot.put(&mut out);
-            }
-            item.put(&mut out);
-            queue.items.pop_front();
-            queue.left += 1;
-            queue.bytes -= bytes;
-        }
+        queue.fill(self.ballot, &mut out);
         (!out.is_empty()).then(|| out.into())
     }
 }
-
-/// Greatest sequence number and time: the greatest variable-length integer, with room to count on.
-const SEQUENCE_MAX: u64 = 1 << 61;

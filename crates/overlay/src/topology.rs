@@ -12,6 +12,7 @@ use faircast_base::{Duration, Time};
 use faircast_proto::fields::{Encoded, Fields};
 
 use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, Set};
+use crate::wire::NUMBER_MAX;
 
 /// Most bytes of a daemon's name.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -44,7 +45,8 @@ impl Encoded for Advert {
         let links =
             (0..count).map(|_| fields.read()).collect::<Option<Vec<(DaemonRun, u32, u32)>>>()?;
         let sorted = links.windows(2).all(|two| two[0].0.id < two[1].0.id);
-        (sorted && links.len() < DAEMONS_MAX).then_some(Self { origin, number, name, links })
+        let fits = links.len() < DAEMONS_MAX && number <= NUMBER_MAX;
+        (sorted && fits).then_some(Self { origin, number, name, links })
     }
 }
 

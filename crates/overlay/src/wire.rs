@@ -36,6 +36,10 @@ const VERSION: u8 = 1;
 /// Most bytes of a frame of data, so that a large message never delays control.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024;
 
+/// Greatest sequence number, time and number of an advertisement: the greatest variable-length
+/// integer, with room to count on.
+pub(crate) const NUMBER_MAX: u64 = 1 << 61;
+
 /// Appends a variable-length integer (RFC 9000 section 16). Values are below 2^62.
 pub(crate) fn put_var(out: &mut Vec<u8>, value: u64) {
     match value {
@@ -146,14 +150,15 @@ impl Encoded for State {
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let (config, view, time) = fields.read()?;
         let streams = take_streams(fields)?;
+        let fits = |time: &u64| *time <= NUMBER_MAX;
         let next = match fields.read::<u8>()? {
             0 => None,
             _ => {
                 let (ballot, time) = fields.read()?;
-                Some((ballot, time, take_streams(fields)?))
+                Some((ballot, Some(time).filter(fits)?, take_streams(fields)?))
             }
         };
-        Some(Self { config, view, time, streams, next })
+        fits(&time).then_some(Self { config, view, time, streams, next })
     }
 }
 

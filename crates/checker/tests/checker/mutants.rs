@@ -538,6 +538,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                         && one.line < it.line
                         && one.sender == it.sender
                         && Some(one.line) > joins
+                        && one.groups == it.groups
                         && ordered.contains(&one.service.as_str())
                 });
                 is_joiner(lines, f, it)
@@ -601,6 +602,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                     && other.service != "unreliable"
                     && other.service != "reliable"
                     && one.sender == other.sender
+                    && one.groups == other.groups
                     && f.is_full(one)
             }),
         )?;

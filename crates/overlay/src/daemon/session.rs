@@ -6,16 +6,19 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 
 use super::{Daemon, DaemonEvent};
-use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
+use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Kind, Service};
 use crate::client::{Client, ClientEvent, Joining, Reason, Room, SendError};
 use crate::group::Mate;
-use crate::ids::{ClientId, Set};
+use crate::ids::ClientId;
+use crate::mutant::{Mutant, breaks};
 use crate::stream::Ready;
 
 /// Most bytes of a client's name.
 pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
 /// Longest absence of a client before its session ends.
 const RESUME_MAX: Duration = Duration::from_secs(30);
+/// Most groups that a client is about to join, with changes of groups that wait for a view.
+const REQUESTS_MAX: usize = 1000;
 /// Most bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
@@ -25,8 +28,8 @@ impl Daemon {
         match &mut self.entry {
             Some(_) if is_recovery => self.take_recovery(now, &message),
             Some(_) if message.cell.kind == Kind::Table => self.take_table(now, message),
-            Some(entry) => entry.waiting.push(message),
-            None => self.deliver(message),
+            Some(entry) if !breaks(Mutant::EarlyNext) => entry.waiting.push(message),
+            _ => self.deliver(message),
         }
     }
 
@@ -53,20 +56,20 @@ impl Daemon {
                     }
                 }
                 let event = ClientEvent::Message {
-                    from: mate,
+                    from: mate.clone(),
                     service: cell.service,
                     groups: cell.groups().collect(),
                     parts,
                     view: self.view,
                     sequence,
                 };
-                for id in &to {
-                    match self.held_before(*id, &event) {
-                        Some(joining) => joining.held.push(event.clone()),
-                        None => self.tell(*id, event.clone()),
+                self.hold(&event, time, &mut to);
+                for id in to {
+                    let is_own = self.clients.get(&id).is_some_and(|it| it.mate == mate);
+                    if !(is_own && breaks(Mutant::NotToSelf)) {
+                        self.tell(id, event.clone());
                     }
                 }
-                self.hold(&event, time, &to);
             }
             Kind::Join => {
                 for group in cell.groups() {
@@ -91,34 +94,30 @@ impl Daemon {
                     self.leave(&group, &mate, (source, sequence), Reason::Disconnect, position);
                 }
             }
-            Kind::Table | Kind::Recovered | Kind::Sent | Kind::Have => {}
+            Kind::Table | Kind::Recovered | Kind::Sent | Kind::Have | Kind::Kept => {}
         }
     }
 
     /// Keeps a message for clients of this daemon that the sender already knows as members: their
     /// step is still on its way through the common order, which the message does not wait for.
-    fn hold(&mut self, event: &ClientEvent, time: u64, told: &[ClientId]) {
+    /// FIFO messages wait behind such messages of the same sender, and are taken from `to`.
+    fn hold(&mut self, event: &ClientEvent, time: u64, to: &mut Vec<ClientId>) {
         let ClientEvent::Message { groups, .. } = event else { return };
-        for (_, client) in self.clients.iter_mut().filter(|(id, _)| !told.contains(id)) {
-            let is_member = |it: &&mut Joining| {
+        for id in &self.joiners {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let is_sent = |it: &Joining| {
                 groups.contains(&it.group) && it.joins_at.is_some_and(|at| at < time)
             };
-            if let Some(joining) = client.joining.iter_mut().find(is_member) {
-                joining.held.push(event.clone());
+            let place = to.iter().position(|it| it == id);
+            let waits = match place {
+                Some(_) => client.is_behind(event),
+                None => client.joining.iter().any(is_sent),
+            };
+            if waits {
+                place.map(|place| to.remove(place));
+                client.held.push(event.clone());
             }
         }
-    }
-
-    /// Where an earlier message of the same sender waits for a client of this daemon: a FIFO
-    /// message to another group waits behind it.
-    fn held_before(&mut self, id: ClientId, event: &ClientEvent) -> Option<&mut Joining> {
-        let ClientEvent::Message { from: sender, service: Service::Fifo, .. } = event else {
-            return None;
-        };
-        let is_of =
-            |it: &ClientEvent| matches!(it, ClientEvent::Message { from, .. } if from == sender);
-        let mut joining = self.clients.get_mut(&id)?.joining.iter_mut();
-        joining.find(|it| it.held.iter().any(is_of))
     }
 
     /// A client has joined by the step of this time. A client of this daemon gets what was kept for
@@ -126,13 +125,22 @@ impl Daemon {
     fn release(&mut self, mate: &Mate, group: &Bytes, time: u64) {
         let Some(id) = self.own(mate) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let (joined, rest) = core::mem::take(&mut client.joining)
-            .into_iter()
-            .partition(|it: &Joining| it.group == *group && it.joins_at == Some(time));
-        client.joining = rest;
-        let joined: Vec<Joining> = joined;
-        for event in joined.into_iter().flat_map(|it| it.held) {
-            self.tell(id, event);
+        client.joining.retain(|it| it.group != *group || it.joins_at != Some(time));
+        if client.joining.is_empty() {
+            self.joiners.remove(&id);
+        }
+        for event in core::mem::take(&mut client.held) {
+            let ClientEvent::Message { groups, .. } = &event else { continue };
+            let Some(client) = self.clients.get_mut(&id) else { return };
+            let is_member = groups.iter().any(|it| self.groups.members(it).contains(mate))
+                || breaks(Mutant::HeldAfterLeave);
+            let is_sent = |it: &Joining| groups.contains(&it.group) && it.joins_at.is_some();
+            // The client may have left the group of a message that waited behind another one.
+            if is_member && !client.is_behind(&event) {
+                self.tell(id, event);
+            } else if is_member || client.joining.iter().any(is_sent) {
+                client.held.push(event);
+            }
         }
     }
 
@@ -186,14 +194,17 @@ impl Daemon {
     }
 
     pub(super) fn tell_all(&mut self, event: &ClientEvent) {
-        let room = self.room();
-        self.clients.values_mut().for_each(|client| client.push(event.clone(), room));
+        let clients: Vec<ClientId> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|id| self.tell(id, event.clone()));
     }
 
     pub(super) fn tell(&mut self, id: ClientId, event: ClientEvent) {
         let room = self.room();
         if let Some(client) = self.clients.get_mut(&id) {
             client.push(event, room);
+            if !core::mem::replace(&mut client.is_ready, true) {
+                self.ready.push_back(id);
+            }
         }
     }
 
@@ -222,13 +233,13 @@ impl Daemon {
             self.events.push_back(DaemonEvent::End(other));
         }
         self.names.insert(name.clone(), id);
-        let mut client = Client::new(Mate { daemon: self.me.id, name, incarnation });
+        let client = Client::new(Mate { daemon: self.me.id, name, incarnation });
         let members = self.current.graph.members.clone();
         let names = self.member_names();
         let together = [self.me].to_vec();
         let view = ClientEvent::View { id: self.view, members, names, together, previous: None };
-        client.push(view, self.room());
         self.clients.insert(id, client);
+        self.tell(id, view);
         Ok(())
     }
 
@@ -257,9 +268,14 @@ impl Daemon {
             return Err(SendError::Name);
         }
         let gap = client.gap(next);
-        if let Some(client) = self.clients.remove(&old) {
+        if let Some(mut client) = self.clients.remove(&old) {
+            client.is_ready = true;
             self.names.insert(name.clone(), id);
             self.clients.insert(id, client);
+            self.ready.push_back(id);
+            if self.joiners.remove(&old) {
+                self.joiners.insert(id);
+            }
         }
         if old != id {
             self.events.push_back(DaemonEvent::End(old));
@@ -271,7 +287,10 @@ impl Daemon {
     pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
         self.names.remove(&client.mate.name);
-        self.step(cx.now, Kind::Gone, &client.mate.encode(), &[]);
+        self.joiners.remove(&id);
+        if !breaks(Mutant::NoGone) {
+            self.step(cx.now, Kind::Gone, &client.mate.encode(), &[]);
+        }
         self.settle(cx);
     }
 
@@ -280,7 +299,32 @@ impl Daemon {
         let is_over = |it: &Client| it.away_since.is_some_and(|at| cx.now >= at + RESUME_MAX);
         let over = self.clients.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id);
         let over: Vec<ClientId> = over.collect();
-        over.into_iter().for_each(|id| self.disconnect(cx, id));
+        for id in over {
+            self.disconnect(cx, id);
+            self.events.push_back(DaemonEvent::End(id));
+        }
+    }
+
+    /// Next client with events that are new since it was returned last.
+    pub fn poll_ready_client(&mut self) -> Option<ClientId> {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.is_ready = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// True if a client was too slow and has lost events: the driver closes its connection now,
+    /// and the client can resume.
+    pub fn is_cut(&self, id: ClientId) -> bool {
+        self.clients.get(&id).is_some_and(|it| it.is_cut)
+    }
+
+    /// Number of the event that a client has taken last, and the bytes that wait for the client.
+    pub fn client_queue(&self, id: ClientId) -> Option<(u64, usize)> {
+        self.clients.get(&id).map(Client::queue)
     }
 
     /// Next event for a client, with its number in the session.
@@ -295,10 +339,11 @@ impl Daemon {
     /// As for [`send`](Self::send).
     pub fn join(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.check(&[&group])?;
+        self.admit(id)?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
-        let joining =
-            Joining { group: group.clone(), announced: None, joins_at: None, held: Vec::new() };
+        let joining = Joining { group: group.clone(), announced: None, joins_at: None };
         client.joining.push(joining);
+        self.joiners.insert(id);
         let mate = client.mate.clone();
         self.announce(&mate, &group);
         self.settle(cx);
@@ -312,7 +357,9 @@ impl Daemon {
         self.step(self.progress_at, Kind::Join, &mate.encode(), &[group]);
         let (sequence, _) = self.current.own();
         if let Some(client) = self.own(mate).and_then(|id| self.clients.get_mut(&id)) {
-            for joining in client.joining.iter_mut().filter(|it| it.group == *group) {
+            // A request whose step is on its way is done: another step would undo a later leave.
+            let waits = |it: &&mut Joining| it.group == *group && it.joins_at.is_none();
+            for joining in client.joining.iter_mut().filter(waits) {
                 joining.announced = Some((self.current.ballot, sequence));
             }
         }
@@ -324,13 +371,27 @@ impl Daemon {
     /// As for [`send`](Self::send).
     pub fn part(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
         self.check(&[&group])?;
+        self.admit(id)?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
         // A client whose step is on its way is a member until its next step.
         client.joining.retain(|it| it.group != group || it.joins_at.is_some());
+        if client.joining.is_empty() {
+            self.joiners.remove(&id);
+        }
         let client = client.mate.encode();
         self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
         Ok(())
+    }
+
+    /// Checks if there is room for a request of a client to join or leave a group.
+    fn admit(&self, id: ClientId) -> Result<(), SendError> {
+        let client = self.clients.get(&id).ok_or(SendError::Name)?;
+        let name = client.mate.encode();
+        let steps = self.steps.iter().filter(|it| it.1 == name).count();
+        let has_room = self.current.has_room(&name, self.settings.retention_bytes);
+        let fits = client.joining.len() + steps < REQUESTS_MAX;
+        if has_room && fits { Ok(()) } else { Err(SendError::Retention) }
     }
 
     pub(super) fn check(&self, groups: &[&[u8]]) -> Result<(), SendError> {
@@ -368,19 +429,12 @@ impl Daemon {
         if !self.is_open() {
             return Err(SendError::Changing);
         }
-        if self.current.unstable_bytes() >= self.settings.retention_bytes {
+        if !self.current.has_room(&name, self.settings.retention_bytes) {
             return Err(SendError::Retention);
         }
         let mut ready = Vec::new();
-        let count = payload.len().div_ceil(PAYLOAD_BYTES_MAX).max(1);
-        for i in 0..count {
-            let from = i * PAYLOAD_BYTES_MAX;
-            let part = &payload[from..payload.len().min(from + PAYLOAD_BYTES_MAX)];
-            let kind = if i == 0 { Kind::Message } else { Kind::More };
-            let what = (kind, service, i + 1 == count);
-            let table = &self.groups;
-            self.current.send(what, &name, groups, &[part], |cell| table.route(cell), &mut ready);
-        }
+        let routes = self.groups.route(groups);
+        self.current.send_message(service, &name, groups, payload, routes, &mut ready);
         for message in ready {
             self.take_message(cx.now, message);
         }
@@ -398,7 +452,7 @@ impl Daemon {
         let groups = &groups[..];
         let mut ready = Vec::new();
         let what = (kind, Service::Reliable, true);
-        self.current.send(what, client, groups, &[], |_| Set::default(), &mut ready);
+        self.current.send_to_all(what, client, groups, &[], &mut ready);
         self.take_messages(now, ready);
     }
 
@@ -418,7 +472,8 @@ impl Daemon {
         }
         let (ballot, (_, stable)) = (self.current.ballot, self.current.own());
         let mut done = Vec::new();
-        for (id, client) in &mut self.clients {
+        for id in &self.joiners {
+            let Some(client) = self.clients.get_mut(id) else { continue };
             for joining in &mut client.joining {
                 if joining.announced.is_some_and(|(at, number)| at == ballot && number <= stable) {
                     joining.announced = None;

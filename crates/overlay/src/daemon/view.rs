@@ -12,7 +12,8 @@ use super::Daemon;
 use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
 use crate::client::{ClientEvent, Reason};
 use crate::group::{Groups, Mate};
-use crate::ids::{Ballot, DaemonRun, LinkId, Set};
+use crate::ids::{Ballot, DaemonRun, LinkId, ROUND_MAX, Set};
+use crate::mutant::{Mutant, breaks};
 use crate::stream::{Ready, Streams};
 use crate::topology::Graph;
 use crate::wire::{Control, State, put_var, take_var};
@@ -23,8 +24,6 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a page of groups after which another page begins.
 const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
-/// Greatest round, with room to count on.
-const ROUND_MAX: u64 = 1 << 62;
 /// Time after which a proposal without progress is repeated.
 const STUCK: Duration = Duration::from_secs(2);
 
@@ -117,7 +116,9 @@ impl Daemon {
         if ballot == self.accepted {
             return;
         }
-        if ballot < self.accepted || !graph.is_connected() {
+        // Numbers of views grow at every daemon, so two views never share a round here.
+        if ballot.round <= self.accepted.round || !graph.is_connected() {
+            self.round = self.round.max(self.accepted.round + 1);
             return self.flood(None, &Control::Round(self.round));
         }
         self.accepted = ballot;
@@ -126,9 +127,11 @@ impl Daemon {
         self.flood(from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
         if let Some(entry) = self.entry.take() {
-            self.unfinished = Some(entry).filter(|it| it.is_route_change && it.said_have);
+            let is_unfinished = entry.is_route_change && entry.said_have;
+            self.unfinished = Some(entry).filter(|_| is_unfinished).or(self.unfinished.take());
         }
-        let next = self.unfinished.as_ref().map(|it| &it.streams);
+        let next = self.unfinished.as_ref().filter(|_| !breaks(Mutant::NoFollow));
+        let next = next.map(|it| &it.streams);
         let next = next.map(|it| (it.ballot, it.time, it.held()));
         self.early.clear();
         let states = alloc::vec![None; graph.members.len()];
@@ -171,23 +174,40 @@ impl Daemon {
         let Some(me) = proposal.graph.place(self.me) else { return };
         let entered: BTreeSet<Ballot> = states.iter().map(|it| it.config).collect();
         for state in &mut states {
-            if let Some((config, time, streams)) = state.next.take()
-                && entered.contains(&config)
+            if let Some((config, time, streams)) = state.next.take_if(|it| entered.contains(&it.0))
             {
                 *state = State { config, time, streams, view: state.view, next: None };
             }
         }
         // Another member has made the change of routes: that member had everything of everybody,
         // and this one had said that it has everything too.
-        self.entry = self.unfinished.take().filter(|it| it.streams.ballot == states[me].config);
+        self.entry = self.unfinished.take_if(|it| it.streams.ballot == states[me].config);
         self.reroute(now);
         let Some(proposal) = &self.proposal else { return };
         let same = |it: &State| (it.config, it.view) == (states[me].config, states[me].view);
-        let together: Set =
-            (0..states.len()).filter(|place| *place == me || same(&states[*place])).collect();
         let old = &self.current.graph.members;
+        let is_old = |place: usize| {
+            breaks(Mutant::TogetherByMembers) && old.contains(&proposal.graph.members[place])
+        };
+        let together: Set = (0..states.len())
+            .filter(|place| *place == me || same(&states[*place]) || is_old(*place))
+            .collect();
         let is_route_change =
             *old == proposal.graph.members && together.iter().count() == old.len();
+        let staying: Set = (0..old.len())
+            .filter(|source| proposal.graph.place(old[*source]).is_some_and(|it| together.has(it)))
+            .collect();
+        let clock = |source: usize| {
+            let clocks = together.iter().filter_map(|it| states[it].streams.get(source));
+            clocks.map(|it| it.clock).max()
+        };
+        let lost = (0..old.len()).filter(|it| !staying.has(*it));
+        // A member that has everything of everybody gives it to the others. Those that are lost may
+        // have made the change of routes, and have delivered all of it.
+        let is_all_known =
+            together.iter().any(|it| states[it].next.is_some()) && !breaks(Mutant::EndOfKnown);
+        let until = lost.filter_map(clock).min().unwrap_or(u64::MAX);
+        let known_until = if is_all_known { u64::MAX } else { until };
         let time = states.iter().map(|it| it.time).max().unwrap_or_default();
         let link_to = self.links(&proposal.graph);
         let mut streams = Streams::new(proposal.ballot, proposal.graph.clone(), me, time, &link_to);
@@ -195,6 +215,9 @@ impl Daemon {
         // those that have it.
         let mut again = Vec::new();
         for (source, member) in old.iter().enumerate() {
+            if source == 0 && breaks(Mutant::NoRecovery) {
+                continue;
+            }
             let holders: Vec<usize> = {
                 let own = proposal.graph.place(*member).filter(|it| together.has(*it));
                 own.into_iter().chain(together.iter().filter(|it| Some(*it) != own)).collect()
@@ -215,10 +238,11 @@ impl Daemon {
                 }
             }
         }
+        (self.current.staying, self.current.known_until) = (staying, known_until);
         let mut ready = Vec::new();
         let mut send = |kind, payload: &[&[u8]]| {
             let what = (kind, Service::Reliable, true);
-            streams.send(what, &[], &[], payload, |_| Set::default(), &mut ready);
+            streams.send_to_all(what, &[], &[], payload, &mut ready);
         };
         for (source, sequence) in again {
             if let Some(cell) = self.current.cell(source, sequence) {
@@ -279,7 +303,7 @@ impl Daemon {
             entry.said_have = true;
             let mut ready = Vec::new();
             let what = (Kind::Have, Service::Reliable, true);
-            entry.streams.send(what, &[], &[], &[], |_| Set::default(), &mut ready);
+            entry.streams.send_to_all(what, &[], &[], &[], &mut ready);
             for message in ready {
                 self.take_message(now, message);
             }
@@ -292,10 +316,13 @@ impl Daemon {
     fn reroute(&mut self, now: Time) {
         let Some(Entry { mut streams, waiting, .. }) = self.entry.take() else { return };
         for message in self.current.rest() {
+            if breaks(Mutant::TwiceOnReroute) {
+                self.deliver(message.clone());
+            }
             self.deliver(message);
         }
         streams.is_open = true;
-        self.current = streams;
+        (self.current, self.unfinished) = (streams, None);
         self.groups.renumber();
         self.take_messages(now, waiting);
         self.reroute_joins();
@@ -337,7 +364,7 @@ impl Daemon {
             let what = (Kind::Table, Service::Reliable, true);
             let is_last = u8::from(i + 1 == count);
             let payload: [&[u8]; 2] = [&[is_last], &page];
-            entry.streams.send(what, &[], &[], &payload, |_| Set::default(), &mut ready);
+            entry.streams.send_to_all(what, &[], &[], &payload, &mut ready);
         }
         self.take_messages(now, ready);
     }
@@ -368,7 +395,7 @@ impl Daemon {
     }
 
     /// Names of the daemons of the view.
-    pub(super) fn member_names(&self) -> Vec<String> {
+    pub fn member_names(&self) -> Vec<String> {
         let name = |it: &DaemonRun| self.database.get(it.id).map(|it| it.name.clone());
         self.current.graph.members.iter().map(|it| name(it).unwrap_or_default()).collect()
     }
@@ -396,8 +423,13 @@ impl Daemon {
                 table.join(group, mate, place, 0);
             }
         }
-        self.groups = table;
-        (self.view, self.current) = (streams.ballot, streams);
+        if !breaks(Mutant::OldTable) {
+            self.groups = table;
+        }
+        (self.view, self.current, self.unfinished) = (streams.ballot, streams, None);
+        if breaks(Mutant::OneNumber) {
+            self.view.round = 1;
+        }
         let (names, id) = (self.member_names(), self.view);
         let previous = Some(closes);
         self.tell_all(&ClientEvent::View { id, members, names, together, previous });

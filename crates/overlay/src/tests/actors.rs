@@ -1,0 +1,198 @@
+//! Clients of a world: requests, and events that they read.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_base::Duration;
+
+use super::trace::number_of;
+use super::{CLIENTS, Client, Delivery, World};
+use crate::trace::{daemon, fields};
+use crate::{ClientEvent, ClientId, SendError, Service};
+
+impl World {
+    /// A new run of a client connects.
+    pub(super) fn connect(&mut self, at: usize, client: usize) {
+        self.next_client += 1;
+        let id = ClientId(self.next_client);
+        let run = self.hosts[at].clients[client].run + 1;
+        self.hosts[at].clients[client] =
+            Client { id, run, last: 0, reads: true, is_transitional: false };
+        let me = daemon(&self.me(at));
+        self.note(at, client, 0, &format!("\"start\",\"daemon\":{me}"));
+        let name = format!("c{client}").into();
+        self.call(at, |daemon, cx| daemon.connect(cx, id, name, run).unwrap());
+    }
+
+    /// A client ends without a word.
+    pub(super) fn crash(&mut self, at: usize, client: usize) {
+        self.hosts[at].clients[client].reads = false;
+        self.note(at, client, 0, "\"crash\"");
+    }
+
+    /// A client ends without a word, and its daemon notices that the connection is gone.
+    pub(super) fn lose(&mut self, at: usize, client: usize) {
+        let (id, now) = (self.hosts[at].clients[client].id, self.now);
+        self.crash(at, client);
+        self.call(at, |daemon, _| daemon.suspend(now, id));
+    }
+
+    /// A client that was cut off comes back over another connection.
+    pub(super) fn resume(&mut self, at: usize, client: usize) {
+        self.next_client += 1;
+        let id = ClientId(self.next_client);
+        let it = &mut self.hosts[at].clients[client];
+        (it.id, it.reads) = (id, true);
+        let (run, next) = (it.run, it.last + 1);
+        self.note(at, client, 0, &format!("\"resume\",\"next\":{next}"));
+        let name = format!("c{client}").into();
+        self.call(at, |daemon, _| {
+            assert_eq!(daemon.resume(id, (&name, run), next), Ok(None), "nothing is lost unsaid");
+        });
+        self.read(at, client);
+    }
+
+    /// Takes the events of a client that reads.
+    pub(super) fn read(&mut self, at: usize, client: usize) {
+        let host = &mut self.hosts[at];
+        let Some(daemon) = &mut host.daemon else { return };
+        while host.clients[client].reads
+            && let Some((n, event)) = daemon.poll_client(host.clients[client].id)
+        {
+            let it = &mut host.clients[client];
+            it.last = n;
+            let when = self.now;
+            match &event {
+                ClientEvent::Transitional { .. } => it.is_transitional = true,
+                ClientEvent::View { id, members, previous, .. } => {
+                    it.is_transitional = false;
+                    if client == 0 && previous.is_some() {
+                        self.views.push((when, at, *id, members.clone()));
+                    }
+                }
+                ClientEvent::Message { parts, .. } => {
+                    let message = number_of(parts);
+                    self.deliveries.push(Delivery { at, client, message, when });
+                }
+                ClientEvent::Cut { lost, closes } => {
+                    it.reads = !closes;
+                    self.lost.push((at, client, *lost));
+                }
+                ClientEvent::Group { .. } => {}
+            }
+            let name = || match &event {
+                ClientEvent::Message { parts, .. } => format!("m{}", number_of(parts)),
+                _ => String::new(),
+            };
+            let (fields, run) = (fields(&event, it.is_transitional, name), it.run);
+            self.lines.push(format!(
+                "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\
+                 \"event\":{fields}}}"
+            ));
+        }
+    }
+
+    pub(super) fn join(&mut self, at: usize, client: usize, group: &str) {
+        let id = self.hosts[at].clients[client].id;
+        self.note(at, client, 0, &format!("\"join\",\"group\":\"{group}\""));
+        let group = Bytes::copy_from_slice(group.as_bytes());
+        self.call(at, |daemon, cx| daemon.join(cx, id, group).unwrap());
+    }
+
+    pub(super) fn leave(&mut self, at: usize, client: usize, group: &str) {
+        let id = self.hosts[at].clients[client].id;
+        self.note(at, client, 0, &format!("\"leave\",\"group\":\"{group}\""));
+        let group = Bytes::copy_from_slice(group.as_bytes());
+        self.call(at, |daemon, cx| daemon.part(cx, id, group).unwrap());
+    }
+
+    /// All clients of all daemons that run join a group.
+    pub(super) fn join_all(&mut self, group: &str) {
+        for at in 0..self.hosts.len() {
+            if self.hosts[at].runs().is_some() {
+                (0..CLIENTS).for_each(|client| self.join(at, client, group));
+            }
+        }
+    }
+
+    /// Sends a message with at least this number of bytes.
+    pub(super) fn send(
+        &mut self,
+        at: usize,
+        client: usize,
+        service: Service,
+        groups: &[&str],
+        bytes: usize,
+    ) -> Result<(), SendError> {
+        let Some(view) = self.hosts[at].runs().map(|it| it.view().0) else { return Ok(()) };
+        let id = format!("m{}", self.sent.len());
+        let text = id.clone() + &".".repeat(bytes.saturating_sub(id.len()));
+        let names: Vec<&[u8]> = groups.iter().map(|it| it.as_bytes()).collect();
+        let sender = self.hosts[at].clients[client].id;
+        // Deliveries to the sender itself follow the line of the message.
+        let place = self.lines.len();
+        self.sent.push(self.now);
+        let mut result = Ok(());
+        self.call(at, |daemon, cx| {
+            result = daemon.send(cx, sender, service, &names, text.as_bytes());
+        });
+        if result.is_err() {
+            self.sent.pop();
+            return result;
+        }
+        let service = format!("{service:?}").to_lowercase();
+        let fields = format!(
+            "\"send\",\"view\":\"{view}\",\"id\":\"{id}\",\"service\":\"{service}\",\
+             \"groups\":{groups:?},\"hash\":\"{}\"",
+            text.len()
+        );
+        self.note(at, client, 0, &fields);
+        let line = self.lines.pop().expect("it was written");
+        self.lines.insert(place, line);
+        result
+    }
+
+    /// A client does something.
+    pub(super) fn act(&mut self) {
+        let at = self.rng.below(self.hosts.len() as u64) as usize;
+        let client = self.rng.below(CLIENTS as u64) as usize;
+        let group = format!("g{}", self.rng.below(3));
+        let action = self.rng.below(12);
+        let service = Service::ALL[1 + self.rng.below(5) as usize];
+        let bytes = if self.rng.chance(0.1) { 40_000 } else { 0 };
+        if self.hosts[at].runs().is_none() {
+            return;
+        }
+        if self.rng.chance(0.02) {
+            // A new run of a client takes the place of the old one, or comes after its end.
+            let ends = self.rng.chance(0.5);
+            self.note(at, client, 0, if ends { "\"stop\"" } else { "\"crash\"" });
+            let old = self.hosts[at].clients[client].id;
+            self.hosts[at].clients[client].reads = false;
+            if ends {
+                self.call(at, |daemon, cx| daemon.disconnect(cx, old));
+            }
+            return self.connect(at, client);
+        }
+        match action {
+            0 => self.join(at, client, &group),
+            1 => self.leave(at, client, &group),
+            _ => match self.send(at, client, service, &[&group], bytes) {
+                Ok(()) | Err(SendError::Changing | SendError::Retention) => {}
+                Err(error) => panic!("{error}"),
+            },
+        }
+    }
+
+    /// Clients act, with pauses of up to 20 ms.
+    pub(super) fn act_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.act();
+            let pause = Duration::from_micros(self.rng.below(20_000));
+            self.run(pause);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Faults of links: cuts, latency, one-way links, links that flap, partitions.
+
+use alloc::vec::Vec;
+
+use faircast_base::Time;
+
+use super::{World, full, ms, secs};
+use crate::Service;
+
+#[test]
+fn a_link_cut_between_two_daemons_with_a_third_between_settles_in_one_view() {
+    let mut world = World::new(3, &full(3), 1);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g0");
+    world.run(secs(1));
+    let since = world.now;
+    world.act_for(secs(5));
+    world.cut(0, 2);
+    world.act_for(secs(30));
+    world.mend(0, 2);
+    world.act_for(secs(30));
+    assert!(world.finish() > 5000);
+    for at in 0..3 {
+        assert_eq!(world.views_since(at, since), 0, "views at d{at}");
+    }
+}
+
+#[test]
+fn latency_spikes_of_three_seconds_at_one_of_four_daemons_leave_one_view() {
+    let mut world = World::new(4, &full(4), 2);
+    world.run(secs(30));
+    world.check_settled();
+    world.join_all("g0");
+    let since = world.now;
+    for _ in 0..5 {
+        (0..3).for_each(|other| world.set_latency(other, 3, secs(3)));
+        world.act_for(secs(4));
+        (0..3).for_each(|other| world.set_latency(other, 3, ms(1)));
+        let took = world.settle(secs(16));
+        assert!(took < secs(16), "{took}");
+        world.act_for(secs(25));
+    }
+    world.run(secs(5));
+    world.finish();
+    for at in 0..3 {
+        let views = world.views_since(at, since);
+        assert!((2..=20).contains(&views), "{views} views at d{at}");
+    }
+    // Daemons without a fault never lose each other.
+    for (_, at, _, members) in world.views.iter().filter(|it| it.0 > since && it.1 < 3) {
+        assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
+    }
+}
+
+#[test]
+fn a_spike_that_is_shorter_than_the_longest_silence_changes_no_view() {
+    let mut world = World::new(4, &full(4), 2);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g0");
+    let since = world.now;
+    (0..3).for_each(|other| world.set_latency(other, 3, ms(2000)));
+    world.act_for(secs(1));
+    (0..3).for_each(|other| world.set_latency(other, 3, ms(1)));
+    world.act_for(secs(10));
+    world.finish();
+    assert_eq!(world.views_since(0, since), 0);
+}
+
+#[test]
+fn a_connection_that_dies_without_a_reset_loses_no_message() {
+    let mut world = World::new(3, &full(3), 3);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g");
+    world.run(secs(1));
+    let since = world.now;
+    let mut refused = 0;
+    for i in 0..1200 {
+        if i == 200 {
+            world.cut(0, 1);
+        }
+        let service = Service::ALL[1 + i % 5];
+        refused += usize::from(world.send(i % 3, 0, service, &["g"], 0).is_err());
+        world.run(ms(10));
+    }
+    let (_, count) = world.delays(0..world.sent.len(), &[0, 1, 2]);
+    world.finish();
+    let (delay, after) = world.delays(0..world.sent.len(), &[0, 1, 2]);
+    assert_eq!(after, 6 * world.sent.len());
+    assert!(count > after - 60, "{} of {after} are late", after - count);
+    // The longest silence, a greeting, and the change of routes.
+    assert!(delay < ms(4500), "{delay}");
+    assert!(refused < 100, "{refused} refused");
+    assert_eq!(world.views_since(0, since), 0);
+}
+
+#[test]
+fn a_leaf_that_reconnects_elsewhere_starts_no_loop() {
+    let mut world = World::new(4, &[(0, 1), (1, 2), (0, 2), (0, 3), (1, 3)], 4);
+    world.cut(1, 3);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g");
+    world.run(secs(1));
+    let since = world.now;
+    for round in 0..6 {
+        let (old, new) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+        world.cut(old, 3);
+        world.mend(new, 3);
+        let before = (world.total(), world.sent.len());
+        for i in 0..100 {
+            _ = world.send(3 - i % 2, 0, Service::Fifo, &["g"], 1000);
+            world.run(ms(100));
+        }
+        world.settle(secs(70));
+        let (bytes, sent) = (world.total().data_bytes, world.sent.len());
+        let each = (bytes - before.0.data_bytes) / (sent - before.1) as u64;
+        // Each message crosses three links, once more if it is recovered.
+        assert!(each < 4500, "{each} bytes for a message of 1000");
+    }
+    world.finish();
+    // A leaf that is away for longer than the hold-down is in another view meanwhile.
+    assert!(world.views_since(2, since) <= 24, "{}", world.views_since(2, since));
+    let before = world.total();
+    world.run(secs(10));
+    let idle = world.total().data_bytes - before.data_bytes;
+    assert_eq!(idle, 0, "bytes without a message");
+}
+
+#[test]
+fn a_daemon_that_hears_one_neighbour_alone_makes_nobody_suspect_another() {
+    let mut world = World::new(4, &full(4), 5);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g0");
+    let since = world.now;
+    world.cut.extend([(1, 3), (2, 3)]);
+    world.act_for(secs(30));
+    assert_eq!(world.views_since(0, since), 0, "one two-way link is enough");
+    world.cut.insert((0, 3));
+    world.act_for(secs(30));
+    world.cut.clear();
+    world.settle(secs(60));
+    world.finish();
+    for (_, at, _, members) in world.views.iter().filter(|it| it.0 > since && it.1 < 3) {
+        assert!((0..3).all(|other| members.contains(&world.me(other))), "d{at}: {members:?}");
+    }
+    for at in 0..3 {
+        assert_eq!(world.views_since(at, since), 2, "views at d{at}");
+    }
+}
+
+#[test]
+fn a_one_way_link_carries_no_endless_repetition() {
+    let mut world = World::new(2, &full(2), 6);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g");
+    world.run(secs(1));
+    let since = world.now;
+    world.cut.insert((0, 1));
+    for _ in 0..50 {
+        _ = world.send(0, 0, Service::Agreed, &["g"], 1000);
+        world.run(ms(20));
+    }
+    world.run(secs(10));
+    world.check_settled();
+    let before = world.total();
+    world.run(secs(60));
+    let after = world.total();
+    assert_eq!(after.data_bytes, before.data_bytes);
+    assert!(after.control_frames - before.control_frames < 500);
+    world.cut.clear();
+    world.settle(secs(5));
+    world.finish();
+    assert_eq!(world.views_since(0, since), 2);
+    assert_eq!(world.views_since(1, since), 2);
+}
+
+#[test]
+fn a_link_that_flaps_is_held_down_twice_as_long_each_time_up_to_a_minute() {
+    let mut world = World::new(2, &full(2), 7);
+    world.run(secs(5));
+    world.check_settled();
+    world.join_all("g0");
+    let (start, mut waits) = (world.now, Vec::new());
+    for _ in 0..10 {
+        world.act_for(secs(2));
+        world.reset(0, 1);
+        world.run(ms(1));
+        // The view is as before until it ends.
+        let reset = world.now;
+        while world.views.last().is_none_or(|it| it.0 < reset || it.3.len() < 2) {
+            world.run(ms(50));
+            assert!(world.now.since(reset) < secs(65), "longer than a minute");
+        }
+        waits.push(world.now.since(reset));
+    }
+    let held: Vec<u64> = waits.iter().map(|it| it.as_millis() / 1000).collect();
+    assert_eq!(held[1..], [2, 4, 8, 16, 32, 60, 60, 60, 60]);
+    assert!(waits[0] < secs(1), "the first interruption is none of a flapping link");
+    assert!(world.views_since(0, start) <= 20, "{}", world.views_since(0, start));
+    // After a quiet time the link comes up at once.
+    world.run(secs(30));
+    world.reset(0, 1);
+    world.run(ms(500));
+    world.settle(secs(2));
+    world.finish();
+}
+
+#[test]
+fn ten_daemons_merge_within_5_s_after_a_partition_heals() {
+    for seed in 0..3 {
+        let mut world = World::new(10, &full(10), seed);
+        world.run(secs(10));
+        world.check_settled();
+        world.join_all("g0");
+        world.act_for(secs(2));
+        for a in 0..5 {
+            (5..10).for_each(|b| world.cut(a, b));
+        }
+        world.act_for(secs(30));
+        let since = world.now;
+        world.cut.clear();
+        let took = world.settle(secs(5));
+        let views = (0..10).map(|at| world.views_since(at, since)).max();
+        assert!(views <= Some(3), "{views:?} views, {took}");
+        world.act_for(secs(2));
+        world.finish();
+    }
+}
+
+#[test]
+fn views_form_over_links_with_a_round_trip_of_a_second() {
+    let mut world = World::new(3, &[(0, 1), (1, 2)], 8);
+    world.set_latency(0, 1, ms(500));
+    world.set_latency(1, 2, ms(300));
+    let took = world.settle(secs(12));
+    world.join_all("g0");
+    world.act_for(secs(10));
+    world.finish();
+    let views = world.views_since(0, Time::ZERO);
+    assert!(views <= 3, "{views} views within {took}");
+}

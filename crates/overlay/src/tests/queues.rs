@@ -1,0 +1,169 @@
+//! Links that are slow or take nothing, and memory over long times.
+
+use alloc::vec::Vec;
+
+use super::{World, full, ms, secs};
+use crate::{DaemonSettings, SendError, Service};
+
+/// Settings with little room, so that limits are reached soon.
+fn small() -> DaemonSettings {
+    DaemonSettings { retention_bytes: 1_000_000, client_bytes: 4_000_000, history_bytes: 0 }
+}
+
+fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
+    let mut world = World::with(count, edges, seed, small());
+    world.settle(secs(10));
+    world.join_all("g0");
+    world.run(secs(2));
+    world.check_settled();
+    world
+}
+
+#[test]
+fn a_full_retention_refuses_messages_and_ends_nothing() {
+    let mut world = settled(3, &[(0, 1), (1, 2)], 1);
+    let since = world.now;
+    world.rates.insert((1, 2), 0);
+    let mut refused = 0;
+    for i in 0..2000 {
+        match world.send(i % 2, 0, Service::ALL[1 + i % 5], &["g0"], 5000) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, SendError::Retention);
+                refused += 1;
+            }
+        }
+        world.run(ms(10));
+        let queued: usize =
+            world.hosts[1].links.iter().map(|it| world.daemon(1).queued_bytes(*it)).sum();
+        assert!(queued < 2_100_000, "{queued} bytes wait for links");
+        assert!(world.daemon(0).unstable_bytes() < 1_010_000);
+    }
+    assert!(refused > 1000, "{refused}");
+    world.rates.clear();
+    world.call(1, |_, _| {});
+    world.settle(secs(3));
+    world.send(0, 0, Service::Safe, &["g0"], 5000).unwrap();
+    world.finish();
+    let sent = world.sent.len();
+    assert_eq!(world.delays(0..sent, &[0, 1, 2]).1, 6 * sent);
+    assert_eq!(world.views_since(0, since), 0);
+}
+
+#[test]
+fn a_site_that_is_down_without_a_word_holds_up_ordered_messages_alone() {
+    let mut world = settled(3, &full(3), 2);
+    world.cut(0, 2);
+    world.cut(1, 2);
+    for i in 0..500 {
+        let service = if i % 2 == 0 { Service::Reliable } else { Service::Fifo };
+        // The other client sends no ordered messages, behind which FIFO ones would wait.
+        _ = world.send(0, i % 2, service, &["g0"], 100);
+        world.run(ms(4));
+    }
+    let unordered = world.sent.len();
+    assert_eq!(unordered, 500, "all were taken before the site counts as gone");
+    for _ in 0..50 {
+        _ = world.send(1, 0, Service::Safe, &["g0"], 100);
+        world.run(ms(100));
+    }
+    world.finish();
+    let (delay, count) = world.delays(0..unordered, &[0, 1]);
+    assert_eq!(count, 4 * unordered);
+    assert!(delay < ms(100), "{delay}");
+    let (delay, count) = world.delays(unordered..world.sent.len(), &[0, 1]);
+    assert_eq!(count, 4 * (world.sent.len() - unordered));
+    assert!(delay < ms(4500), "{delay}");
+}
+
+#[test]
+fn a_slow_link_delays_nobody_else() {
+    let mut world = settled(3, &full(3), 3);
+    for way in [(0, 2), (1, 2)] {
+        world.rates.insert(way, 20_000);
+    }
+    let first = world.sent.len();
+    for i in 0..200 {
+        world.send(i % 2, 0, Service::Fifo, &["g0"], 4000).unwrap();
+        world.run(ms(10));
+    }
+    let last = world.sent.len();
+    let (delay, count) = world.delays(first..last - 4, &[0, 1]);
+    assert_eq!(count, 4 * (last - 4 - first));
+    assert!(delay < ms(40), "{delay}");
+    // The slow daemon gets 800 kB at 20 kB a second over each of two links.
+    world.settle(secs(40));
+    world.finish();
+    assert_eq!(world.delays(first..last, &[2]).1, 2 * 200);
+}
+
+#[test]
+fn a_view_waits_for_what_its_members_lack_and_loses_nothing() {
+    let mut world = settled(3, &full(3), 4);
+    for a in 0..3 {
+        for b in 0..3 {
+            world.rates.insert((a, b), 100_000);
+        }
+    }
+    let since = world.now;
+    let first = world.sent.len();
+    while world.send(0, 0, Service::Fifo, &["g0"], 15_000).is_ok() {}
+    let last = world.sent.len();
+    assert!(last - first > 30, "{}", last - first);
+    world.kill_noticed(2, 1.0);
+    world.run(ms(50));
+    let took = world.settle(secs(15));
+    // Half a megabyte is sent again at 100 kB a second.
+    assert!(took < secs(7), "{took}");
+    assert_eq!(world.views_since(1, since), 1);
+    world.finish();
+    assert_eq!(world.delays(first..last, &[0, 1]).1, 4 * (last - first));
+}
+
+#[test]
+fn memory_is_level_over_a_wide_area_link() {
+    let mut world = settled(3, &[(0, 1), (1, 2)], 5);
+    world.set_latency(0, 1, ms(150));
+    let mut states = Vec::new();
+    for minute in 0..10 {
+        let end = world.now + secs(60);
+        let mut most = 0;
+        while world.now < end {
+            world.act();
+            world.run(ms(100));
+            if world.rng.chance(0.05) {
+                most = world.state().max(most);
+            }
+        }
+        states.push(most);
+        assert!(most > 0, "no sample in minute {minute}");
+    }
+    world.finish();
+    let (first, second) = states.split_at(5);
+    let (first, second) = (first.iter().max().unwrap(), second.iter().max().unwrap());
+    assert!(*second < first + first / 4, "{states:?}");
+}
+
+#[test]
+fn a_link_that_drops_again_and_again_leaves_no_memory_behind() {
+    let mut world = settled(3, &full(3), 6);
+    world.act_for(secs(10));
+    world.run(secs(60));
+    let before = world.state();
+    let mut most = 0;
+    for i in 0..30 {
+        world.reset(i % 2, 2);
+        for _ in 0..200 {
+            world.act();
+            world.run(ms(10));
+        }
+        most = world.state().max(most);
+    }
+    world.run(secs(120));
+    world.check_settled();
+    let after = world.state();
+    world.finish();
+    assert!(after < before + before / 4, "{before}, then {after}");
+    // Each daemon keeps what its retention allows.
+    assert!(most < 3_000_000, "{before}, meanwhile {most}");
+}

@@ -1,0 +1,138 @@
+//! Trace of the clients of a world, in the format of the checker, and judgement of the end state.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use faircast_checker::{Rule, Trace, check};
+
+use super::{CLIENTS, Daemon, World};
+use crate::trace::{daemons, list, mate};
+use crate::{DaemonId, DaemonRun};
+
+/// Number of a message, which its payload begins with.
+pub(super) fn number_of(parts: &[Bytes]) -> usize {
+    let text = parts[0].strip_prefix(b"m").unwrap();
+    let digits = text.iter().take_while(|it| it.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+}
+
+impl World {
+    /// Writes a line of the trace for a client.
+    pub(super) fn note(&mut self, at: usize, client: usize, n: u64, fields: &str) {
+        let run = self.hosts[at].clients[client].run;
+        self.lines.push(format!(
+            "{{\"process\":\"c{client}@d{at}\",\"incarnation\":{run},\"n\":{n},\"event\":{fields}}}"
+        ));
+    }
+
+    /// Daemons that run and that `at` can reach over two-way links.
+    fn component(&self, at: usize) -> BTreeSet<usize> {
+        let mut reached = BTreeSet::from([at]);
+        loop {
+            let both = self.edges.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
+            let more: Vec<usize> = both
+                .filter(|(a, b)| {
+                    let cut = self.cut.contains(&(*a, *b)) || self.cut.contains(&(*b, *a));
+                    reached.contains(a)
+                        && !reached.contains(b)
+                        && !cut
+                        && self.hosts[*b].runs().is_some()
+                })
+                .map(|(_, b)| b)
+                .collect();
+            if more.is_empty() {
+                return reached;
+            }
+            reached.extend(more);
+        }
+    }
+
+    /// First reason why the world is not settled: daemons that can reach each other share a view
+    /// and all groups, and all have their messages.
+    pub(super) fn problem(&self) -> Option<String> {
+        for (at, host) in self.hosts.iter().enumerate() {
+            let Some(daemon) = host.runs() else { continue };
+            let reached = self.component(at);
+            let run = |at: &usize| DaemonRun {
+                id: DaemonId(*at as u64),
+                incarnation: self.hosts[*at].incarnation,
+            };
+            let want: Vec<DaemonRun> = reached.iter().map(run).collect();
+            if !daemon.is_settled() {
+                return Some(format!("d{at} is changing"));
+            }
+            if daemon.view().1 != want {
+                return Some(format!("d{at} has {:?}, not {want:?}", daemon.view().1));
+            }
+            let queued: usize = host.links.iter().map(|it| daemon.queued_bytes(*it)).sum();
+            let (unstable, pending) = (daemon.unstable_bytes(), daemon.pending());
+            if (unstable, queued, pending) != (0, 0, 0) {
+                return Some(format!("d{at}: {unstable} B unstable, {queued} B queued, {pending}"));
+            }
+            if daemon.groups().any(|it| it.1.is_empty()) {
+                return Some(format!("d{at} keeps empty groups"));
+            }
+            let differs = |other: &&Daemon| {
+                daemon.view() != other.view() || !daemon.groups().eq(other.groups())
+            };
+            if reached.iter().filter_map(|it| self.hosts[*it].runs()).any(|it| differs(&it)) {
+                return Some(format!("d{at} has another view or other groups than its fellows"));
+            }
+        }
+        None
+    }
+
+    pub(super) fn check_settled(&self) {
+        assert_eq!(self.problem(), None, "at {}", self.now);
+    }
+
+    /// Writes what daemons know after a quiet time.
+    fn note_quiet(&mut self) {
+        for at in 0..self.hosts.len() {
+            let Some(daemon) = self.hosts[at].runs() else { continue };
+            let (view, members) = daemon.view();
+            let groups: Vec<String> = daemon
+                .groups()
+                .map(|(group, it)| {
+                    format!("\"{}\":{}", String::from_utf8_lossy(group), list(it.iter().map(mate)))
+                })
+                .collect();
+            let fields = format!(
+                "\"quiet\",\"view\":\"{view}\",\"pending\":{},\"queues\":{},\"groups\":{{{}}},\
+                 \"connected\":{}",
+                daemon.pending(),
+                daemon.unstable_bytes(),
+                groups.join(","),
+                daemons(members)
+            );
+            for client in 0..CLIENTS {
+                if self.hosts[at].clients[client].reads {
+                    self.note(at, client, 0, &fields);
+                }
+            }
+        }
+    }
+
+    /// Violations that the checker finds, and the number of deliveries.
+    pub(super) fn judge(&mut self) -> (Vec<(Rule, String)>, usize) {
+        self.note_quiet();
+        let text = self.lines.join("\n");
+        if let Ok(file) = std::env::var("FAIRCAST_OVERLAY_TRACE") {
+            std::fs::write(file, &text).unwrap();
+        }
+        let trace = Trace::read([("trace".into(), text.as_bytes())]).unwrap();
+        let wrong = check(&trace).iter().map(|it| (it.rule, format!("{it}"))).collect();
+        (wrong, trace.counts()[1])
+    }
+
+    /// Has the checker read what the clients have seen. Returns the number of deliveries.
+    pub(super) fn check_trace(&mut self) -> usize {
+        let (wrong, deliveries) = self.judge();
+        let some = &wrong[..wrong.len().min(5)];
+        assert!(wrong.is_empty(), "{} violations: {some:#?}", wrong.len());
+        deliveries
+    }
+}
