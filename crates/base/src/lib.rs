@@ -18,6 +18,7 @@ macro_rules! fresh {
     };
 }
 
+mod client;
 mod cx;
 mod event;
 mod ids;
@@ -29,6 +30,7 @@ mod text;
 mod time;
 mod tree;
 
+pub use client::{ClientAct, ClientNote};
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{
     BadInput, Checked, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall,

@@ -2,14 +2,15 @@
 //!
 //! Reading order: `keys` (authentication by a shared key), [`Endpoint`] (connections of a node, and
 //! ordered frames over them), [`flow`] (one connection as a flow of a scenario), [`RelayNode`] and
-//! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts).
-//! `quinn-proto` implements the protocol itself.
+//! [`Host`] (sessions over relays), `link` and `hearing` (multicast from a relay to its hosts),
+//! [`DaemonNode`] (a daemon of the overlay). `quinn-proto` implements the protocol itself.
 
 #[macro_use(fresh)]
 extern crate faircast_base;
 
 mod cid;
 mod clock;
+mod daemon;
 mod dial;
 mod down;
 mod endpoint;
@@ -25,6 +26,8 @@ mod link;
 mod message;
 mod neighbours;
 mod node;
+#[cfg(test)]
+mod overlay_tests;
 mod peers;
 mod routes;
 mod seal;
@@ -36,6 +39,7 @@ mod tests;
 mod transport;
 mod uplink;
 
+pub use daemon::DaemonNode;
 pub use dial::Dialer;
 pub use down::Down;
 pub use endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::OnceCell;
 
-use faircast_base::{Cx, GroupId, NodeId, Shortfall, Time};
+use faircast_base::{ClientNote, Cx, GroupId, NodeId, Shortfall, Time};
 
 use crate::BlackHole;
 
@@ -123,6 +123,8 @@ pub enum FlowEvent {
     Completed,
     /// The other side is gone.
     Gone,
+    /// A client of the overlay has acted.
+    Note(Box<ClientNote>),
 }
 
 /// Event of an end of a stream over PGM or TRAM. The node of one is that of the other end.

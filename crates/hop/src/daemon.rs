@@ -1,0 +1,321 @@
+//! A daemon of the overlay over QUIC: two streams of frames on each connection, control before
+//! data.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use faircast_base::{Cx, NodeId, Time};
+use faircast_overlay::{ClientEvent, ClientId, Daemon, DaemonEvent, DaemonId, DaemonRun, LinkId};
+
+use crate::dial::Dialer;
+use crate::endpoint::{ConnectionHandle, ConnectionStats, Endpoint, EndpointEvent, StreamId};
+
+/// Bytes of a control message in one frame; longer messages take several frames.
+const PIECE_BYTES: usize = 32 << 10;
+/// Most bytes of a control message.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
+/// First byte of a piece of a control message: the last one, or not.
+const LAST: u8 = 0;
+const MORE: u8 = 1;
+
+/// Connection to another daemon.
+#[derive(Debug)]
+struct Wire {
+    link: LinkId,
+    control: StreamId,
+    data: StreamId,
+    /// Pieces of a control message that is not sent yet, the next one last.
+    waiting: Vec<Bytes>,
+    /// Pieces of a control message that has begun to come.
+    begun: Vec<u8>,
+}
+
+/// Address to which this daemon opens a link.
+#[derive(Debug)]
+struct Peer {
+    at: NodeId,
+    dialer: Dialer,
+    /// The daemon that greeted there last.
+    daemon: Option<DaemonId>,
+}
+
+impl Peer {
+    fn new(at: NodeId) -> Self {
+        Self { at, dialer: Dialer::new(vec![at], Time::ZERO), daemon: None }
+    }
+
+    /// True if a link to the daemon exists that this daemon has not dialed.
+    fn is_served(&self, daemon: &Daemon) -> bool {
+        self.dialer.connection().is_none() && self.daemon.is_some_and(|id| daemon.has_link_to(id))
+    }
+}
+
+/// A daemon with its connections to other daemons.
+#[derive(Debug)]
+pub struct DaemonNode {
+    endpoint: Endpoint,
+    daemon: Daemon,
+    peers: Vec<Peer>,
+    wires: BTreeMap<ConnectionHandle, Wire>,
+    last_link: u32,
+    /// Sessions of clients that have ended.
+    ended: Vec<ClientId>,
+    /// True if the daemon may have frames to send.
+    is_dirty: bool,
+}
+
+impl DaemonNode {
+    /// A daemon that opens links to `peers`, and accepts links that others open.
+    pub fn new(endpoint: Endpoint, daemon: Daemon, peers: Vec<NodeId>) -> Self {
+        let peers = peers.into_iter().map(Peer::new).collect();
+        fresh! {
+            Self {
+                endpoint,
+                daemon,
+                peers,
+            }
+            wires, last_link, ended, is_dirty
+        }
+    }
+
+    /// The daemon.
+    pub const fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    /// Calls the daemon for a client.
+    pub fn with<R>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        act: impl FnOnce(&mut Daemon, &mut Cx<'_>) -> R,
+    ) -> R {
+        let result = act(&mut self.daemon, cx);
+        self.settle(cx);
+        result
+    }
+
+    /// Next event for a client, with its number in the session.
+    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, ClientEvent)> {
+        self.daemon.poll_client(id)
+    }
+
+    /// Next client with events that are new since it was returned last.
+    pub fn poll_ready_client(&mut self) -> Option<ClientId> {
+        self.daemon.poll_ready_client()
+    }
+
+    /// Next session of a client that has ended, or goes on over another connection.
+    pub fn poll_end(&mut self) -> Option<ClientId> {
+        self.ended.pop()
+    }
+
+    /// Replaces the addresses to which links are opened. Links to addresses that stay go on.
+    pub fn set_peers(&mut self, cx: &mut Cx<'_>, peers: &[NodeId]) {
+        let (kept, dropped): (Vec<Peer>, Vec<Peer>) =
+            std::mem::take(&mut self.peers).into_iter().partition(|it| peers.contains(&it.at));
+        self.peers = kept;
+        for at in peers {
+            if self.peers.iter().all(|it| it.at != *at) {
+                self.peers.push(Peer::new(*at));
+            }
+        }
+        for connection in dropped.iter().filter_map(|it| it.dialer.connection()) {
+            self.close(cx, connection, "the address of the daemon has changed");
+        }
+        self.settle(cx);
+    }
+
+    /// Links: address, the daemon there once it has greeted, and the state of the connection.
+    pub fn links(&self) -> impl Iterator<Item = (NodeId, Option<DaemonRun>, ConnectionStats)> {
+        self.wires.iter().filter_map(|(connection, wire)| {
+            let queued_bytes = self.daemon.queued_bytes(wire.link) as u64;
+            let stats = ConnectionStats { queued_bytes, ..self.endpoint.stats(*connection)? };
+            Some((self.endpoint.peer(*connection)?, self.daemon.peer(wire.link), stats))
+        })
+    }
+
+    /// Takes a packet from a node, marked by a router if `marked`.
+    pub fn handle_datagram(&mut self, cx: &mut Cx<'_>, from: NodeId, marked: bool, bytes: &[u8]) {
+        self.endpoint.handle_datagram(cx.now, from, marked, bytes);
+        self.settle(cx);
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.endpoint.handle_timeout(cx.now);
+        for peer in &mut self.peers {
+            if !peer.is_served(&self.daemon) {
+                peer.dialer.handle_timeout(cx.now, &mut self.endpoint);
+            }
+        }
+        if self.daemon.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.daemon.handle_timeout(cx);
+        }
+        self.settle(cx);
+    }
+
+    /// Writes the next packet into `buf`. Returns its destination.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<NodeId> {
+        self.pump();
+        self.endpoint.poll_transmit(now, buf)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called. Packets have to be polled
+    /// before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let dialed = self.peers.iter().filter(|it| !it.is_served(&self.daemon));
+        let dials = dialed.filter_map(|it| it.dialer.next_timeout(&self.endpoint));
+        dials.chain(self.endpoint.next_timeout()).chain(self.daemon.next_timeout()).min()
+    }
+
+    /// Ends all links at once.
+    pub fn handle_close(&mut self, now: Time) {
+        for connection in self.wires.keys() {
+            self.endpoint.close(now, *connection, "the daemon ends");
+        }
+    }
+
+    /// Handles everything that connections and the daemon have to say.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        self.is_dirty = true;
+        loop {
+            if let Some(event) = self.endpoint.poll_event() {
+                self.on_event(cx, event);
+            } else if let Some(event) = self.daemon.poll_event() {
+                match event {
+                    DaemonEvent::Greeted(link, daemon) => {
+                        let Some(connection) = self.connection(link) else { continue };
+                        let mut dialed = self.peers.iter_mut();
+                        if let Some(peer) = dialed.find(|it| it.dialer.is_own(connection)) {
+                            peer.daemon = Some(daemon.id);
+                        }
+                    }
+                    DaemonEvent::Close(link) => {
+                        if let Some(connection) = self.connection(link) {
+                            self.close(cx, connection, "replaced, silent or wrong");
+                        }
+                    }
+                    DaemonEvent::End(client) => self.ended.push(client),
+                }
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn connection(&self, link: LinkId) -> Option<ConnectionHandle> {
+        self.wires.iter().find(|(_, it)| it.link == link).map(|(connection, _)| *connection)
+    }
+
+    fn on_event(&mut self, cx: &mut Cx<'_>, event: EndpointEvent) {
+        match event {
+            EndpointEvent::Up { connection, is_own, .. } => self.on_up(cx, connection, is_own),
+            EndpointEvent::Down { connection, .. } => self.on_down(cx, connection),
+            EndpointEvent::Frame { connection, stream, bytes } => {
+                self.on_frame(cx, connection, stream, bytes);
+            }
+            EndpointEvent::StreamEnd { connection, .. } => {
+                self.close(cx, connection, "a stream has ended");
+            }
+            EndpointEvent::Room { .. } | EndpointEvent::Finished { .. } => {}
+        }
+    }
+
+    fn on_up(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, is_own: bool) {
+        let Self { peers, endpoint, .. } = self;
+        if is_own {
+            let mut of = peers.iter_mut();
+            let Some(peer) = of.find(|it| it.dialer.is_own(connection)) else {
+                return endpoint.close(cx.now, connection, "");
+            };
+            let before = peer.dialer.connection();
+            if !peer.dialer.on_up(cx.now, endpoint, connection) {
+                return endpoint.close(cx.now, connection, "");
+            }
+            if let Some(wire) = before.and_then(|before| self.wires.remove(&before)) {
+                self.daemon.link_down(cx, wire.link);
+            }
+        }
+        let streams = (self.endpoint.open(connection), self.endpoint.open(connection));
+        let (Some(control), Some(data)) = streams else {
+            return self.close(cx, connection, "no streams");
+        };
+        self.endpoint.set_priority(connection, control, 1);
+        self.last_link += 1;
+        let link = LinkId(self.last_link);
+        let wire = Wire { link, control, data, waiting: Vec::new(), begun: Vec::new() };
+        self.wires.insert(connection, wire);
+        self.daemon.link_up(cx, link, is_own);
+    }
+
+    fn on_down(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle) {
+        for peer in &mut self.peers {
+            peer.dialer.on_down(cx.now, &mut self.endpoint, connection);
+        }
+        if let Some(wire) = self.wires.remove(&connection) {
+            self.daemon.link_down(cx, wire.link);
+        }
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>, connection: ConnectionHandle, reason: &str) {
+        self.endpoint.close(cx.now, connection, reason);
+        self.on_down(cx, connection);
+    }
+
+    fn on_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        connection: ConnectionHandle,
+        stream: StreamId,
+        bytes: Bytes,
+    ) {
+        let Some(wire) = self.wires.get_mut(&connection) else { return };
+        let link = wire.link;
+        match stream.index() {
+            0 => {
+                let Some((kind, piece)) = bytes.split_first() else { return };
+                let is_first = wire.begun.is_empty();
+                if *kind == LAST && is_first {
+                    self.daemon.handle_control(cx, link, piece);
+                } else if *kind <= MORE && wire.begun.len() + piece.len() <= CONTROL_BYTES_MAX {
+                    wire.begun.extend_from_slice(piece);
+                    if *kind == LAST {
+                        let message = std::mem::take(&mut wire.begun);
+                        self.daemon.handle_control(cx, link, &message);
+                    }
+                } else {
+                    self.close(cx, connection, "this daemon cannot read that");
+                }
+            }
+            1 => self.daemon.handle_data(cx, link, bytes),
+            _ => self.close(cx, connection, "this daemon reads two streams"),
+        }
+    }
+
+    /// Moves frames from the daemon to connections that have room. Frames wait in the daemon, where
+    /// control goes first and old clocks give way to new ones.
+    fn pump(&mut self) {
+        if !std::mem::take(&mut self.is_dirty) {
+            return;
+        }
+        let Self { wires, endpoint, daemon, .. } = self;
+        for (connection, wire) in wires {
+            while endpoint.has_room(*connection, wire.control) {
+                if wire.waiting.is_empty()
+                    && let Some(message) = daemon.poll_control(wire.link)
+                {
+                    let pieces = (0..message.len().max(1)).step_by(PIECE_BYTES);
+                    let piece = |at| message.slice(at..message.len().min(at + PIECE_BYTES));
+                    wire.waiting = pieces.rev().map(piece).collect();
+                }
+                let Some(piece) = wire.waiting.pop() else { break };
+                let kind = if wire.waiting.is_empty() { LAST } else { MORE };
+                endpoint.send(*connection, wire.control, &[kind], piece);
+            }
+            while endpoint.has_room(*connection, wire.data) {
+                let Some(frame) = daemon.poll_data(wire.link) else { break };
+                endpoint.send(*connection, wire.data, &[], frame);
+            }
+        }
+    }
+}
