@@ -1,15 +1,18 @@
 //! One run, from a scenario to a summary, with whatever listens to its trace.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
+use faircast_base::{ClientNote, Time};
 use faircast_link::QueueConfig;
 use faircast_report::{Metrics, Series, Summary, run_page};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Observer, Simulation};
 use faircast_trace::{
-    FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, SpeaksHeader, Tee,
-    Writer,
+    ClientHeader, FlowHeader, Hasher, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION,
+    Sink, SpeaksHeader, Tee, Writer,
 };
 
 use crate::Error;
@@ -31,6 +34,37 @@ pub struct Done {
 
 /// The trace's name in an output folder.
 pub const TRACE_FILE: &str = "trace.jsonl.gz";
+
+/// Name of the clients' trace in an output folder, which `faircast-check` reads.
+const CLIENTS_FILE: &str = "clients.jsonl";
+
+/// Writer of the lines of clients.
+struct ClientLines {
+    to: BufWriter<File>,
+    /// First error.
+    failed: Option<io::Error>,
+}
+
+impl ClientLines {
+    fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|error| Error::write(path, error))?;
+        Ok(Self { to: BufWriter::new(file), failed: None })
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.failed.map_or_else(|| self.to.flush(), Err)
+    }
+}
+
+impl Sink for ClientLines {
+    fn record(&mut self, _: &Record) {}
+
+    fn note(&mut self, _: Time, note: &ClientNote) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.to, "{}", note.line).err();
+        }
+    }
+}
 
 /// How often a run in the lab is tried that is not valid.
 pub const TRIES_MAX: u32 = 3;
@@ -117,10 +151,18 @@ pub fn run_into(
     let path = out.join(TRACE_FILE);
     let unwritten = |error| Error::write(&path, error);
     let trace = Writer::create(&path, &header).map_err(unwritten)?;
-    let mut sink = Tee(Series::new(&header), trace);
+    let clients_path = out.join(CLIENTS_FILE);
+    let clients = match header.clients[..] {
+        [] => None,
+        _ => Some(ClientLines::create(&clients_path)?),
+    };
+    let mut sink = Tee(Tee(Series::new(&header), trace), clients);
     let done = execute(scenario, on, observer, &mut sink)?;
-    let Tee(series, trace) = sink;
+    let Tee(Tee(series, trace), clients) = sink;
     trace.finish(&done.outcome).map_err(unwritten)?;
+    if let Some(clients) = clients {
+        clients.finish().map_err(|error| Error::write(&clients_path, error))?;
+    }
     write(&out.join("report.html"), run_page(&done.header, &done.summary, &series))?;
     write(&out.join("summary.json"), done.summary.to_json() + "\n")?;
     Ok(done)
@@ -168,6 +210,11 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
                     .map(|it| SpeaksHeader { node: it.node, protocol: it.stack.name() })
                     .collect(),
             })
+            .collect(),
+        clients: scenario
+            .clients()
+            .into_iter()
+            .map(|(node, client)| ClientHeader { name: client.name.clone(), node })
             .collect(),
     }
 }

@@ -15,7 +15,7 @@ use faircast_net::{
 };
 use faircast_proto::transport::Role;
 use faircast_proto::{FlowEvent, FlowMachine};
-use faircast_scenario::{FaultKind, Flow, NodeFault, RelaySpec, Scenario};
+use faircast_scenario::{FaultKind, Flow, NodeFault, NodeProgram, Scenario};
 use faircast_sim::{Builtin, Delivery, Protocols, SentContent};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -213,19 +213,19 @@ pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabE
     Ok(driven.finish())
 }
 
-pub(crate) fn relay(
+pub(crate) fn program(
     place: Place<'_>,
-    relay: &RelaySpec,
+    program: NodeProgram<'_>,
     mut sockets: Sockets,
 ) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
     let mut driven = Driven::new(place, Delivery::new(false));
     loop {
-        driven.drive(sockets, None, Time::ZERO, |at, _| Builtin.relay_node(relay, at))?;
+        driven.drive(sockets, None, Time::ZERO, |at, _| Builtin.node_program(program, at))?;
         if !driven.starts_again() {
             break;
         }
-        sockets = relayed_sockets(relay.node)?;
+        sockets = relayed_sockets(program.node())?;
     }
     driven.finish();
     Ok(())
@@ -349,7 +349,8 @@ impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
             FlowEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
             FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
             FlowEvent::Completed => self.delivery.completed = Some(self.place.clock.now()),
-            FlowEvent::Gone => {}
+            // The plan refuses daemons.
+            FlowEvent::Gone | FlowEvent::Note(_) => {}
         }
     }
 

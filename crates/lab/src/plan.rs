@@ -98,12 +98,15 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
 
 pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     let ends: usize = scenario.flows.iter().map(|flow| flow.ends().count()).sum();
-    let ends = ends + scenario.relays.len();
+    let ends = ends + scenario.programs().count();
     let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));
     if ends > ENDS_MAX {
         return wrong(format!(
             "the flows have {ends} ends; allowed: at most {ENDS_MAX}, or --on sim"
         ));
+    }
+    if !scenario.daemons.is_empty() {
+        return wrong("daemons run in the simulator only; use --on sim".to_string());
     }
     if scenario.nodes.len() > address::NODES_MAX as usize {
         return wrong("there are more nodes than addresses".to_string());

@@ -10,7 +10,7 @@ use std::time::Duration as WallDuration;
 
 use faircast_base::{FlowId, NodeId};
 use faircast_net::Sockets;
-use faircast_scenario::{Flow, RelaySpec, Scenario};
+use faircast_scenario::{Flow, NodeProgram, Scenario};
 use faircast_sim::{Delivery, Observer, SentContent, shortest_round_trip};
 use faircast_trace::{Record, Sink, Subject};
 use socket2::Socket;
@@ -56,8 +56,8 @@ pub fn run(
             let first = hosts.len() as u32;
             hosts.extend(lab.start_flow(scope, first, id, sent)?);
         }
-        for relay in &scenario.relays {
-            hosts.push(lab.start_relay(scope, hosts.len() as u32, relay)?);
+        for program in scenario.programs() {
+            hosts.push(lab.start_program(scope, hosts.len() as u32, program)?);
         }
         let mut ports = Vec::new();
         for host in &hosts {
@@ -228,20 +228,21 @@ impl<'env> Lab<'env> {
         })
     }
 
-    fn start_relay<'scope>(
+    fn start_program<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
         number: u32,
-        relay: &'env RelaySpec,
+        program: NodeProgram<'env>,
     ) -> Result<Host<'scope>, LabError> {
-        let subject = Subject::Node(relay.node);
-        let prepared = || {
-            let device = host::make(relay.node, plan::RELAY_MTU, None)?;
-            Ok((device, endpoint::relayed_sockets(relay.node)?))
+        let node = program.node();
+        let subject = Subject::Node(node);
+        let prepared = move || {
+            let device = host::make(node, plan::RELAY_MTU, None)?;
+            Ok((device, endpoint::relayed_sockets(node)?))
         };
-        let id = self.scenario.relays_flow();
-        self.spawn(scope, (id, number), subject, prepared, |place, sockets| {
-            endpoint::relay(place, relay, sockets).map(|()| None)
+        let id = self.scenario.programs_flow();
+        self.spawn(scope, (id, number), subject, prepared, move |place, sockets| {
+            endpoint::program(place, program, sockets).map(|()| None)
         })
     }
 

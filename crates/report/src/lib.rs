@@ -5,6 +5,7 @@
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
 mod class;
+mod clients;
 mod figure;
 mod incomplete;
 mod interval;
@@ -23,6 +24,7 @@ mod text;
 mod verdicts;
 
 pub use class::{Class, Counts};
+pub use clients::ClientSummary;
 pub use figure::Figure;
 pub use interval::{Interval, median_interval};
 pub use matrix::{Matrix, MatrixCase, MatrixCell, RunPage, Spread};

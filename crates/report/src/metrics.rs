@@ -4,9 +4,12 @@ mod slots;
 
 use std::collections::BTreeSet;
 
-use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Shortfall, Time};
+use faircast_base::{
+    BadInput, ClientNote, DropReason, Event, FlowId, LinkCounters, NodeId, Shortfall, Time,
+};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
+use crate::clients::Clients;
 use crate::incomplete;
 use crate::rates::Rates;
 use crate::summary::{
@@ -31,6 +34,7 @@ pub struct Metrics {
     links: Vec<Link>,
     routers: RouterSummary,
     rates: Rates,
+    clients: Clients,
 }
 
 impl Metrics {
@@ -56,6 +60,7 @@ impl Metrics {
             links: vec![Link::new(header.warmup()); header.links.len()],
             routers: RouterSummary::default(),
             rates: Rates::new(header),
+            clients: Clients::new(header),
             header: header.clone(),
         }
     }
@@ -94,6 +99,7 @@ impl Metrics {
             flows,
             links: (0..self.links.len()).map(|i| self.link_summary(i)).collect(),
             routers: self.routers,
+            clients: self.clients.finish(header, outcome.at),
             wall_s: outcome.wall_s,
             events: outcome.events,
             trace_hash: outcome.trace_hash.clone(),
@@ -223,6 +229,10 @@ impl Metrics {
 }
 
 impl Sink for Metrics {
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        self.clients.take(note, at >= self.warmup);
+    }
+
     #[inline]
     fn record(&mut self, record: &Record) {
         let counts = record.at >= self.warmup;

@@ -3,6 +3,8 @@
 use faircast_trace::{Lateness, On};
 use serde::{Deserialize, Serialize};
 
+use crate::clients::ClientSummary;
+
 /// What came out of a run. Serialises to the JSON summary of the scenario language; all numbers
 /// are SI. Averages are over the counted time, from the end of the warm-up to the end of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Summary {
     pub flows: Vec<FlowSummary>,
     /// All directions of all links, in the scenario's order.
     pub links: Vec<LinkSummary>,
+    /// Clients of the overlay, in the scenario's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientSummary>,
     /// What the routers' programs did.
     pub routers: RouterSummary,
     /// Jain's fairness index over the throughputs of all flows, from 1/n (one has all) to 1.

@@ -2,6 +2,7 @@
 
 use faircast_trace::On;
 
+use crate::clients::ClientSummary;
 use crate::summary::{Common, FlowSummary, LinkSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{
     COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
@@ -17,6 +18,7 @@ const WORST_LISTED: usize = 5;
 const RECEIVER_LINES_MAX: usize = 40;
 /// Least time in which all flows were on that their shares are compared over, in seconds.
 const SHARED_S_MIN: f64 = 1.0;
+const CLIENTS_LISTED_MAX: usize = 40;
 const LINKS_LISTED_MAX: usize = 12;
 
 impl Summary {
@@ -35,6 +37,7 @@ impl Summary {
         }
         self.write_flows(&mut out);
         self.write_receivers(&mut out);
+        self.write_clients(&mut out);
         self.write_links(&mut out);
         out.push('\n');
         if self.warmup_s > 0.0 {
@@ -227,6 +230,40 @@ impl Summary {
         }
         if left_out > 0 {
             out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
+        }
+    }
+
+    fn write_clients(&self, out: &mut String) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let mut table = Table::new(
+            2,
+            &["Client", "At", "Sent", "Received", "Goodput", "Median", "99 %", "Views"],
+        );
+        let mut clients: Vec<&ClientSummary> = self.clients.iter().collect();
+        if clients.len() > CLIENTS_LISTED_MAX {
+            let latency = |it: &ClientSummary| it.latency_p99_s.unwrap_or_default();
+            clients.sort_by(|a, b| latency(b).total_cmp(&latency(a)));
+            clients.truncate(WORST_LISTED);
+        }
+        for client in &clients {
+            table.push(vec![
+                client.name.clone(),
+                client.node.clone(),
+                count(client.sent_messages),
+                count(client.delivered_messages),
+                rate(client.goodput_bps),
+                seconds_or_dash(client.latency_median_s),
+                seconds_or_dash(client.latency_p99_s),
+                count(client.views),
+            ]);
+        }
+        out.push('\n');
+        table.write(out);
+        if self.clients.len() > clients.len() {
+            let (all, listed) = (count(self.clients.len() as u64), clients.len());
+            out.push_str(&format!("({all} clients; the {listed} with the longest latencies)\n"));
         }
     }
 

@@ -22,12 +22,13 @@ use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, Value};
-use crate::{Data, Flow, Join, RelaySpec, Speaks};
+use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
 
 /// Reads all `[[flow]]` entries, one after the other.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
+    pub(crate) daemons: &'a [DaemonSpec],
     pub(crate) reach: Reach,
     pub(crate) catalog: &'a Catalog,
     pub(crate) duration: Duration,

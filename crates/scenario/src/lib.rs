@@ -7,6 +7,7 @@
 
 mod catalog;
 mod credits;
+mod daemons;
 mod error;
 mod flows;
 pub mod limits;
@@ -26,6 +27,7 @@ mod value;
 pub use catalog::{Catalog, ProgramEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
-    Data, FaultKind, Flow, Join, LinkSpec, Node, NodeFault, Program, RelaySpec, Scenario, Speaks,
+    ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
+    NodeProgram, Program, RelaySpec, Scenario, SendSpec, Speaks,
 };
 pub use overrides::Overrides;

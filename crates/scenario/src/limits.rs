@@ -15,6 +15,8 @@ pub const FLOWS_MAX: usize = 100_000;
 pub const SENDERS_MAX: usize = 1_000;
 /// Receivers and memberships over all flows; a receiver counts once for each sender.
 pub const RECEIVERS_MAX: usize = 1_000_000;
+/// Clients of all daemons.
+pub const CLIENTS_MAX: u64 = 100_000;
 /// Packets of the mean burst of losses.
 pub const BURST_PACKETS_MAX: f64 = 1e6;
 /// Changes, outages and listed drops over all directions of all links.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use faircast_base::{Bytes, Duration, FlowId, NodeFaultKind, NodeId, Time};
+use faircast_base::{Bitrate, Bytes, Duration, FlowId, NodeFaultKind, NodeId, Time};
 use faircast_link::LinkConfig;
+use faircast_overlay::Service;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
 
@@ -32,15 +33,108 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// All relay nodes.
     pub relays: Vec<RelaySpec>,
+    /// All daemons of the overlay, with their clients.
+    pub daemons: Vec<DaemonSpec>,
     /// Faults of nodes, in order of time.
     pub faults: Vec<NodeFault>,
 }
 
 impl Scenario {
-    /// The flow to which packets of relay nodes count: the first number that no flow has.
-    pub fn relays_flow(&self) -> FlowId {
+    /// The flow to which packets of node programs count: the first number that no flow has.
+    pub fn programs_flow(&self) -> FlowId {
         FlowId(self.flows.len() as u32)
     }
+
+    /// Programs of nodes: relay nodes, then daemons.
+    pub fn programs(&self) -> impl Iterator<Item = NodeProgram<'_>> {
+        let relays = self.relays.iter().map(NodeProgram::Relay);
+        relays.chain(self.daemons.iter().map(NodeProgram::Daemon))
+    }
+
+    /// Clients of all daemons, in the order of their numbers, with their nodes.
+    pub fn clients(&self) -> Vec<(NodeId, &ClientSpec)> {
+        let of = |it: &'_ DaemonSpec| it.node;
+        let all =
+            self.daemons.iter().flat_map(|it| it.clients.iter().map(move |own| (of(it), own)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(_, client)| client.index);
+        all
+    }
+}
+
+/// Program of a node that speaks to other nodes over QUIC.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeProgram<'a> {
+    /// A relay node.
+    Relay(&'a RelaySpec),
+    /// A daemon of the overlay.
+    Daemon(&'a DaemonSpec),
+}
+
+impl NodeProgram<'_> {
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Relay(relay) => relay.node,
+            Self::Daemon(daemon) => daemon.node,
+        }
+    }
+}
+
+/// A daemon of the overlay.
+#[derive(Clone, Debug)]
+pub struct DaemonSpec {
+    /// The node.
+    pub node: NodeId,
+    /// Nodes of daemons to which this one opens links.
+    pub peers: Vec<NodeId>,
+    /// Clients of the daemon, which run at its node.
+    pub clients: Vec<ClientSpec>,
+}
+
+/// A scripted client of a daemon.
+#[derive(Clone, Debug)]
+pub struct ClientSpec {
+    /// Number of the client in the scenario.
+    pub index: u32,
+    /// Name of the client, unique in the scenario.
+    pub name: String,
+    /// When the client connects.
+    pub start: Time,
+    /// When the client ends, if it does.
+    pub stop: Option<Time>,
+    /// Groups of the client over time.
+    pub stays: Vec<GroupStay>,
+    /// Messages of the client.
+    pub send: Option<SendSpec>,
+}
+
+/// Membership of a client in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStay {
+    /// The group.
+    pub group: String,
+    /// When the client asks to join.
+    pub at: Time,
+    /// When the client asks to leave, if it does.
+    pub leave: Option<Time>,
+}
+
+/// Messages of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendSpec {
+    /// Groups of each message.
+    pub groups: Vec<String>,
+    /// Order and certainty of delivery.
+    pub service: Service,
+    /// Bytes of each message.
+    pub size: Bytes,
+    /// Rate of the messages' bytes; `None` for as many as the daemon takes.
+    pub rate: Option<Bitrate>,
+    /// When the first message is sent.
+    pub start: Time,
+    /// When no more messages are sent.
+    pub stop: Option<Time>,
 }
 
 /// A relay node: a host that passes sessions on to hosts and relays below it.
@@ -54,7 +148,7 @@ pub struct RelaySpec {
     pub options: Options,
 }
 
-/// A fault of a node: of all ends of flows there, and of its relay.
+/// A fault of a node: of all ends of flows there, and of its relay or daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFault {
     /// When it happens.

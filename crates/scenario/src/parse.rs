@@ -8,6 +8,7 @@ use std::path::Path;
 use faircast_base::Duration;
 
 use crate::catalog::Catalog;
+use crate::daemons::Daemons;
 use crate::error::{ErrorPlace, Problem};
 use crate::flows::Flows;
 use crate::limits::{DURATION_NS_MAX, FILE_BYTES_MAX, TITLE_CHARS_MAX};
@@ -85,6 +86,9 @@ impl Scenario {
     }
 }
 
+/// Bytes of a packet between daemons, for queues that count packets.
+const DAEMON_PACKET_BYTES: u64 = 1452;
+
 /// Checks the whole tree. The text is left empty.
 fn scenario(
     root: &Value,
@@ -93,7 +97,8 @@ fn scenario(
     catalog: &Catalog,
 ) -> Result<Scenario, Problem> {
     let table = root.table(&[
-        "title", "duration", "warmup", "seed", "link", "node", "relay", "flow", "fault",
+        "title", "duration", "warmup", "seed", "link", "node", "relay", "daemon", "client", "flow",
+        "fault",
     ])?;
     let stem =
         || file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
@@ -120,9 +125,29 @@ fn scenario(
         entries(&table, "relay", |entry| relays.parents(entry))?;
     }
     let relays = relays.relays;
+    let mut daemons = Daemons {
+        topology: &topology,
+        relays: &relays,
+        duration,
+        daemons: Vec::new(),
+        names: BTreeSet::new(),
+    };
+    if table.has("daemon") {
+        if catalog.relay_node.is_none() {
+            let message = "is of no use: this faircast was built without daemons";
+            return Err(table.problem("daemon", message));
+        }
+        entries(&table, "daemon", |entry| daemons.daemon(entry))?;
+        entries(&table, "daemon", |entry| daemons.peers(entry))?;
+    }
+    if table.has("client") {
+        entries(&table, "client", |entry| daemons.client(entry))?;
+    }
+    let daemons = daemons.daemons;
     let mut flows = Flows {
         topology: &topology,
         relays: &relays,
+        daemons: &daemons,
         reach,
         catalog,
         duration,
@@ -132,7 +157,9 @@ fn scenario(
         names: BTreeSet::new(),
         receivers: 0,
     };
-    entries(&table, "flow", |entry| flows.flow(entry))?;
+    if table.has("flow") || daemons.is_empty() {
+        entries(&table, "flow", |entry| flows.flow(entry))?;
+    }
     let mut suffered = Vec::new();
     if table.has("fault") {
         entries(&table, "fault", |entry| {
@@ -142,7 +169,8 @@ fn scenario(
     }
     suffered.sort_by_key(|fault: &NodeFault| fault.at);
     let flows = flows.flows;
-    let largest = flows.iter().map(|flow| flow.packet.count()).max().unwrap_or(1);
+    let largest = flows.iter().map(|flow| flow.packet.count()).max();
+    let largest = largest.unwrap_or(DAEMON_PACKET_BYTES);
     topology.fill_in_packet_size(u32::try_from(largest).expect("PACKET_BYTES_MAX fits"));
     Ok(Scenario {
         file: file.to_owned(),
@@ -155,6 +183,7 @@ fn scenario(
         links: topology.links,
         flows,
         relays,
+        daemons,
         faults: suffered,
     })
 }

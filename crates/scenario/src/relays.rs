@@ -225,18 +225,21 @@ pub(crate) fn faults(
 /// A fault, if it can happen to its node.
 fn fault(flows: &Flows<'_>, fault: NodeFault) -> Result<NodeFault, &'static str> {
     let NodeFault { node, kind, .. } = fault;
-    let is_relay = flows.relays.iter().any(|relay| relay.node == node);
+    let is_relay = flows.relays.iter().any(|relay| relay.node == node)
+        || flows.daemons.iter().any(|daemon| daemon.node == node);
     let mut flows = flows.flows.iter();
     let is_behind = flows.clone().any(|flow| flow.via.contains_key(&node));
     let sends = flows.clone().any(|flow| flow.from.contains(&node));
     let is_end = flows.any(|flow| flow.ends().any(|end| end == node));
     match kind {
-        _ if !is_relay && !is_end => Err("has no program; allowed: relays and ends of flows"),
+        _ if !is_relay && !is_end => {
+            Err("has no program; allowed: relays, daemons and ends of flows")
+        }
         FaultKind::Restart(_) if sends => {
             Err("is a sender, which cannot begin again; allowed: stop, kill, move")
         }
         FaultKind::Move if !is_relay && !is_behind => {
-            Err("is behind no relay; allowed to move: relays and ends of flows with via")
+            Err("is behind no relay; allowed to move: relays, daemons and ends of flows with via")
         }
         _ => Ok(fault),
     }

@@ -10,7 +10,7 @@ use crate::engine::Simulation;
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 
-/// A sender or receiver of a flow, or a relay node. What every packet needs stands first and together, in lines of the
+/// A sender or receiver of a flow, or the program of a node. What every packet needs stands first and together, in lines of the
 /// processor's cache: a crowd of agents does not fit in it.
 #[repr(C, align(64))]
 pub(crate) struct Agent {
@@ -31,7 +31,8 @@ pub(crate) struct Agent {
 pub(crate) enum AgentRole {
     Sender,
     Receiver,
-    Relay,
+    /// A relay node or a daemon.
+    Program,
 }
 
 impl Agent {
@@ -43,7 +44,7 @@ impl Agent {
 
     pub(crate) fn subject(&self) -> Subject {
         match self.role {
-            AgentRole::Relay => Subject::Node(self.node),
+            AgentRole::Program => Subject::Node(self.node),
             role => {
                 let sender = role == AgentRole::Sender;
                 Subject::Endpoint { flow: self.flow, node: self.node, sender }
@@ -96,6 +97,7 @@ impl Agent {
                 FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
                 FlowEvent::Completed => self.delivery.completed = Some(fabric.now),
                 FlowEvent::Gone => {}
+                FlowEvent::Note(note) => sink.note(fabric.now, &note),
             }
         }
         self.arm(index, fabric);

@@ -10,8 +10,8 @@ use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Destination, FlowEnd, FlowMachine};
-use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, RelaySpec};
+use faircast_proto::{Destination, FlowMachine};
+use faircast_scenario::{Catalog, Flow, NodeProgram, Program, ProgramEntry};
 
 use crate::fabric::Protocols;
 
@@ -75,18 +75,24 @@ fn behind(_: FlowMachine, _: (FlowId, u32), _: NodeId, _: &[NodeId], _: Time) ->
 }
 
 #[cfg(feature = "quic")]
-pub(crate) fn relay_node(relay: &RelaySpec, start: Time) -> FlowMachine {
+pub(crate) fn node_program(program: NodeProgram<'_>, start: Time) -> FlowMachine {
     use faircast_hop::{NodeLimits, RelayNode};
+    let connections = connections(program.node(), start, true);
+    let relay = match program {
+        NodeProgram::Relay(relay) => relay,
+        NodeProgram::Daemon(daemon) => {
+            return Box::new(crate::daemons::DaemonProgram::new(daemon, connections, start));
+        }
+    };
     let program = faircast_proto::credit::relay(relay.node, &relay.options, program_host());
-    let connections = connections(relay.node, start, true);
     let named = (relay.node, &*format!("node {}", relay.node.0));
     let (parents, limits) = (relay.parents.clone(), NodeLimits::default());
-    Box::new(FlowEnd(RelayNode::new(connections, named, parents, limits, program)))
+    Box::new(faircast_proto::FlowEnd(RelayNode::new(connections, named, parents, limits, program)))
 }
 
 #[cfg(not(feature = "quic"))]
-pub(crate) fn relay_node(_: &RelaySpec, _: Time) -> FlowMachine {
-    unreachable!("the catalog has no relay nodes")
+pub(crate) fn node_program(_: NodeProgram<'_>, _: Time) -> FlowMachine {
+    unreachable!("the catalog has no node programs")
 }
 
 /// What runs the programs of sessions, the same for all relays.

@@ -115,7 +115,7 @@ impl<'a> Simulation<'a> {
             }
             simulation.add_flow(FlowId(index as u32), flow)?;
         }
-        simulation.add_relays();
+        simulation.add_programs();
         scenario.faults.iter().for_each(|it| simulation.schedule(it.at, Action::Fault(*it)));
         Ok(simulation)
     }

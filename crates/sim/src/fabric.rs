@@ -10,7 +10,7 @@ use faircast_base::{BadInput, Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::relay::Relay;
 use faircast_proto::transport::Role;
 use faircast_proto::{Destination, FlowMachine, Transmit};
-use faircast_scenario::{Flow, Program, RelaySpec, Scenario};
+use faircast_scenario::{Flow, NodeProgram, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::builtin;
@@ -30,9 +30,9 @@ const LINK_SAMPLES_MAX: u64 = 2_000_000;
 pub trait Protocols {
     /// Makes the end of a flow at `node`, from `start` on.
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine;
-    /// Makes a relay node that starts at this moment. Default: that of faircast.
-    fn relay_node(&self, relay: &RelaySpec, start: Time) -> FlowMachine {
-        builtin::relay_node(relay, start)
+    /// Makes the program of a node that starts at this moment. Default: that of faircast.
+    fn node_program(&self, program: NodeProgram<'_>, start: Time) -> FlowMachine {
+        builtin::node_program(program, start)
     }
     /// Makes the relay of a router.
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
@@ -58,7 +58,7 @@ pub struct Fabric<'a> {
     firsts: Vec<u32>,
     /// For each flow whether its ends see that a packet was corrupted.
     sees_corruption: Vec<bool>,
-    /// Relay nodes and ends behind them, by address: the node's number until the node moves.
+    /// Node programs and ends behind relays, by address: the node's number until the node moves.
     addresses: BTreeMap<NodeId, (NodeId, u32)>,
     /// Addresses of nodes that have moved, each another number than those of nodes.
     moved: BTreeMap<NodeId, NodeId>,
@@ -117,8 +117,8 @@ impl<'a> Fabric<'a> {
             by_node.sort_unstable();
             ends_by_node.push(by_node);
         }
-        let relays = scenario.relays.iter().map(|relay| relay.node).zip(next..);
-        addresses.extend(relays.map(|(node, end)| (node, (node, end))));
+        let programs = scenario.programs().map(|program| program.node()).zip(next..);
+        addresses.extend(programs.map(|(node, end)| (node, (node, end))));
         Self {
             scenario,
             protocols,
@@ -134,15 +134,15 @@ impl<'a> Fabric<'a> {
         }
     }
 
-    /// Numbers of the ends at a node, its relay among them.
+    /// Numbers of the ends at a node, its program among them.
     pub(crate) fn ends_at(&self, node: NodeId) -> Vec<u32> {
         let flows = (0..self.scenario.flows.len() as u32).map(FlowId);
         let ends = flows.filter_map(|flow| self.end_at(flow, node));
-        ends.chain(self.relay_at(node)).collect()
+        ends.chain(self.program_at(node)).collect()
     }
 
-    fn relay_at(&self, node: NodeId) -> Option<u32> {
-        let place = self.scenario.relays.iter().position(|relay| relay.node == node)?;
+    fn program_at(&self, node: NodeId) -> Option<u32> {
+        let place = self.scenario.programs().position(|program| program.node() == node)?;
         let ends: usize = self.ends_by_node.iter().map(Vec::len).sum();
         Some((ends + place) as u32)
     }
@@ -157,8 +157,8 @@ impl<'a> Fabric<'a> {
         self.addresses.insert(NodeId(last + 1), of);
     }
 
-    /// True if packets of a flow go between relays and those below them.
-    fn goes_through_relays(&self, flow: FlowId) -> bool {
+    /// True if packets of a flow go between node programs, or relays and those below them.
+    fn goes_through_programs(&self, flow: FlowId) -> bool {
         self.scenario.flows.get(flow.index()).is_none_or(|flow| !flow.via.is_empty())
     }
 
@@ -279,7 +279,7 @@ impl<'a> Fabric<'a> {
         let own_len = bytes.len() as u32 + transmit.zeros;
         let wire_len =
             transmit.wire_len.unwrap_or_else(|| self.wire_len(flow, own_len, transmit.payload_len));
-        let is_addressed = !self.moved.is_empty() && self.goes_through_relays(flow);
+        let is_addressed = !self.moved.is_empty() && self.goes_through_programs(flow);
         let address = self.moved.get(&from).filter(|_| is_addressed).copied().unwrap_or(from);
         let about = About {
             zeros: transmit.zeros,
@@ -389,7 +389,7 @@ impl<'a> Fabric<'a> {
                 let Network { groups, topology, .. } = &mut self.network;
                 groups.route(topology, (flow, group), (from, time_to_live), ends)
             }
-            Destination::Node(at) if self.goes_through_relays(flow) => {
+            Destination::Node(at) if self.goes_through_programs(flow) => {
                 let to = self.addresses.get(&at);
                 // An address that nobody has any more leads nowhere.
                 let node = to

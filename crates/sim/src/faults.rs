@@ -1,5 +1,5 @@
-//! Relay nodes, and faults of nodes: programs that stand still, are killed and start again, and
-//! addresses that change.
+//! Programs of nodes, and faults of nodes: programs that stand still, are killed and start again,
+//! and addresses that change.
 
 use faircast_base::{DropReason, Event, GroupId, NodeFaultKind, NodeId, Purpose, Rng, Time};
 use faircast_scenario::{FaultKind, NodeFault};
@@ -30,14 +30,14 @@ impl Stopped {
 }
 
 impl Simulation<'_> {
-    /// Adds the relay nodes, behind the ends of flows.
-    pub(crate) fn add_relays(&mut self) {
-        for relay in &self.scenario.relays {
-            let index = self.agents.len() as u32;
-            let rng = Rng::new(self.scenario.seed, relay.node, Purpose::Machine(index));
-            let flow = self.scenario.relays_flow();
-            let mut agent = Agent::new(flow, relay.node, AgentRole::Relay, rng, false);
-            agent.machine = Some(self.protocols.relay_node(relay, Time::ZERO));
+    /// Adds the programs of nodes, behind the ends of flows.
+    pub(crate) fn add_programs(&mut self) {
+        for program in self.scenario.programs() {
+            let (index, node) = (self.agents.len() as u32, program.node());
+            let rng = Rng::new(self.scenario.seed, node, Purpose::Machine(index));
+            let flow = self.scenario.programs_flow();
+            let mut agent = Agent::new(flow, node, AgentRole::Program, rng, false);
+            agent.machine = Some(self.protocols.node_program(program, Time::ZERO));
             self.agents.push(agent);
             self.arm(index);
         }
@@ -99,7 +99,7 @@ impl Simulation<'_> {
         }
         agent.kill();
         let (flow, node, role) = (agent.flow, agent.node, agent.role);
-        if role != AgentRole::Relay {
+        if role != AgentRole::Program {
             self.fabric.leave_others(flow, node);
             self.fabric.leave(flow, GroupId::SESSION, node);
         }
@@ -125,10 +125,10 @@ impl Simulation<'_> {
 
     fn start(&mut self, end: u32) {
         let Agent { flow, node, role, .. } = self.agents[end as usize];
-        if role == AgentRole::Relay {
-            let relay = self.scenario.relays.iter().find(|relay| relay.node == node);
-            let relay = relay.expect("a relay's agent has its entry");
-            let machine = self.protocols.relay_node(relay, self.fabric.now);
+        if role == AgentRole::Program {
+            let program = self.scenario.programs().find(|program| program.node() == node);
+            let program = program.expect("a program's agent has its entry");
+            let machine = self.protocols.node_program(program, self.fabric.now);
             self.agents[end as usize].machine = Some(machine);
             self.drain(end);
         } else {

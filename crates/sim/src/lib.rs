@@ -11,6 +11,8 @@ mod agents;
 mod alarm;
 mod builtin;
 mod calibration;
+#[cfg(feature = "quic")]
+mod daemons;
 mod delivery;
 mod engine;
 mod fabric;

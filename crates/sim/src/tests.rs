@@ -1,7 +1,6 @@
 //! The engine driven with the plainest machines there are: a sender of numbered packets at a
 //! steady pace, and receivers that count them.
 
-mod daemon;
 mod groups;
 mod many_to_many;
 mod repair_head;
@@ -194,6 +193,7 @@ fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
             raw_options: Vec::new(),
         }],
         relays: Vec::new(),
+        daemons: Vec::new(),
         faults: Vec::new(),
     }
 }

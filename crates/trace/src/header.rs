@@ -41,6 +41,19 @@ pub struct Header {
     pub links: Vec<LinkHeader>,
     /// All flows; a [`FlowId`] is an index into this.
     pub flows: Vec<FlowHeader>,
+    /// All clients of the overlay, by their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientHeader>,
+}
+
+/// A client of the overlay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientHeader {
+    /// Name of the client.
+    pub name: String,
+    /// Node of the client's daemon: an index into the header's nodes.
+    #[serde(with = "Number")]
+    pub node: NodeId,
 }
 
 /// Where a run took place.
@@ -126,6 +139,7 @@ impl Default for Header {
             nodes: Vec::new(),
             links: Vec::new(),
             flows: Vec::new(),
+            clients: Vec::new(),
         }
     }
 }

@@ -12,13 +12,15 @@ mod schema;
 mod writer;
 
 pub use hash::Hasher;
-pub use header::{FlowHeader, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader};
+pub use header::{
+    ClientHeader, FlowHeader, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader,
+};
 pub use lateness::{Lateness, Validity};
 pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
 pub use schema::{EventKind, KINDS, WORDS};
 pub use writer::{Writer, write_line};
 
-use faircast_base::{Event, FlowId, LinkId, NodeId, Time, Trace};
+use faircast_base::{ClientNote, Event, FlowId, LinkId, NodeId, Time, Trace};
 
 /// Who a record speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,11 +69,18 @@ pub trait Sink {
     /// Takes one record. It cannot fail: a sink that can keeps its first error until it is
     /// finished.
     fn record(&mut self, record: &Record);
+
+    /// Takes the act of a client of the overlay. Default: nothing.
+    fn note(&mut self, _at: Time, _note: &ClientNote) {}
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
     fn record(&mut self, record: &Record) {
         (**self).record(record);
+    }
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        (**self).note(at, note);
     }
 }
 
@@ -79,12 +88,22 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     fn record(&mut self, record: &Record) {
         (**self).record(record);
     }
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        (**self).note(at, note);
+    }
 }
 
 impl<S: Sink> Sink for Option<S> {
     fn record(&mut self, record: &Record) {
         if let Some(sink) = self {
             sink.record(record);
+        }
+    }
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        if let Some(sink) = self {
+            sink.note(at, note);
         }
     }
 }
@@ -102,6 +121,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn record(&mut self, record: &Record) {
         self.0.record(record);
         self.1.record(record);
+    }
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        self.0.note(at, note);
+        self.1.note(at, note);
     }
 }
 

@@ -58,7 +58,7 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
 }
 
 #[test]
-fn relays_flows_through_them_and_faults_are_read() {
+fn programs_flows_through_them_and_faults_are_read() {
     let scenario = read(TREE).unwrap();
     let node = |name: &str| {
         NodeId(scenario.nodes.iter().position(|node| node.name == name).unwrap() as u32)

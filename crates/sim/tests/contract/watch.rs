@@ -9,7 +9,7 @@ use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
 use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit, passes_on};
-use faircast_scenario::{Data, Flow, Program, RelaySpec};
+use faircast_scenario::{Data, Flow, NodeProgram, Program};
 use faircast_sim::{Builtin, Protocols};
 
 /// Packets that one call may cause: the largest window that a default allows, and some.
@@ -102,9 +102,9 @@ impl Protocols for Watched {
         self.machine(Builtin.end(flow, id, node, role, start), flow, sender)
     }
 
-    fn relay_node(&self, relay: &RelaySpec, start: Time) -> FlowMachine {
+    fn node_program(&self, program: NodeProgram<'_>, start: Time) -> FlowMachine {
         Box::new(WatchedMachine {
-            inner: Builtin.relay_node(relay, start),
+            inner: Builtin.node_program(program, start),
             notes: self.notes.clone(),
             clock: Clock::default(),
             sender: false,

@@ -1,0 +1,205 @@
+//! `[[daemon]]` and `[[client]]`: daemons of the overlay, and their scripted clients.
+
+use std::collections::BTreeSet;
+
+use faircast_base::{Bitrate, Bytes, Duration, NodeId, Time};
+use faircast_overlay::Service;
+
+use crate::error::{Problem, quoted};
+use crate::limits::{CLIENTS_MAX, RATE_BITS_PER_S_MAX};
+use crate::link_config::moment;
+use crate::names::{name, names};
+use crate::options::registered;
+use crate::read::Table;
+use crate::topology::Topology;
+use crate::value::{Kind, Value};
+use crate::{ClientSpec, DaemonSpec, GroupStay, RelaySpec, SendSpec};
+
+/// Least bytes of a message, which has its sender, its number and its moment.
+const MESSAGE_BYTES_MIN: u64 = 28;
+/// Bytes of a message unless the file says otherwise.
+const MESSAGE_BYTES: u64 = 1000;
+
+/// Reads all `[[daemon]]` and then all `[[client]]` entries.
+pub(crate) struct Daemons<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) relays: &'a [RelaySpec],
+    pub(crate) duration: Duration,
+    pub(crate) daemons: Vec<DaemonSpec>,
+    pub(crate) names: BTreeSet<String>,
+}
+
+impl Daemons<'_> {
+    /// Reads one entry without its peers, which may be daemons of later entries.
+    pub(crate) fn daemon(&mut self, entry: &Value) -> Result<(), Problem> {
+        let table = entry.table(&["node", "peers"])?;
+        table.required("node", "\"d1\"", |value| {
+            for named in names(value)? {
+                let node = self.topology.find_named(&named)?;
+                let is_taken = self.daemon_at(node).is_some()
+                    || self.relays.iter().any(|relay| relay.node == node);
+                if is_taken {
+                    let shown = quoted(&named.name);
+                    let message =
+                        format!("{shown} runs a daemon or relay already; allowed: one at a node");
+                    return Err(named.problem(message));
+                }
+                self.daemons.push(DaemonSpec { node, peers: Vec::new(), clients: Vec::new() });
+            }
+            Ok(())
+        })
+    }
+
+    fn daemon_at(&self, node: NodeId) -> Option<usize> {
+        self.daemons.iter().position(|it| it.node == node)
+    }
+
+    /// Nodes of daemons in a value.
+    fn found(&self, value: &Value) -> Result<Vec<usize>, Problem> {
+        let find = |named: crate::names::Named<'_>| {
+            let node = self.topology.find_named(&named)?;
+            self.daemon_at(node).ok_or_else(|| {
+                let shown = quoted(&named.name);
+                named.problem(format!("{shown} runs no daemon; allowed: a node of a [[daemon]]"))
+            })
+        };
+        names(value)?.into_iter().map(find).collect()
+    }
+
+    /// Reads the peers of one entry, once all daemons are known.
+    pub(crate) fn peers(&mut self, entry: &Value) -> Result<(), Problem> {
+        let table = entry.any_table()?;
+        let own = table.required("node", "\"d1\"", |value| self.found(value))?;
+        let peers = table.optional("peers", |value| self.found(value))?.unwrap_or_default();
+        for at in own {
+            let others = peers.iter().filter(|it| **it != at);
+            self.daemons[at].peers = others.map(|it| self.daemons[*it].node).collect();
+        }
+        Ok(())
+    }
+
+    /// Reads one entry and spells out its `count`.
+    pub(crate) fn client(&mut self, entry: &Value) -> Result<(), Problem> {
+        let table =
+            entry.table(&["name", "node", "groups", "join", "send", "start", "stop", "count"])?;
+        let of = table.required("name", "\"publisher\"", name)?;
+        let at = table.required("node", "\"d1\"", |value| self.found(value))?;
+        let start = table.optional("start", |value| self.moment(value))?.unwrap_or(Time::ZERO);
+        let stop = table.optional("stop", |value| match self.moment(value)? {
+            stop if stop > start => Ok(stop),
+            _ => Err(value.wrong("a moment after the start")),
+        })?;
+        let stay = |group: &Value| {
+            Ok(GroupStay { group: name(group)?.to_string(), at: start, leave: None })
+        };
+        let mut stays = table
+            .optional("groups", |value| match &value.kind {
+                Kind::Text(_) => Ok(vec![stay(value)?]),
+                _ => value.each("a list of groups such as [\"prices\"]", |_, it| stay(it)),
+            })?
+            .unwrap_or_default();
+        let join = table.optional("join", |value| {
+            let example = "a list such as [ { group = \"prices\", at = \"5 s\" } ]";
+            value.each(example, |_, entry| self.stay(entry))
+        })?;
+        stays.extend(join.unwrap_or_default());
+        let send = table.optional("send", |value| self.send(value, start))?;
+        let count = table.optional("count", |value| value.integer(1..=CLIENTS_MAX))?.unwrap_or(1);
+        for copy in 1..=count {
+            for daemon in &at {
+                let many = count > 1 || at.len() > 1;
+                let number = match (count, at.len()) {
+                    (1, _) => self.topology.nodes[self.daemons[*daemon].node.index()].name.clone(),
+                    (_, 1) => copy.to_string(),
+                    _ => {
+                        let node = self.daemons[*daemon].node.index();
+                        format!("{}-{copy}", self.topology.nodes[node].name)
+                    }
+                };
+                let name = if many { format!("{of}-{number}") } else { of.to_string() };
+                self.add(
+                    &table,
+                    *daemon,
+                    ClientSpec {
+                        index: 0,
+                        name,
+                        start,
+                        stop,
+                        stays: stays.clone(),
+                        send: send.clone(),
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, table: &Table<'_>, daemon: usize, client: ClientSpec) -> Result<(), Problem> {
+        let shown = quoted(&client.name);
+        let problem = if client.name.len() > faircast_overlay::CLIENT_BYTES_MAX {
+            let most = faircast_overlay::CLIENT_BYTES_MAX;
+            format!("makes the name {shown}; allowed: at most {most} bytes")
+        } else if self.names.len() as u64 == CLIENTS_MAX {
+            format!("is one client too many; allowed: at most {CLIENTS_MAX}")
+        } else if !self.names.insert(client.name.clone()) {
+            format!("makes the name {shown} twice; allowed: each client once")
+        } else {
+            let index = self.names.len() as u32 - 1;
+            self.daemons[daemon].clients.push(ClientSpec { index, ..client });
+            return Ok(());
+        };
+        Err(table.problem("name", problem))
+    }
+
+    fn moment(&self, value: &Value) -> Result<Time, Problem> {
+        moment(value, self.duration.as_nanos())
+    }
+
+    fn stay(&self, entry: &Value) -> Result<GroupStay, Problem> {
+        let table = entry.table(&["group", "at", "leave"])?;
+        let group = table.required("group", "\"prices\"", name)?.to_string();
+        let at = table.required("at", "\"5 s\"", |value| self.moment(value))?;
+        let leave = table.optional("leave", |value| match self.moment(value)? {
+            leave if leave > at => Ok(leave),
+            _ => Err(value.wrong("a moment after at")),
+        })?;
+        Ok(GroupStay { group, at, leave })
+    }
+
+    fn send(&self, value: &Value, begins: Time) -> Result<SendSpec, Problem> {
+        let table = value.table(&["groups", "service", "size", "rate", "start", "stop"])?;
+        let groups = table.required("groups", "[\"prices\"]", |value| match &value.kind {
+            Kind::Text(_) => Ok(vec![name(value)?.to_string()]),
+            _ => value.each("a list of groups such as [\"prices\"]", |_, it| {
+                name(it).map(str::to_string)
+            }),
+        })?;
+        if !(1..=faircast_overlay::GROUPS_MAX).contains(&groups.len()) {
+            let most = faircast_overlay::GROUPS_MAX;
+            let message = format!("has {} groups; allowed: 1 to {most}", groups.len());
+            return Err(table.problem("groups", message));
+        }
+        let service = table.optional("service", |value| {
+            registered(value, "service", Service::ALL.iter().map(|it| (it.name(), *it)))
+        })?;
+        let most = faircast_overlay::MESSAGE_BYTES_MAX as u64;
+        let size = table.optional("size", |value| {
+            value.quantity(MESSAGE_BYTES_MIN..=most, Bytes::count, |it: Bytes| it.to_string())
+        })?;
+        let rate = table.optional("rate", |value| {
+            value.quantity(1..=RATE_BITS_PER_S_MAX, Bitrate::bits_per_s, |it: Bitrate| {
+                it.to_string()
+            })
+        })?;
+        let start = table.optional("start", |value| self.moment(value))?.unwrap_or(begins);
+        let stop = table.optional("stop", |value| self.moment(value))?;
+        Ok(SendSpec {
+            groups,
+            service: service.unwrap_or_default(),
+            size: size.unwrap_or(Bytes::new(MESSAGE_BYTES)),
+            rate,
+            start,
+            stop,
+        })
+    }
+}

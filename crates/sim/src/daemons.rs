@@ -1,0 +1,264 @@
+//! Daemons of the overlay with scripted clients.
+
+use std::collections::VecDeque;
+
+use faircast_base::{ClientAct, ClientNote, Cx, Duration, NodeId, Time};
+use faircast_hop::{DaemonNode, Endpoint};
+use faircast_overlay::{
+    ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, Mate,
+    SendError,
+};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
+use faircast_scenario::{ClientSpec, DaemonSpec};
+
+/// Time after which a message that the daemon could not take is tried again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Most messages that a client without a rate sends in one call.
+const BURST_MAX: u32 = 64;
+
+/// Request of a client that is still to come, with its moment.
+#[derive(Clone, Debug)]
+enum Step {
+    Connect,
+    Join(String),
+    Leave(String),
+    Stop,
+}
+
+/// A client at work.
+#[derive(Debug)]
+struct Client {
+    spec: ClientSpec,
+    trace: ClientTrace,
+    /// Steps in the order of their moments.
+    steps: VecDeque<(Time, Step)>,
+    is_connected: bool,
+    sent: u64,
+    /// When the next message is due, and when the daemon is asked next.
+    due: Option<Time>,
+    again_at: Time,
+}
+
+impl Client {
+    fn new(spec: &ClientSpec, me: DaemonRun, start: Time) -> Self {
+        let mate =
+            Mate { daemon: me.id, name: spec.name.clone().into(), incarnation: me.incarnation };
+        let mut steps = vec![(spec.start, Step::Connect)];
+        steps.extend(spec.stop.map(|at| (at, Step::Stop)));
+        for stay in &spec.stays {
+            steps.push((stay.at.max(spec.start), Step::Join(stay.group.clone())));
+            steps.extend(stay.leave.map(|at| (at, Step::Leave(stay.group.clone()))));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        Self {
+            trace: ClientTrace::new(&mate),
+            steps: steps.into(),
+            is_connected: false,
+            sent: 0,
+            due: spec.send.as_ref().map(|it| it.start.max(spec.start).max(start)),
+            again_at: Time::ZERO,
+            spec: spec.clone(),
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let due = self.due.filter(|_| self.is_connected).map(|due| due.max(self.again_at));
+        self.steps.front().map(|(at, _)| *at).into_iter().chain(due).min()
+    }
+}
+
+/// A daemon with its clients, as the program of a node.
+#[derive(Debug)]
+pub(crate) struct DaemonProgram {
+    node: DaemonNode,
+    me: DaemonRun,
+    clients: Vec<Client>,
+    notes: VecDeque<ClientNote>,
+}
+
+impl DaemonProgram {
+    /// A daemon that starts at a moment. Its incarnation, and those of its clients, follow from the
+    /// moment.
+    pub(crate) fn new(spec: &DaemonSpec, endpoint: Endpoint, start: Time) -> Self {
+        let incarnation = start.as_nanos() / 1_000_000 + 1;
+        let me = DaemonRun { id: DaemonId(u64::from(spec.node.0) + 1), incarnation };
+        let name = format!("node {}", spec.node.0);
+        let daemon = Daemon::new(start, me, &name, DaemonSettings::default());
+        let mut clients: Vec<Client> =
+            spec.clients.iter().map(|client| Client::new(client, me, start)).collect();
+        // Clients whose time is over do not begin again with their daemon.
+        clients.retain(|it| it.spec.stop.is_none_or(|stop| stop > start));
+        let node = DaemonNode::new(endpoint, daemon, spec.peers.clone());
+        Self { node, me, clients, notes: VecDeque::new() }
+    }
+
+    /// Does what clients are to do by now, and takes what they get.
+    fn drive(&mut self, cx: &mut Cx<'_>) {
+        let Self { node, me, clients, notes } = self;
+        for (place, client) in clients.iter_mut().enumerate() {
+            let id = ClientId(place as u32);
+            while client.steps.front().is_some_and(|(at, _)| *at <= cx.now) {
+                let Some((_, step)) = client.steps.pop_front() else { break };
+                let line =
+                    node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step));
+                let act = ClientAct::Other;
+                notes.extend(line.map(|line| ClientNote { client: client.spec.index, act, line }));
+            }
+            for _ in 0..BURST_MAX {
+                let Some(note) = node.with(cx, |daemon, cx| send(daemon, cx, id, client)) else {
+                    break;
+                };
+                notes.push_back(note);
+                take_events(cx.now, node, id, client, notes);
+            }
+            take_events(cx.now, node, id, client, notes);
+        }
+        while node.poll_end().is_some() {}
+    }
+}
+
+/// Takes a step of a client. Returns its line in the trace.
+fn take_step(
+    daemon: &mut Daemon,
+    cx: &mut Cx<'_>,
+    id: ClientId,
+    client: &mut Client,
+    me: DaemonRun,
+    step: &Step,
+) -> Option<String> {
+    match step {
+        Step::Connect => {
+            let name = client.spec.name.clone().into();
+            daemon.connect(cx, id, name, me.incarnation).ok()?;
+            client.is_connected = true;
+            Some(client.trace.start(&me))
+        }
+        Step::Join(group) => {
+            daemon.join(cx, id, group.clone().into()).ok()?;
+            Some(client.trace.join(group.as_bytes()))
+        }
+        Step::Leave(group) => {
+            daemon.part(cx, id, group.clone().into()).ok()?;
+            Some(client.trace.leave(group.as_bytes()))
+        }
+        Step::Stop => {
+            daemon.disconnect(cx, id);
+            (client.is_connected, client.due) = (false, None);
+            client.steps.clear();
+            Some(client.trace.stop())
+        }
+    }
+}
+
+/// Sends the next message of a client, if one is due and the daemon takes it.
+fn send(
+    daemon: &mut Daemon,
+    cx: &mut Cx<'_>,
+    id: ClientId,
+    client: &mut Client,
+) -> Option<ClientNote> {
+    let of = client.spec.send.as_ref()?;
+    let due = client.due.filter(|due| client.is_connected && *due <= cx.now)?;
+    if cx.now < client.again_at {
+        return None;
+    }
+    if of.stop.is_some_and(|stop| due >= stop) {
+        client.due = None;
+        return None;
+    }
+    let mut payload = vec![0; of.size.count() as usize];
+    let (index, number, now) = (client.spec.index, client.sent, cx.now.as_nanos());
+    let (run, name) = (client.trace.incarnation(), name(index, client.trace.incarnation(), number));
+    payload[..4].copy_from_slice(&index.to_be_bytes());
+    for (place, value) in payload[4..28].chunks_exact_mut(8).zip([run, number, now]) {
+        place.copy_from_slice(&value.to_be_bytes());
+    }
+    let groups: Vec<&[u8]> = of.groups.iter().map(|it| it.as_bytes()).collect();
+    let view = daemon.view().0;
+    match daemon.send(cx, id, of.service, &groups, &payload) {
+        Ok(()) => {
+            client.sent += 1;
+            client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
+            let line = client.trace.send(view, &name, of.service, &groups, payload.len());
+            let act = ClientAct::Sent { bytes: payload.len() as u32 };
+            Some(ClientNote { client: client.spec.index, act, line })
+        }
+        Err(SendError::Changing | SendError::Retention) => {
+            client.again_at = cx.now + AGAIN;
+            None
+        }
+        Err(error) => unreachable!("the scenario was checked: {error}"),
+    }
+}
+
+/// Name of a message in the trace, its bytes, and when it was sent, by its content.
+fn origin(event: &ClientEvent) -> Option<(String, u32, Time)> {
+    let ClientEvent::Message { parts, .. } = event else { return None };
+    let bytes: usize = parts.iter().map(bytes::Bytes::len).sum();
+    let (index, rest) = parts.first()?.split_first_chunk()?;
+    let (run, rest) = rest.split_first_chunk()?;
+    let (number, rest) = rest.split_first_chunk()?;
+    let [run, number, sent] = [run, number, rest.first_chunk()?].map(|it| u64::from_be_bytes(*it));
+    Some((name(u32::from_be_bytes(*index), run, number), bytes as u32, Time::from_nanos(sent)))
+}
+
+/// Name of a message in the trace: client, run of the client, number of the message.
+fn name(client: u32, run: u64, number: u64) -> String {
+    format!("{client}.{run}.{number}")
+}
+
+fn take_events(
+    now: Time,
+    node: &mut DaemonNode,
+    id: ClientId,
+    client: &mut Client,
+    notes: &mut VecDeque<ClientNote>,
+) {
+    while let Some((n, event)) = node.poll_client(id) {
+        let origin = origin(&event);
+        let act = match (&event, &origin) {
+            (_, Some((_, bytes, sent))) => {
+                ClientAct::Delivered { bytes: *bytes, latency: now.since(*sent) }
+            }
+            (ClientEvent::View { members, .. }, _) => {
+                ClientAct::View { daemons: members.len() as u32 }
+            }
+            _ => ClientAct::Other,
+        };
+        let line = client.trace.event(n, &event, || origin.map(|it| it.0).unwrap_or_default());
+        notes.push_back(ClientNote { client: client.spec.index, act, line });
+    }
+}
+
+impl Machine for DaemonProgram {
+    type Event = FlowEvent;
+
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let Datagram { from, congestion_experienced, bytes, .. } = datagram;
+        self.node.handle_datagram(cx, from, congestion_experienced, bytes);
+        self.drive(cx);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.node.handle_timeout(cx);
+        self.drive(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.node.handle_close(cx.now);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let to: NodeId = self.node.poll_transmit(cx.now, buf)?;
+        Some(Transmit::control(Destination::Node(to)))
+    }
+
+    fn poll_event(&mut self) -> Option<FlowEvent> {
+        self.notes.pop_front().map(|note| FlowEvent::Note(Box::new(note)))
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let clients = self.clients.iter().filter_map(Client::next_timeout);
+        clients.chain(self.node.next_timeout()).min()
+    }
+}

@@ -1,0 +1,83 @@
+//! Daemons of the overlay and their clients in scenarios, judged by the checker.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use faircast_base::{ClientAct, ClientNote, Time};
+use faircast_checker::{Trace, check};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
+use faircast_trace::{Record, Sink};
+
+/// Acts of clients.
+#[derive(Default)]
+struct Acts {
+    lines: Vec<String>,
+    sent: BTreeMap<u32, u64>,
+    delivered: BTreeMap<u32, u64>,
+    /// Sizes of the views of each client.
+    views: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Sink for Acts {
+    fn record(&mut self, _: &Record) {}
+
+    fn note(&mut self, _: Time, note: &ClientNote) {
+        self.lines.push(note.line.clone());
+        match note.act {
+            ClientAct::Sent { .. } => *self.sent.entry(note.client).or_default() += 1,
+            ClientAct::Delivered { .. } => *self.delivered.entry(note.client).or_default() += 1,
+            ClientAct::View { daemons } => self.views.entry(note.client).or_default().push(daemons),
+            ClientAct::Other => {}
+        }
+    }
+}
+
+/// Runs a scenario. Panics if a rule is broken.
+fn run(scenario: &Scenario) -> Acts {
+    let mut acts = Acts::default();
+    Simulation::new(scenario, &Builtin, &mut acts).unwrap().run(&mut Unobserved);
+    let text = acts.lines.join("\n");
+    let trace = Trace::read([("clients".into(), text.as_bytes())]).unwrap();
+    let wrong: Vec<String> = check(&trace).iter().map(|it| format!("{it}")).collect();
+    assert!(wrong.is_empty(), "{} violations: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    acts
+}
+
+fn load(name: &str) -> Scenario {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/overlay"));
+    let read = Scenario::load(&root.join(name), &Overrides::default(), &catalog());
+    read.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn five_sites_outlive_a_cut_link_and_a_killed_daemon() {
+    let scenario = load("five-sites.toml");
+    let acts = run(&scenario);
+    let number = |name: &str| {
+        let clients = scenario.clients();
+        clients.iter().find(|(_, it)| it.name == name).unwrap().1.index
+    };
+    let publisher = number("publisher");
+    // 100 messages a second for 50 s, but for the moments of changing views.
+    assert!(acts.sent[&publisher] > 4900, "{}", acts.sent[&publisher]);
+    for site in 1..=5 {
+        let reader = number(&format!("reader-d{site}"));
+        assert_eq!(acts.views[&reader].last(), Some(&5), "reader {site} is in the view of all");
+    }
+    // The publisher's site has all messages; the site that was cut lacks those of the cut.
+    let at = |site: u32| acts.delivered[&number(&format!("reader-d{site}"))];
+    assert!(at(1) > at(3), "{} and {}", at(1), at(3));
+    // The link is down for 6 s, and the daemons see that after 3 s.
+    assert!(acts.views[&number("reader-d3")].contains(&1));
+    assert!(acts.views[&number("reader-d1")].contains(&4));
+}
+
+#[test]
+fn equal_seeds_give_equal_traces_of_clients() {
+    let mut scenario = load("five-sites.toml");
+    scenario.duration = faircast_base::Duration::from_secs(15);
+    assert!(run(&scenario).lines == run(&scenario).lines);
+}
