@@ -3,8 +3,10 @@
 mod check;
 mod clean;
 mod files;
+mod groups;
 mod key;
 mod live;
+mod node;
 mod program;
 mod recv;
 mod relay;
@@ -14,9 +16,12 @@ mod sweep;
 
 pub use check::CheckArgs;
 pub use clean::CleanArgs;
+pub(crate) use groups::SERVICES;
+pub use groups::{ConnectOptions, PubArgs, SubArgs};
 pub use key::{KeyArgs, KeyVerb};
 pub(crate) use live::socket_address;
 pub use live::{KeyOptions, ViaOptions, WatchOptions};
+pub use node::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb};
 pub use program::{ProgramArgs, ProgramVerb};
 pub use recv::RecvArgs;
 pub use relay::{RelayArgs, RelayStatusArgs, RelayVerb};
@@ -59,6 +64,12 @@ pub enum Verb {
     Recv(Box<RecvArgs>),
     /// Join sites that have no multicast between them: pass sessions on to hosts and relays
     Relay(Box<RelayArgs>),
+    /// Run a daemon of the overlay: groups of clients across sites, with ordered messages
+    Node(NodeArgs),
+    /// Send lines of standard input to a group of the overlay
+    Pub(PubArgs),
+    /// Print the messages of groups of the overlay
+    Sub(SubArgs),
     /// Check and sign programs that sessions bring to relays
     Program(ProgramArgs),
     /// Look at this host and its network: what would keep a transfer from going well

@@ -9,10 +9,12 @@ mod check;
 mod clean;
 mod demo;
 mod error;
+mod groups;
 mod key;
 mod lab;
 mod live;
 mod manual;
+mod node;
 mod program;
 mod progress;
 mod recv;
@@ -44,6 +46,9 @@ pub fn main() -> ExitCode {
         Verb::Send(args) => send::send(args),
         Verb::Recv(args) => recv::recv(args),
         Verb::Relay(args) => relay::relay(args),
+        Verb::Node(args) => node::node(args),
+        Verb::Pub(args) => groups::publish(args),
+        Verb::Sub(args) => groups::subscribe(args),
         Verb::Program(args) => program::program(args),
         Verb::Check(args) => check::check(args),
         Verb::Clean(args) => clean::clean(args),

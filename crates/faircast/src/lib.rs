@@ -35,9 +35,10 @@
 //! ```
 //!
 //! Reading order: `send` and `receive` (files), `stream`, `session` (the thread below each of
-//! them), `envelope` (keys); [`check`] stands for itself.
+//! them), `envelope` (keys); [`groups`] and [`check`] stand for themselves.
 
 pub mod check;
+pub mod groups;
 
 mod common;
 mod destination;

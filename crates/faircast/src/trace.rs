@@ -183,6 +183,7 @@ impl Inner {
             duration_s: self.last.as_secs_f64(),
             warmup_s: 0.0,
             links: Vec::new(),
+            clients: Vec::new(),
             flows: vec![FlowHeader {
                 name: about.name.clone(),
                 protocol: about.scheme.clone(),

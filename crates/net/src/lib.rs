@@ -74,6 +74,7 @@ mod app;
 mod book;
 mod clock;
 mod counters;
+mod datagrams;
 mod demux;
 mod driver;
 mod ends;
@@ -96,6 +97,7 @@ pub use address::{Interface, Listen, Multicast, RECEIVERS_MAX, Target, Upstream,
 pub use app::{App, SessionId};
 pub use book::{ADDRESSES_MAX, AddressBook};
 pub use counters::{Counters, Received, Refused, Sent, Timers};
+pub use datagrams::Datagrams;
 pub use demux::{Arrival, Demux, Found};
 pub use driver::{Driver, Ended};
 pub use envelope::Envelope;

@@ -50,7 +50,24 @@ pub(crate) fn serve_with(
     fill: impl Fn(&mut Registry) + Send + Sync + 'static,
     status: impl Fn() -> Option<String> + Send + Sync + 'static,
 ) {
-    let pages = Arc::new((fill, status));
+    serve_pages(listener, move |path| {
+        std::future::ready(match path.as_str() {
+            "/metrics" => Some((StatusCode::OK, OPEN_METRICS, text(&fill))),
+            "/status" => status().map(|text| (StatusCode::OK, JSON, text)),
+            _ => None,
+        })
+    });
+}
+
+/// Page of a server: status, type and content.
+pub(crate) type Page = (StatusCode, &'static str, String);
+
+/// Serves pages by their paths, with GET alone.
+pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
+    listener: TcpListener,
+    page: impl Fn(String) -> F + Send + Sync + 'static,
+) {
+    let page = Arc::new(page);
     tokio::spawn(async move {
         // The oldest first.
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
@@ -67,11 +84,11 @@ pub(crate) fn serve_with(
             {
                 oldest.abort();
             }
-            let pages = pages.clone();
+            let page = page.clone();
             let connection = tokio::spawn(async move {
-                let answer = service_fn(move |request| {
-                    let answer = answer(&request, &pages.0, &pages.1);
-                    async move { Ok::<_, Infallible>(answer) }
+                let answer = service_fn(move |request: Request<Incoming>| {
+                    let page = page(request.uri().path().to_string());
+                    async move { Ok::<_, Infallible>(answer(request.method(), page.await)) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -79,28 +96,18 @@ pub(crate) fn serve_with(
                     .max_buf_size(REQUEST_BYTES_MAX)
                     .serve_connection(TokioIo::new(stream), answer);
                 // Whoever is too slow is hung up on.
-                let _ = tokio::time::timeout(REQUEST_TIMEOUT, connection).await;
+                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
             });
             open.push_back(connection.abort_handle());
         }
     });
 }
 
-fn answer(
-    request: &Request<Incoming>,
-    fill: &dyn Fn(&mut Registry),
-    document: &dyn Fn() -> Option<String>,
-) -> Response<Full<Bytes>> {
-    let none = || (StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n".to_string());
-    let (status, kind, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, OPEN_METRICS, text(fill)),
-        (&Method::GET, "/status") => {
-            document().map_or_else(none, |text| (StatusCode::OK, JSON, text))
-        }
-        (_, "/metrics" | "/status") => {
-            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET alone\n".to_string())
-        }
-        _ => none(),
+fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
+    let (status, kind, text) = match page {
+        Some(page) if *method == Method::GET => page,
+        Some(_) => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET alone\n".to_string()),
+        None => (StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n".to_string()),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
@@ -121,7 +128,9 @@ pub(crate) async fn status(address: SocketAddr) -> Result<String, String> {
         let request = request.map_err(|error| error.to_string())?;
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         if answer.status() != StatusCode::OK {
-            return Err("this is not the --metrics address of a relay".to_string());
+            return Err(
+                "this is no address of a relay's --metrics or of a daemon's status".to_string()
+            );
         }
         let body = Limited::new(answer.into_body(), STATUS_BYTES_MAX).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -182,16 +191,18 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
     counters(registry, all);
 }
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+pub(crate) const JSON: &str = "application/json";
 /// Bytes of the status of a relay that are taken: of as many neighbours as one may have.
 const STATUS_BYTES_MAX: usize = 64 << 20;
 /// Connections at a time, each with a descriptor and a buffer for a request.
 const CONNECTIONS_MAX: usize = 128;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// How long a connection may take for a request and its answer.
+/// Longest time for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time for a request and its answer, which may be a check of 2 s.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {

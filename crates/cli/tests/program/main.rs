@@ -19,6 +19,7 @@ mod manual;
 mod matrix;
 mod mistakes;
 mod networks;
+mod overlay;
 mod policies;
 mod published;
 mod relays;

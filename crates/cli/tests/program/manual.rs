@@ -2,8 +2,19 @@
 
 use super::*;
 
-const VERBS: &[&str] =
-    &["check", "run", "bench", "demo", "report", "schemes", "completions", "man"];
+const VERBS: &[&str] = &[
+    "check",
+    "run",
+    "bench",
+    "demo",
+    "report",
+    "schemes",
+    "node",
+    "pub",
+    "sub",
+    "completions",
+    "man",
+];
 
 #[test]
 fn completions_and_man_pages_know_every_verb() {

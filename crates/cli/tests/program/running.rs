@@ -57,6 +57,12 @@ impl Running {
         assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
+    /// Waits until a line of its output has these words.
+    pub(super) fn until_said(&self, words: &str) {
+        let is_there = self.out.until(|line| line.contains(words));
+        assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
+    }
+
     /// What it has logged with `--log-json` so far: the fields of each line.
     pub(super) fn logged(&self) -> Vec<Value> {
         let lines = self.err.so_far();

@@ -228,7 +228,7 @@ impl App<StreamReceiving> for Work {
             StreamEvent::Flow(FlowEvent::Completed) => {
                 self.ending = Some((live.now() + END_QUIET, false))
             }
-            StreamEvent::Incomplete { .. } => {}
+            StreamEvent::Incomplete { .. } | StreamEvent::Flow(FlowEvent::Note(_)) => {}
         }
     }
 

@@ -1,0 +1,346 @@
+"""Client of groups of the faircast overlay: one file, standard library only.
+
+    from faircast_groups import Client
+
+    with Client("tcp:127.0.0.1:4803", "alice") as client:
+        client.join("chat")
+        client.send(["chat"], b"hello", service="agreed")
+        for event in client.events():
+            if event["event"] == "message":
+                print(event["from"]["name"], event["payload"])
+
+A lost connection is opened again, and the session goes on: no event comes twice. The connection is
+served while a method of the client runs, so `next` has to be called at least every 30 s; otherwise
+the daemon closes the connection, and the next call resumes the session.
+docs/overlay-protocol.md describes the protocol.
+"""
+
+import collections
+import socket
+import struct
+import time
+
+VERSION = 1
+SERVICES = ("unreliable", "reliable", "fifo", "causal", "agreed", "safe")
+REASONS = ("join", "leave", "disconnect", "network")
+CODES = {
+    1: "malformed", 2: "version", 3: "name", 4: "session", 5: "replaced", 6: "slow", 7: "idle",
+    8: "handshake", 9: "shutdown", 10: "group", 11: "length", 12: "changing", 13: "retention",
+    14: "flood",
+}
+# Errors after which another connection would end in the same way.
+FINAL = ("malformed", "version", "name", "replaced")
+# Most bytes of requests that the daemon has not handled.
+WINDOW_BYTES = 1 << 20
+FRAME_BYTES_MAX = 32 << 20
+# Number of the first request. Joins of a new session have smaller ones.
+FIRST_REQUEST = 1 << 32
+PAUSE_S, PAUSE_MAX_S = 0.05, 5.0
+
+
+class GroupError(Exception):
+    """The daemon refuses the client, or cannot be reached."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def name(text):
+    """A name with its length before it."""
+    data = text.encode()
+    if not 1 <= len(data) <= 64:
+        raise ValueError(f"{text!r}: a name has 1 to 64 bytes of UTF-8")
+    return bytes([len(data)]) + data
+
+
+def frame(kind, *fields):
+    """A frame with its length."""
+    body = bytes([kind]) + b"".join(fields)
+    return struct.pack(">I", len(body)) + body
+
+
+class Fields:
+    """Fields of a frame, read one after the other."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def numbers(self, layout):
+        values = struct.unpack_from(">" + layout, self.data, self.at)
+        self.at += struct.calcsize(">" + layout)
+        return values
+
+    def number(self, layout):
+        return self.numbers(layout)[0]
+
+    def name(self):
+        length = self.number("B")
+        self.at += length
+        return self.data[self.at - length:self.at].decode()
+
+    def rest(self):
+        rest, self.at = self.data[self.at:], len(self.data)
+        return rest
+
+    def view(self):
+        rnd, daemon, run = self.numbers("QQQ")
+        return f"{rnd}.{daemon:x}.{run:x}" if rnd else None
+
+    def member(self):
+        daemon, run = self.numbers("QQ")
+        return {"name": self.name(), "daemon": daemon, "incarnation": run}
+
+    def runs(self):
+        return [self.numbers("QQ") for _ in range(self.number("B"))]
+
+
+def decode_event(kind, fields):
+    """The event of a frame as a dictionary."""
+    number = fields.number("Q")
+    if kind == 16:
+        service, view = SERVICES[fields.number("B")], fields.view()
+        sequence, sender = fields.number("Q"), fields.member()
+        groups = [fields.name() for _ in range(fields.number("B"))]
+        event = {"event": "message", "service": service, "view": view, "sequence": sequence,
+                 "from": sender, "groups": groups, "payload": fields.rest()}
+    elif kind == 17:
+        reason, view = REASONS[fields.number("B")], fields.view()
+        position, group = fields.numbers("QQQ"), fields.name()
+        subject = fields.member() if fields.number("B") else None
+        members = [fields.member() for _ in range(fields.number("I"))]
+        event = {"event": "group", "group": group, "members": members, "reason": reason,
+                 "subject": subject, "position": position, "view": view}
+    elif kind == 18:
+        event = {"event": "transitional", "closes": fields.view(), "members": fields.runs()}
+    elif kind == 19:
+        view, previous, members = fields.view(), fields.view(), fields.runs()
+        names = [fields.name() for _ in members]
+        event = {"event": "view", "id": view, "previous": previous, "members": members,
+                 "names": names, "together": fields.runs()}
+    elif kind == 20:
+        event = {"event": "cut", "lost": fields.numbers("QQ")}
+        fields.number("B")
+    else:
+        raise GroupError("malformed", f"a frame of type {kind}")
+    event["number"] = number
+    return event
+
+
+class Client:
+    """Session at a daemon: `tcp:ADDR:PORT` or `unix:/PATH`."""
+
+    def __init__(self, address, client_name, incarnation=None):
+        self.address, self.name = address, client_name
+        self.incarnation = incarnation or time.time_ns() // 1000
+        self.full_name = None
+        self.waiting = None  # Reason for which the daemon holds requests back.
+        self._socket, self._buffer = None, bytearray()
+        self._next, self._request = 0, FIRST_REQUEST
+        self._groups = {}
+        self._pending, self._pending_bytes = collections.deque(), 0
+        self._events = collections.deque()
+        name(client_name)
+        self._open()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def join(self, group):
+        """Requests to join a group. The group's event with this client follows."""
+        self._groups[group] = True
+        return self._ask(8, name(group))
+
+    def leave(self, group):
+        """Requests to leave a group. The group's event with this client follows."""
+        self._groups.pop(group, None)
+        return self._ask(9, name(group))
+
+    def send(self, groups, payload, service="fifo"):
+        """Sends a message to groups. Waits while the daemon has 1 MB of requests to handle."""
+        names = [name(group) for group in groups]
+        if not 1 <= len(names) <= 100:
+            raise ValueError("a message has 1 to 100 groups")
+        if len(payload) > 16 << 20:
+            raise ValueError("a message has at most 16 MB")
+        head = bytes([SERVICES.index(service)])
+        return self._ask(10, head, bytes([len(names)]), *names, bytes(payload))
+
+    def next(self, timeout=None):
+        """Next event; `None` if none comes within `timeout` seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._events:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._serve(left)
+        return self._events.popleft()
+
+    def events(self):
+        """All events, for ever."""
+        while True:
+            yield self.next()
+
+    def flush(self):
+        """Waits until the daemon has handled all requests."""
+        while self._pending:
+            self._serve(None)
+
+    def close(self):
+        """Ends the session."""
+        if self._socket:
+            try:
+                self._socket.sendall(frame(5))
+            except OSError:
+                pass  # The session ends by itself after 30 s.
+            self._socket.close()
+            self._socket = None
+
+    def _ask(self, kind, *fields):
+        self._request += 1
+        number = self._request
+        data = frame(kind, struct.pack(">Q", number), *fields)
+        while self._pending and self._pending_bytes + len(data) > WINDOW_BYTES:
+            self._serve(None)
+        self._pending.append((number, data))
+        self._pending_bytes += len(data)
+        self._write(data)
+        return number
+
+    def _write(self, data):
+        try:
+            self._socket.settimeout(None)
+            self._socket.sendall(data)
+        except OSError:
+            self._reopen()
+
+    def _serve(self, timeout):
+        """Takes what the daemon has sent."""
+        try:
+            if self._take_all():
+                return
+            self._socket.settimeout(timeout)
+            data = self._socket.recv(1 << 18)
+            if not data:
+                raise ConnectionError("the daemon closed the connection")
+            self._buffer += data
+            self._take_all()
+        except TimeoutError:
+            return
+        except OSError:
+            self._reopen()
+
+    def _take_all(self):
+        """Takes all whole frames. Returns True if there were any."""
+        taken = False
+        while (found := self._frame()) is not None:
+            self._take(*found)
+            taken = True
+        return taken
+
+    def _frame(self):
+        if len(self._buffer) < 5:
+            return None
+        length = struct.unpack_from(">I", self._buffer)[0]
+        if not 1 <= length <= FRAME_BYTES_MAX:
+            raise GroupError("malformed", f"a frame of {length} bytes")
+        if len(self._buffer) < 4 + length:
+            return None
+        body = bytes(self._buffer[4:4 + length])
+        del self._buffer[:4 + length]
+        return body[0], Fields(body[1:])
+
+    def _take(self, kind, fields):
+        if kind == 3:
+            self._write(frame(4, fields.rest()))
+        elif kind == 6:
+            code, text = CODES.get(fields.number("B"), "other"), fields.rest().decode()
+            if code in FINAL:
+                raise GroupError(code, text)
+            raise ConnectionError(text)
+        elif kind == 11:
+            self._handled(fields.number("Q"))
+        elif kind == 12:
+            number, code = fields.numbers("QB")
+            self._events.append({"event": "refused", "request": number,
+                                 "code": CODES.get(code, "other"), "text": fields.rest().decode()})
+        elif kind == 13:
+            self.waiting = CODES.get(fields.number("B"))
+        elif kind == 21:
+            lost = fields.numbers("QQ")
+            self._events.append({"event": "resumed", "lost": lost if any(lost) else None})
+        elif kind != 4:
+            event = decode_event(kind, fields)
+            self._next = event["number"] + 1
+            self._events.append(event)
+
+    def _handled(self, request):
+        while self._pending and self._pending[0][0] <= request:
+            self._pending_bytes -= len(self._pending.popleft()[1])
+
+    def _reopen(self):
+        pause = PAUSE_S
+        while True:
+            try:
+                return self._open()
+            except OSError:
+                time.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+    def _open(self):
+        """Connects, resumes the session if there is one, and sends pending requests again."""
+        while True:
+            kind, fields = self._hello()
+            if kind == 2:
+                break
+            code, text = CODES.get(fields.number("B"), "other"), fields.rest().decode()
+            if code != "session" or not self._next:
+                raise GroupError(code, text)
+            self._restart()
+        fields.numbers("BQQ")
+        fields.view()
+        self._handled(fields.number("Q"))
+        fields.numbers("IBB")
+        self.full_name = fields.name()
+        self._next = max(self._next, 1)
+        self._socket.settimeout(None)
+        self._socket.sendall(b"".join(data for _, data in self._pending))
+
+    def _hello(self):
+        if self._socket:
+            self._socket.close()
+        self._buffer = bytearray()
+        kind, _, place = self.address.partition(":")
+        if kind == "unix":
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(5)
+            self._socket.connect(place)
+        elif kind == "tcp":
+            host, _, port = place.rpartition(":")
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:
+            raise ValueError(f"{self.address!r}: expected tcp:ADDR:PORT or unix:/PATH")
+        numbers = struct.pack(">BQQ", VERSION, self.incarnation, self._next)
+        self._socket.sendall(frame(1, numbers, name(self.name)))
+        while (found := self._frame()) is None:
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise ConnectionError("the daemon closed the connection")
+            self._buffer += data
+        return found
+
+    def _restart(self):
+        """The daemon has no session any more: a new one joins all groups. Messages that the daemon
+        may have got are not sent again."""
+        self.incarnation = max(time.time_ns() // 1000, self.incarnation + 1)
+        self._next = 0
+        unsure = sum(data[4] == 10 for _, data in self._pending)
+        joins = enumerate(self._groups, start=1)
+        joins = [(n, frame(8, struct.pack(">Q", n), name(group))) for n, group in joins]
+        self._pending = collections.deque(joins)
+        self._pending_bytes = sum(len(data) for _, data in joins)
+        self._events.append({"event": "restarted", "unsure": unsure})

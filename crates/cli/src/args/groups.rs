@@ -1,0 +1,87 @@
+//! `faircast pub` and `faircast sub`.
+
+use clap::Args;
+use faircast::groups::Service;
+
+/// Connection to a daemon.
+#[derive(Debug, Args)]
+pub struct ConnectOptions {
+    /// The daemon, as in its `clients`: tcp:ADDR:PORT or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:4803")]
+    pub connect: String,
+    /// The name of this client, 1 to 56 bytes; a running client of this name ends [default: random]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Arguments of `faircast pub`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  echo hello | faircast pub chat
+  tail -f access.log | faircast pub logs --connect unix:/run/faircast/node.sock
+  seq 1000000 | faircast pub numbers --service agreed --rate 1000
+
+Ends when standard input ends and the daemon has taken all messages. Services: unreliable, reliable,
+fifo, causal, agreed, safe; docs/promises.md has their guarantees.
+
+Exit status: 0 done, 1 there is no daemon or it refuses, 2 the arguments are wrong.")]
+pub struct PubArgs {
+    /// The group, 1 to 64 bytes
+    #[arg(value_name = "GROUP")]
+    pub group: String,
+    /// The service of the messages
+    #[arg(long, value_name = "SERVICE", default_value = "fifo", value_parser = service)]
+    pub service: Service,
+    /// Messages a second at most [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// Read messages with their length (4 bytes, most significant first) instead of lines
+    #[arg(long)]
+    pub binary: bool,
+    /// Connection.
+    #[command(flatten)]
+    pub to: ConnectOptions,
+}
+
+/// Arguments of `faircast sub`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faircast sub chat
+  faircast sub chat logs --json          with senders, members and views
+  faircast sub numbers --count 10        ends after ten messages
+
+A lost connection is opened again, and no message comes twice. Lost events are reported on standard
+error. Ctrl-C ends it.
+
+Exit status: 0 ended by Ctrl-C or --count, 1 there is no daemon or it refuses, 2 the arguments are
+wrong.")]
+pub struct SubArgs {
+    /// The groups
+    #[arg(value_name = "GROUP", required = true)]
+    pub groups: Vec<String>,
+    /// Print all events as JSON, one a line
+    #[arg(long, conflicts_with = "binary")]
+    pub json: bool,
+    /// Write messages with their length (4 bytes, most significant first) instead of lines
+    #[arg(long)]
+    pub binary: bool,
+    /// End after N messages [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Connection.
+    #[command(flatten)]
+    pub to: ConnectOptions,
+}
+
+/// Names of services, by their numbers.
+pub(crate) const SERVICES: [&str; 6] =
+    ["unreliable", "reliable", "fifo", "causal", "agreed", "safe"];
+
+fn service(text: &str) -> Result<Service, String> {
+    let found = SERVICES.iter().position(|name| *name == text);
+    found
+        .and_then(|place| Service::ALL.get(place).copied())
+        .ok_or_else(|| format!("expected one of {}", SERVICES.join(", ")))
+}

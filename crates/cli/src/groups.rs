@@ -1,0 +1,323 @@
+//! `faircast pub` and `faircast sub`: groups of the overlay for shells.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
+use std::time::Duration;
+
+use faircast::groups::{Client, GroupError, GroupEvent, GroupMember, GroupMessage, Reason};
+use faircast_base::escaped_lines;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use crate::args::{ConnectOptions, PubArgs, SERVICES, SubArgs};
+use crate::error::{Failure, note};
+use crate::live;
+use crate::progress::{interrupted, listen};
+
+/// Most bytes of a message.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Messages of standard input that are read ahead.
+const AHEAD_MAX: usize = 64;
+/// Interval between looks at Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl From<GroupError> for Failure {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::Usage(text) => Self::Usage(text),
+            other => Self::Work(other.to_string()),
+        }
+    }
+}
+
+async fn connect(options: &ConnectOptions, verb: &str) -> Result<Client, Failure> {
+    let random = RandomState::new().build_hasher().finish();
+    let name = options.name.clone().unwrap_or_else(|| format!("{verb}-{random:016x}"));
+    Ok(Client::connect(&options.connect, &name).await?)
+}
+
+/// Returns after Ctrl-C.
+async fn until_interrupted() {
+    while !interrupted() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
+    listen();
+    live::runtime()?.block_on(async {
+        let client = connect(&args.to, "pub").await?;
+        let done = tokio::select! {
+            done = send_all(args, &client) => done,
+            failed = watch(&client) => Err(failed),
+            () = until_interrupted() => Ok(()),
+        };
+        client.close().await;
+        done
+    })
+}
+
+async fn send_all(args: &PubArgs, client: &Client) -> Result<(), Failure> {
+    let mut messages = read_ahead(args.binary);
+    let mut pace = args.rate.map(|rate| {
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pace
+    });
+    while let Some(message) = messages.recv().await {
+        let message = message.map_err(|error| Failure::Work(format!("standard input: {error}")))?;
+        if let Some(pace) = &mut pace {
+            pace.tick().await;
+        }
+        client.send(args.service, &[&args.group], message).await?;
+    }
+    Ok(client.flush().await?)
+}
+
+/// Takes the events of a client that only sends. Returns when a request is refused or the session
+/// is over.
+async fn watch(client: &Client) -> Failure {
+    loop {
+        match client.next().await {
+            Ok(GroupEvent::Refused { text, .. }) => return Failure::Work(text),
+            Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
+                note(&format!("the daemon has started again: {unsure} messages may be lost"));
+            }
+            Ok(_) => {}
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+/// Messages of standard input, which a thread reads.
+fn read_ahead(binary: bool) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (sender, messages) = mpsc::channel(AHEAD_MAX);
+    std::thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        loop {
+            let message = if binary { framed(&mut input) } else { line(&mut input) };
+            let Some(message) = message.transpose() else { return };
+            let failed = message.is_err();
+            if sender.blocking_send(message).is_err() || failed {
+                return;
+            }
+        }
+    });
+    messages
+}
+
+fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    // One more byte than allowed, for the end of the line.
+    let read = input.take(MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("a line has more than 16 MB"));
+    }
+    Ok((read > 0).then_some(line))
+}
+
+fn framed(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    if input.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    let mut len = [0; 4];
+    input.read_exact(&mut len)?;
+    let len = u32::from_be_bytes(len) as usize;
+    if len > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other(format!("a message of {len} bytes; allowed: 16 MB")));
+    }
+    let mut message = Vec::new();
+    match input.take(len as u64).read_to_end(&mut message)? {
+        read if read < len => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(Some(message)),
+    }
+}
+
+pub(crate) fn subscribe(args: &SubArgs) -> Result<(), Failure> {
+    listen();
+    live::runtime()?.block_on(async {
+        let client = connect(&args.to, "sub").await?;
+        for group in &args.groups {
+            client.join(group).await?;
+        }
+        let done = tokio::select! {
+            done = print_all(args, &client) => done,
+            () = until_interrupted() => Ok(()),
+        };
+        client.close().await;
+        done
+    })
+}
+
+async fn print_all(args: &SubArgs, client: &Client) -> Result<(), Failure> {
+    let mut out = Printer { out: io::BufWriter::new(io::stdout()), args };
+    let mut left = args.count;
+    loop {
+        // A burst is written at its end.
+        let event = match tokio::time::timeout(Duration::ZERO, client.next()).await {
+            Ok(event) => event?,
+            Err(_) => {
+                if out.end(|out| out.flush())? {
+                    return Ok(());
+                }
+                client.next().await?
+            }
+        };
+        let is_message = matches!(event, GroupEvent::Message(_));
+        if out.print(event)? {
+            return Ok(());
+        }
+        if let Some(left) = left.as_mut().filter(|_| is_message) {
+            *left -= 1;
+            if *left == 0 {
+                return out.end(|out| out.flush()).map(|_| ());
+            }
+        }
+    }
+}
+
+struct Printer<'a> {
+    out: io::BufWriter<io::Stdout>,
+    args: &'a SubArgs,
+}
+
+impl Printer<'_> {
+    /// Writes. Returns true if the reader went away, such as `head`.
+    fn end(
+        &mut self,
+        write: impl FnOnce(&mut io::BufWriter<io::Stdout>) -> io::Result<()>,
+    ) -> Result<bool, Failure> {
+        match write(&mut self.out) {
+            Ok(()) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+            Err(error) => Err(Failure::Work(format!("standard output: {error}"))),
+        }
+    }
+
+    fn print(&mut self, event: GroupEvent) -> Result<bool, Failure> {
+        if self.args.json {
+            let line = escaped_lines(&json_of(event).to_string()).into_owned();
+            return self.end(|out| writeln!(out, "{line}"));
+        }
+        match event {
+            GroupEvent::Message(GroupMessage { payload, .. }) if self.args.binary => {
+                self.end(|out| {
+                    out.write_all(&(payload.len() as u32).to_be_bytes())?;
+                    out.write_all(&payload)
+                })
+            }
+            GroupEvent::Message(GroupMessage { payload, .. }) if io::stdout().is_terminal() => {
+                // Nothing in a message moves the terminal's cursor.
+                let text = String::from_utf8_lossy(&payload);
+                self.end(|out| writeln!(out, "{}", escaped_lines(&text)))
+            }
+            GroupEvent::Message(GroupMessage { payload, .. }) => self.end(|out| {
+                out.write_all(&payload)?;
+                out.write_all(b"\n")
+            }),
+            GroupEvent::Refused { text, .. } => Err(Failure::Work(text)),
+            GroupEvent::Cut { lost: (first, last) }
+            | GroupEvent::Resumed { lost: Some((first, last)) } => {
+                note(&format!("this client was too slow: events {first} to {last} are lost"));
+                Ok(false)
+            }
+            GroupEvent::Restarted { .. } => {
+                note("the daemon has started again: messages may be lost");
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn json_of(event: GroupEvent) -> Value {
+    let member = |it: &GroupMember| {
+        json!({
+            "name": &*it.name,
+            "daemon": format!("{:016x}", it.daemon),
+            "incarnation": it.incarnation,
+        })
+    };
+    let daemons = |all: &[u64]| all.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>();
+    match event {
+        GroupEvent::Message(message) => {
+            let mut json = json!({
+                "event": "message",
+                "from": member(&message.from),
+                "service": SERVICES[message.service as usize],
+                "groups": message.groups.iter().map(|name| &**name).collect::<Vec<_>>(),
+                "view": message.view,
+            });
+            match std::str::from_utf8(&message.payload) {
+                Ok(text) => json["text"] = text.into(),
+                Err(_) => {
+                    let hex = message.payload.iter().map(|byte| format!("{byte:02x}"));
+                    json["hex"] = hex.collect::<String>().into();
+                }
+            }
+            json
+        }
+        GroupEvent::Group { group, members, reason, subject, view } => json!({
+            "event": "group",
+            "group": &*group,
+            "members": members.iter().map(member).collect::<Vec<_>>(),
+            "reason": match reason {
+                Reason::Join => "join",
+                Reason::Leave => "leave",
+                Reason::Disconnect => "disconnect",
+                Reason::Network => "network",
+            },
+            "subject": subject.as_ref().map(member),
+            "view": view,
+        }),
+        GroupEvent::Transitional { closes, members } => {
+            json!({ "event": "transitional", "closes": closes, "members": daemons(&members) })
+        }
+        GroupEvent::View { id, members, together, previous } => {
+            let members = members
+                .iter()
+                .map(|(id, name)| json!({ "daemon": format!("{id:016x}"), "name": name }));
+            json!({
+                "event": "view",
+                "id": id,
+                "members": members.collect::<Vec<_>>(),
+                "together": daemons(&together),
+                "previous": previous,
+            })
+        }
+        GroupEvent::Cut { lost } => json!({ "event": "cut", "lost": lost }),
+        GroupEvent::Resumed { lost } => json!({ "event": "resumed", "lost": lost }),
+        GroupEvent::Restarted { unsure } => json!({ "event": "restarted", "unsure": unsure }),
+        GroupEvent::Refused { request, text } => {
+            json!({ "event": "refused", "request": request, "text": text })
+        }
+        // Later kinds of events.
+        _ => json!({ "event": "other" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_framed_messages_are_read_whole() {
+        let mut input = &b"one\n\nthree"[..];
+        let mut lines = std::iter::from_fn(|| line(&mut input).unwrap());
+        assert_eq!(
+            [lines.next(), lines.next(), lines.next()].map(|it| it.unwrap().len()),
+            [3, 0, 5]
+        );
+        assert!(lines.next().is_none());
+        let mut input = &b"\0\0\0\x03one\0\0\0\0\0\0\0\x09cut"[..];
+        assert_eq!(framed(&mut input).unwrap(), Some(b"one".to_vec()));
+        assert_eq!(framed(&mut input).unwrap(), Some(Vec::new()));
+        assert_eq!(framed(&mut input).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(framed(&mut &b"\xff\0\0\0"[..]).unwrap_err().to_string().contains("16 MB"));
+        assert_eq!(framed(&mut &b""[..]).unwrap(), None);
+    }
+}

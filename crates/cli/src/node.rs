@@ -1,0 +1,266 @@
+//! `faircast node`: a daemon of the overlay.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use faircast::groups::{Client, GroupEvent, Service};
+use faircast_base::escaped;
+use faircast_node::{
+    ClientAddress, DaemonReport, Inquiry, NeighborReport, NodeConfig, Server, ServerCounters,
+    StartError, incarnation,
+};
+use faircast_seal::GroupKey;
+use hyper::StatusCode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
+use crate::error::{Failure, print};
+use crate::live;
+use crate::live::metrics::{JSON, OPEN_METRICS, PLAIN, Page, counters, gauges, serve_pages, text};
+use crate::live::words::bytes;
+use crate::progress::{interrupted, listen};
+
+/// Interval between looks at Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+/// Longest time for a message of the daemon to itself.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
+    match (&args.verb, &args.config) {
+        (Some(NodeVerb::Init(args)), _) => init(args),
+        (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(status(args)),
+        (None, Some(config)) => run(args, config),
+        (None, None) => Err(Failure::Usage("--config: which file?".to_string())),
+    }
+}
+
+fn run(args: &NodeArgs, config: &Path) -> Result<(), Failure> {
+    let config = NodeConfig::read(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    let log_json = args.log_json;
+    live::begin_log(&WatchOptions { metrics: None, json: false, quiet: false, log_json })?;
+    listen();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::Work(format!("the system gives no threads: {error}")))?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: NodeConfig) -> Result<(), Failure> {
+    let name = config.server.name.clone();
+    let listener = match config.status {
+        None => None,
+        Some(at) => {
+            let bound = TcpListener::bind(at).await;
+            Some(bound.map_err(|error| Failure::Work(format!("status {at}: {error}")))?)
+        }
+    };
+    let server = Server::start(config.server).await.map_err(|error| {
+        let text = error.to_string();
+        match error {
+            StartError::NoKey(_) => Failure::Usage(text),
+            _ => Failure::Work(text),
+        }
+    })?;
+    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let local = server.local_address();
+    print(&format!("{name}: daemons reach it at {local}, clients at {}\n", addresses.join(", ")))?;
+    if let Some(listener) = listener {
+        let (inquiry, client) = (server.inquiry(), server.addresses().first().cloned());
+        serve_pages(listener, move |path| page(path, inquiry.clone(), client.clone()));
+    }
+    while !interrupted() {
+        tokio::time::sleep(LOOK).await;
+    }
+    server.close().await;
+    Ok(())
+}
+
+async fn page(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> Option<Page> {
+    match path.as_str() {
+        "/healthz" => {
+            let checked = tokio::time::timeout(HEALTH_TIMEOUT, check(client)).await;
+            let late = "no message has come back within 2 s".to_string();
+            Some(match checked.unwrap_or(Err(late)) {
+                Ok(()) => (StatusCode::OK, PLAIN, "ok\n".to_string()),
+                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{error}\n")),
+            })
+        }
+        "/status" => {
+            let text = serde_json::to_string(&inquiry.report().await?).ok()?;
+            Some((StatusCode::OK, JSON, text))
+        }
+        "/metrics" => {
+            let report = inquiry.report().await?;
+            let text = text(&|registry: &mut Registry| metrics(registry, &report));
+            Some((StatusCode::OK, OPEN_METRICS, text))
+        }
+        _ => None,
+    }
+}
+
+/// Opens a session at the daemon, and waits for a message of this session.
+async fn check(client: Option<ClientAddress>) -> Result<(), String> {
+    let address = client.ok_or("the configuration has no address for clients")?.to_string();
+    let name = format!("healthz-{:x}", incarnation());
+    let client = Client::connect(&address, &name).await.map_err(|error| error.to_string())?;
+    let asked = async {
+        client.join(&name).await?;
+        loop {
+            match client.next().await? {
+                GroupEvent::Group { .. } => {
+                    client.send(Service::Fifo, &[&name], "ok").await?;
+                }
+                GroupEvent::Message(_) => return Ok(()),
+                _ => {}
+            }
+        }
+    };
+    let done: Result<(), faircast::groups::GroupError> = asked.await;
+    client.close().await;
+    done.map_err(|error| error.to_string())
+}
+
+fn metrics(registry: &mut Registry, report: &DaemonReport) {
+    let connected = report.clients.iter().filter(|it| it.connected).count();
+    let queued: usize = report.clients.iter().map(|it| it.queued_bytes).sum();
+    let waiting = report.clients.iter().filter(|it| it.waiting.is_some()).count();
+    let greeted = report.neighbors.iter().filter(|it| it.daemon.is_some()).count();
+    let all = [
+        ("node_members", "Daemons of the view", report.members.len()),
+        ("node_settled", "True if no change of the view is in progress", report.settled.into()),
+        ("node_neighbors", "Links to daemons", greeted),
+        ("node_peers", "Daemons of the configuration to which links are opened", report.peers),
+        ("node_groups", "Groups with members", report.groups.len()),
+        ("node_clients", "Clients with a connection", connected),
+        ("node_sessions", "Clients with a session", report.clients.len()),
+        ("node_clients_waiting", "Clients whose requests wait", waiting),
+        ("node_queued_bytes", "Bytes of events that wait for clients", queued),
+        (
+            "node_unstable_bytes",
+            "Bytes of messages that not all daemons have",
+            report.unstable_bytes,
+        ),
+    ];
+    gauges(registry, all.map(|(name, help, value)| (name, help, value as f64)));
+    let ServerCounters {
+        sessions,
+        resumed,
+        messages,
+        message_bytes,
+        events,
+        refused,
+        waits,
+        cuts,
+        received_packets,
+        sent_packets,
+    } = report.counters;
+    let all = [
+        ("node_sessions_begun", "Sessions of clients that have begun", sessions),
+        ("node_sessions_resumed", "Sessions that were resumed", resumed),
+        ("node_messages", "Messages of clients of this daemon", messages),
+        ("node_message_bytes", "Bytes of these messages", message_bytes),
+        ("node_events", "Events to clients of this daemon", events),
+        ("node_refused", "Requests that were refused", refused),
+        ("node_waits", "Requests that had to wait", waits),
+        ("node_cuts", "Clients that were cut since they were too slow", cuts),
+        ("node_received_packets", "Datagrams from other daemons", received_packets),
+        ("node_sent_packets", "Datagrams to other daemons", sent_packets),
+    ];
+    counters(registry, all);
+    type Labels = Vec<(&'static str, String)>;
+    type Figure = fn(&NeighborReport) -> f64;
+    let values: [(&str, &str, Figure); 5] = [
+        ("rtt_seconds", "Smoothed round trip", |it| it.rtt_ms / 1e3),
+        ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
+        ("queued_bytes", "Bytes that wait for the link", |it| it.queued_bytes as f64),
+        ("sent_bytes", "Bytes that were sent", |it| it.sent_bytes as f64),
+        ("lost_packets", "QUIC packets that were lost", |it| it.lost_packets as f64),
+    ];
+    for (name, help, value) in values {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        for it in &report.neighbors {
+            let labels = vec![
+                ("name", it.daemon.clone().unwrap_or_default()),
+                ("address", it.address.clone().unwrap_or_default()),
+            ];
+            family.get_or_create(&labels).set(value(it));
+        }
+        registry.register(format!("node_neighbor_{name}"), help, family);
+    }
+}
+
+async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
+    let text = live::metrics::status(args.at)
+        .await
+        .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
+    let other = || Failure::Work(format!("{}: it answers with something else", args.at));
+    let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
+    if args.json {
+        // Written anew: nothing in it moves a terminal's cursor.
+        return print(&format!("{status}\n"));
+    }
+    let word = |value: &Value| escaped(value.as_str().unwrap_or_default()).into_owned();
+    let list = |key: &str| status[key].as_array().ok_or_else(other);
+    let members: Vec<String> = list("members")?.iter().map(word).collect();
+    let changing = if status["settled"] == true { "" } else { ", changing" };
+    let mut out =
+        format!("{}: view {} of {}", word(&status["name"]), word(&status["view"]), members.len());
+    out += &format!(" daemons{changing}: {}\n", members.join(", "));
+    let amount = |value: &Value| bytes(value.as_u64().unwrap_or_default());
+    let unstable = amount(&status["unstable_bytes"]);
+    out += &format!("  messages that not all daemons have: {unstable}\n");
+    if let Some(error) = status["name_error"].as_str() {
+        out += &format!("  a peer is not found: {}\n", escaped(error));
+    }
+    let neighbors = list("neighbors")?;
+    out += &format!("  links: {} (peers: {})\n", neighbors.len(), status["peers"]);
+    for it in neighbors {
+        let rtt = it["rtt_ms"].as_f64().unwrap_or_default();
+        let name = it["daemon"].as_str().unwrap_or("no daemon yet");
+        let (address, queued) = (word(&it["address"]), amount(&it["queued_bytes"]));
+        let name = escaped(name);
+        out += &format!("    {name} at {address}, round trip {rtt:.1} ms, {queued} wait\n");
+    }
+    let groups = list("groups")?;
+    out += &format!("  groups: {}\n", groups.len());
+    for it in groups {
+        let (name, members, here) = (word(&it["name"]), &it["members"], &it["here"]);
+        out += &format!("    {name}: {members} members, {here} here\n");
+    }
+    let clients = list("clients")?;
+    out += &format!("  clients: {}\n", clients.len());
+    for it in clients {
+        let away = if it["connected"] == true { "" } else { ", away" };
+        let queued = amount(&it["queued_bytes"]);
+        let waits = it["waiting"].as_str().map(|reason| format!(", its requests wait: {reason}"));
+        let waits = waits.unwrap_or_default();
+        out += &format!("    {}: {queued} wait{away}{waits}\n", word(&it["name"]));
+    }
+    print(&out)
+}
+
+fn init(args: &NodeInitArgs) -> Result<(), Failure> {
+    let folder = &args.folder;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))?;
+    let key = GroupKey::random().map_err(|error| Failure::Work(error.to_string()))?;
+    let file = folder.join("overlay.key");
+    key.relay().write(&file).map_err(|error| Failure::Work(error.to_string()))?;
+    let mut out = format!("{}: the key of all daemons\n", file.display());
+    for site in 0..usize::from(args.sites) {
+        let file = folder.join(format!("site{}.toml", site + 1));
+        let opened = OpenOptions::new().write(true).create_new(true).open(&file);
+        let written = opened.and_then(|mut it| it.write_all(NodeConfig::example(site).as_bytes()));
+        written.map_err(|error| Failure::write(&file, &error))?;
+        out += &format!("{}: the configuration of a site\n", file.display());
+    }
+    out += "Replace the example hosts in `peers`. Bring to each site its configuration and the key, \
+            and run: faircast node --config FILE\n";
+    print(&out)
+}

@@ -1,0 +1,174 @@
+//! Daemons of the overlay as programs: `node`, `pub` and `sub`.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use super::*;
+
+/// A daemon with its folder: clients by a Unix socket, status at a free port.
+struct Overlay {
+    site: site::Site,
+    status: u16,
+}
+
+impl Overlay {
+    fn new(name: &str, more: &str) -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let site = site::Site::with("");
+        let socket = site.path("node.sock");
+        let text = format!(
+            "name = \"{name}\"\nclients = [\"unix:{}\"]\nstatus = \"127.0.0.1:{port}\"\n{more}",
+            socket.display()
+        );
+        std::fs::write(site.path("node.toml"), text).unwrap();
+        Self { site, status: port }
+    }
+
+    fn start(&self) -> Running {
+        let config = text_of(&self.site.path("node.toml"));
+        let node = Running::start(&format!("node --config '{config}'"));
+        node.until_said("daemons reach it at");
+        node
+    }
+
+    fn connect(&self) -> String {
+        format!("--connect 'unix:{}'", text_of(&self.site.path("node.sock")))
+    }
+
+    /// Status and text of a page.
+    fn page(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.status)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_string(), body.to_string())
+    }
+}
+
+/// Starts the program with this text as its standard input.
+fn fed(words: &str, text: &[u8]) -> Running {
+    let mut command = program(words);
+    command.stdin(Stdio::piped());
+    let mut running = Running::spawn(command);
+    running.input().write_all(text).unwrap();
+    running
+}
+
+#[test]
+fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
+    let overlay = Overlay::new("north", "");
+    let node = overlay.start();
+    let to = overlay.connect();
+    let sub = Running::start(&format!("sub chat --count 1003 {to}"));
+    let json = Running::start(&format!("sub chat other --json {to} --name watcher"));
+    json.until("group", |event| {
+        event["group"] == "chat" && event["members"].as_array().map(Vec::len) == Some(2)
+    });
+    let (status, page) = overlay.page("/healthz");
+    assert!(status.contains("200") && page == "ok\n", "{status}: {page}");
+    assert_eq!(fed(&format!("pub chat {to} --name alice"), b"hello\n\nlast").succeed(), "");
+    let numbers: String = (0..1000).map(|number| format!("{number}\n")).collect();
+    fed(&format!("pub chat {to} --service agreed"), numbers.as_bytes()).succeed();
+    assert_eq!(sub.succeed(), format!("hello\n\nlast\n{numbers}"));
+    json.until("message", |event| {
+        event["text"] == "hello" && event["from"]["name"] == "alice" && event["service"] == "fifo"
+    });
+    json.until("message", |event| event["text"] == "999" && event["service"] == "agreed");
+    let framed = Running::start(&format!("sub other --binary --count 2 {to}"));
+    json.until("group", |event| {
+        event["group"] == "other" && event["members"].as_array().map(Vec::len) == Some(2)
+    });
+    let bytes = b"\0\0\0\x03a\nb\0\0\0\0";
+    fed(&format!("pub other --binary --rate 1000 {to}"), bytes).succeed();
+    assert_eq!(framed.succeed().as_bytes(), bytes);
+    let at = format!("127.0.0.1:{}", overlay.status);
+    let status = succeed(&format!("node status {at}"));
+    assert!(status.contains("north: view ") && status.contains("    watcher: "), "{status}");
+    assert!(status.contains("    chat: 1 members, 1 here"), "{status}");
+    let status = super::json(&format!("node status {at} --json"));
+    assert_eq!((&status["name"], &status["settled"]), (&"north".into(), &true.into()));
+    let metrics = overlay.page("/metrics").1;
+    for line in ["faircast_node_members 1", "faircast_node_clients 1", "faircast_node_cuts_total 0"]
+    {
+        assert!(metrics.lines().any(|it| it.starts_with(line)), "{line}: {metrics}");
+    }
+    json.signal(nix::sys::signal::Signal::SIGINT);
+    json.end_with(0);
+    let left = succeed(&format!("node status {at}"));
+    assert!(left.contains("clients: 0"), "{left}");
+    // A subscriber outlives its daemon.
+    let sub = Running::start(&format!("sub chat --json {to}"));
+    sub.until("group", |_| true);
+    let first = sub.told().into_iter().find(|event| event["event"] == "group").unwrap();
+    node.signal(nix::sys::signal::Signal::SIGINT);
+    node.end_with(0);
+    let node = overlay.start();
+    sub.until("restarted", |event| event["unsure"] == 0);
+    sub.until("group", |event| event["view"] != first["view"]);
+    fed(&format!("pub chat {to}"), b"again\n").succeed();
+    sub.until("message", |event| event["text"] == "again");
+    sub.signal(nix::sys::signal::Signal::SIGINT);
+    sub.end_with(0);
+    node.signal(nix::sys::signal::Signal::SIGINT);
+    node.end_with(0);
+}
+
+#[test]
+fn sites_of_one_key_make_one_view() {
+    let site = site::Site::with("");
+    let out = site.succeed("node init overlay --sites 3");
+    assert!(out.contains("overlay/overlay.key: the key of all daemons"), "{out}");
+    let again = site.start("node init overlay --sites 3").end_with(1);
+    assert!(again.err.contains("overlay.key"), "{}", again.err);
+    // Free ports of this host in the place of the examples' hosts.
+    let ports: Vec<u16> = (0..3)
+        .map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap())
+        .map(|socket| socket.local_addr().unwrap().port())
+        .collect();
+    let mut nodes = Vec::new();
+    for number in 1..=3usize {
+        let path = format!("overlay/site{number}.toml");
+        let mut text =
+            site.read(&path).replace("0.0.0.0:4804", &format!("127.0.0.1:{}", ports[number - 1]));
+        for (other, port) in ports.iter().enumerate() {
+            text = text
+                .replace(&format!("site{}.example:4804", other + 1), &format!("127.0.0.1:{port}"));
+        }
+        let socket = site.path(&format!("{number}.sock"));
+        text = text.replace("/run/faircast/node.sock", &text_of(&socket));
+        text = text.replace(", \"tcp:127.0.0.1:4803\"", "");
+        text = text.replace("status = ", "# status = ");
+        std::fs::write(site.path(&path), text).unwrap();
+        let node = site.start(&format!("node --config {path}"));
+        node.until_said("daemons reach it at");
+        nodes.push(node);
+    }
+    let to = |number: usize| {
+        format!("--connect 'unix:{}'", text_of(&site.path(&format!("{number}.sock"))))
+    };
+    let sub = Running::start(&format!("sub chat --json {}", to(3)));
+    sub.until("view", |event| event["members"].as_array().map(Vec::len) == Some(3));
+    sub.until("group", |_| true);
+    let other = Running::start(&format!("sub chat --json {}", to(2)));
+    sub.until("group", |event| event["members"].as_array().map(Vec::len) == Some(2));
+    fed(&format!("pub chat --service safe {}", to(1)), b"to all sites\n").succeed();
+    sub.until("message", |event| event["text"] == "to all sites");
+    other.until("message", |event| event["text"] == "to all sites");
+}
+
+#[test]
+fn wrong_words_and_missing_daemons_are_named() {
+    for (words, want) in [
+        ("pub chat --service fast", "expected one of unreliable, reliable, fifo"),
+        ("sub chat --connect udp:1", "expected unix:/PATH or tcp:ADDR:PORT"),
+        ("node", "--config"),
+        ("node --config no.toml", "`faircast node init DIR --sites 2` writes an example"),
+        ("node init x --sites 0", "0 is not in 1..=128"),
+    ] {
+        let line = refuse(words);
+        assert!(line.contains(want), "{line}");
+    }
+    let ended = run_within(HANG_S, "sub chat --connect unix:/no/such.sock").with(1);
+    assert!(ended.err.contains("unix:/no/such.sock: "), "{}", ended.err);
+}

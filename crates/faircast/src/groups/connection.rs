@@ -1,0 +1,208 @@
+//! Connections of a client, one after the other.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use faircast_node::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
+use faircast_node::{Batch, ClientAddress, ClientSocket};
+use tokio::time::{Instant, timeout};
+
+use super::session::Shared;
+use super::{CLOSE_TIMEOUT, GroupError};
+
+/// Pauses between attempts to connect: the first and the longest one.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// Longest time of an attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Silence after which a ping is sent.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// Silence of the daemon after which the connection is lost.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Error of a connection.
+#[derive(Debug)]
+pub(super) enum Lost {
+    Io(io::Error),
+    /// Last frame of the daemon.
+    Refused(Code, String),
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<(Code, String)> for Lost {
+    fn from((code, text): (Code, String)) -> Self {
+        Self::Refused(code, text)
+    }
+}
+
+impl Lost {
+    pub(super) fn into_public(self, address: &ClientAddress) -> GroupError {
+        match self {
+            Self::Io(error) => GroupError::Connect { address: address.to_string(), error },
+            Self::Refused(code, text) => GroupError::Refused { code: code as u8, text },
+        }
+    }
+
+    /// True if another connection would end in the same way.
+    fn is_final(&self) -> bool {
+        let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced];
+        matches!(self, Self::Refused(code, _) if codes.contains(code))
+    }
+}
+
+/// Connection that is up.
+pub(super) struct Open {
+    socket: ClientSocket,
+    decoder: Decoder,
+}
+
+/// Opens a connection, and resumes the session if there is one.
+pub(super) async fn open(address: &ClientAddress, shared: &Shared) -> Result<Open, Lost> {
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
+    loop {
+        let (hello, resumes) = shared.hello();
+        let attempt = timeout(CONNECT_TIMEOUT, greet(address, &hello));
+        match attempt.await.map_err(|_| silent())? {
+            Ok((open, welcome)) => {
+                shared.begin(&welcome);
+                return Ok(open);
+            }
+            Err(Lost::Refused(Code::Session, _)) if resumes => shared.restart(),
+            Err(lost) => return Err(lost),
+        }
+    }
+}
+
+async fn greet(address: &ClientAddress, hello: &Frame) -> Result<(Open, Welcome), Lost> {
+    let (socket, decoder) = (address.connect().await?, Decoder::new(EVENT_BYTES_MAX));
+    let (mut open, mut batch) = (Open { socket, decoder }, Batch::default());
+    batch.push(hello);
+    batch.write(&open.socket).await?;
+    match open.frame().await? {
+        Frame::Welcome(welcome) => Ok((open, welcome)),
+        Frame::Error(code, text) => Err(Lost::Refused(code, text)),
+        _ => Err(Lost::Refused(Code::Malformed, "the first frame is no welcome".into())),
+    }
+}
+
+/// Keeps the session until the client is closed or the daemon refuses to go on.
+pub(super) async fn run(address: ClientAddress, shared: Arc<Shared>, first: Open) {
+    let (mut current, mut pause) = (Some(first), PAUSES.0);
+    let mut closes_at = None;
+    loop {
+        let opened = match current.take() {
+            Some(open) => Ok(open),
+            None => open(&address, &shared).await,
+        };
+        let lost = match opened {
+            Ok(open) => {
+                pause = PAUSES.0;
+                match open.work(&shared).await {
+                    Ok(()) => return shared.end(None),
+                    Err(lost) => lost,
+                }
+            }
+            Err(lost) => lost,
+        };
+        if lost.is_final() {
+            let over = match lost {
+                Lost::Refused(code, text) => Some((code, text)),
+                Lost::Io(_) => None,
+            };
+            return shared.end(over);
+        }
+        tracing::debug!(target: "faircast::session", ?lost, "the connection to the daemon is lost");
+        shared.disconnected();
+        if shared.is_closing() {
+            let at = *closes_at.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
+            if Instant::now() + pause > at {
+                return shared.end(None);
+            }
+        }
+        // A client that is closed meanwhile does not wait.
+        let _ = timeout(pause, shared.closing.notified()).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+impl Open {
+    async fn frame(&mut self) -> Result<Frame, Lost> {
+        loop {
+            let malformed = |error: &dyn std::fmt::Display| (Code::Malformed, error.to_string());
+            if let Some(frame) = self.decoder.poll().map_err(|error| malformed(&error))? {
+                return Ok(frame);
+            }
+            self.socket.readable().await?;
+            self.socket.try_read(self.decoder.room())?;
+        }
+    }
+
+    /// Reads and writes until the connection is lost. Returns after the client was closed.
+    async fn work(self, shared: &Shared) -> Result<(), Lost> {
+        let Self { socket, mut decoder } = self;
+        tokio::select! {
+            lost = read(&socket, &mut decoder, shared) => Err(lost),
+            written = write(&socket, shared) => written,
+        }
+    }
+}
+
+async fn read(socket: &ClientSocket, decoder: &mut Decoder, shared: &Shared) -> Lost {
+    loop {
+        loop {
+            match decoder.poll() {
+                Ok(None) => break,
+                Ok(Some(frame)) => {
+                    if let Err(over) = shared.take(frame) {
+                        return over.into();
+                    }
+                }
+                Err(error) => return Lost::Refused(Code::Malformed, error.to_string()),
+            }
+        }
+        decoder.shrink();
+        while !shared.has_room() {
+            shared.drained.notified().await;
+        }
+        match timeout(SILENCE_MAX, socket.readable()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return Lost::Io(io::ErrorKind::TimedOut.into()),
+        }
+        if let Err(error) = socket.try_read(decoder.room()) {
+            return error.into();
+        }
+    }
+}
+
+async fn write(socket: &ClientSocket, shared: &Shared) -> Result<(), Lost> {
+    let (mut batch, mut pings, mut closing) = (Batch::default(), 0, None);
+    loop {
+        let is_closed = !shared.fill(&mut batch);
+        if is_closed {
+            batch.push(&Frame::Goodbye);
+            batch.write(socket).await?;
+            return Ok(());
+        }
+        if !batch.is_empty() {
+            batch.write(socket).await?;
+            continue;
+        }
+        if shared.is_closing() {
+            // The daemon may hold requests back for longer.
+            let at = *closing.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
+            if Instant::now() >= at {
+                return Ok(());
+            }
+            let _ = tokio::time::timeout_at(at, shared.work.notified()).await;
+        } else if timeout(PING_INTERVAL, shared.work.notified()).await.is_err() {
+            pings += 1;
+            batch.push(&Frame::Ping(pings));
+        }
+    }
+}

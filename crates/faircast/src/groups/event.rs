@@ -1,0 +1,168 @@
+//! Events of a client of groups.
+
+use std::fmt;
+use std::ops::Deref;
+
+use bytes::Bytes;
+use faircast_overlay::{Ballot, ClientEvent, Mate, Reason, Service};
+
+/// Name of a group or a client.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(pub(super) Bytes);
+
+impl Deref for GroupName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // The decoder takes UTF-8 alone.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// Client that is a member of a group, or the sender of a message.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupMember {
+    /// Name at its daemon.
+    pub name: GroupName,
+    /// Identifier of its daemon.
+    pub daemon: u64,
+    /// Number of the run of its program.
+    pub incarnation: u64,
+}
+
+impl fmt::Display for GroupMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)
+    }
+}
+
+impl From<Mate> for GroupMember {
+    fn from(mate: Mate) -> Self {
+        let Mate { daemon, name, incarnation } = mate;
+        Self { name: GroupName(name), daemon: daemon.0, incarnation }
+    }
+}
+
+/// Message to a group of which the client is a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMessage {
+    /// Sender.
+    pub from: GroupMember,
+    /// Service.
+    pub service: Service,
+    /// Groups of the message.
+    pub groups: Vec<GroupName>,
+    /// Payload.
+    pub payload: Bytes,
+    /// View of the message.
+    pub view: String,
+}
+
+/// Event of a client of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupEvent {
+    /// A message.
+    Message(GroupMessage),
+    /// The members of a group have changed.
+    Group {
+        /// Name.
+        group: GroupName,
+        /// Members, in the same order at all of them.
+        members: Vec<GroupMember>,
+        /// Reason of the change.
+        reason: Reason,
+        /// The client that has come or gone; `None` if daemons have.
+        subject: Option<GroupMember>,
+        /// View of the change.
+        view: String,
+    },
+    /// The view is about to end: what follows is known to these daemons alone.
+    Transitional {
+        /// The view that ends.
+        closes: String,
+        /// Identifiers of the daemons that move on together.
+        members: Vec<u64>,
+    },
+    /// A view begins.
+    View {
+        /// Identifier.
+        id: String,
+        /// Identifiers and names of the daemons.
+        members: Vec<(u64, String)>,
+        /// Identifiers of the daemons that have come from the same view.
+        together: Vec<u64>,
+        /// That view; `None` for the first view of a client.
+        previous: Option<String>,
+    },
+    /// Events are lost since the client was too slow: numbers of the first and the last one.
+    Cut {
+        /// Numbers of the first and the last lost event.
+        lost: (u64, u64),
+    },
+    /// The connection was lost and the session goes on.
+    Resumed {
+        /// Numbers of the first and the last event that are lost, if there are any.
+        lost: Option<(u64, u64)>,
+    },
+    /// The daemon had no session any more, and a new one has begun: events may be missing, and the
+    /// client joins its groups again.
+    Restarted {
+        /// Messages that may not have been sent.
+        unsure: usize,
+    },
+    /// The daemon refuses a request.
+    Refused {
+        /// Number of the request.
+        request: u64,
+        /// Reason.
+        text: String,
+    },
+}
+
+impl From<ClientEvent> for GroupEvent {
+    fn from(event: ClientEvent) -> Self {
+        let shown = |view: Ballot| view.to_string();
+        match event {
+            ClientEvent::Message { from, service, groups, mut parts, view, .. } => {
+                let groups = groups.into_iter().map(GroupName).collect();
+                let payload = match parts.len() {
+                    1 => parts.remove(0),
+                    _ => parts.concat().into(),
+                };
+                let (from, view) = (from.into(), shown(view));
+                Self::Message(GroupMessage { from, service, groups, payload, view })
+            }
+            ClientEvent::Group { group, members, reason, subject, view, .. } => Self::Group {
+                group: GroupName(group),
+                members: members.into_iter().map(GroupMember::from).collect(),
+                reason,
+                subject: subject.map(GroupMember::from),
+                view: shown(view),
+            },
+            ClientEvent::Transitional { closes, members } => Self::Transitional {
+                closes: shown(closes),
+                members: members.into_iter().map(|run| run.id.0).collect(),
+            },
+            ClientEvent::View { id, members, names, together, previous } => Self::View {
+                id: shown(id),
+                members: members.into_iter().map(|run| run.id.0).zip(names).collect(),
+                together: together.into_iter().map(|run| run.id.0).collect(),
+                previous: previous.map(shown),
+            },
+            ClientEvent::Cut { lost, .. } => Self::Cut { lost },
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Clients of groups against a daemon over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use faircast::groups::{Client, GroupError, GroupEvent, Reason, Service};
+use faircast_node::{Server, ServerSettings};
+
+/// Longest time for anything: longer means that it hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn start(path: &Path) -> Server {
+    let text = format!("name = \"north\"\nclients = [\"unix:{}\"]\n", path.display());
+    let file = path.with_extension("toml");
+    std::fs::write(&file, text).unwrap();
+    let settings: ServerSettings = faircast_node::NodeConfig::read(&file).unwrap().server;
+    Server::start(settings).await.unwrap()
+}
+
+/// Waits for an event that is wanted.
+async fn until<T>(client: &Client, mut wanted: impl FnMut(GroupEvent) -> Option<T>) -> T {
+    let wait = async {
+        loop {
+            if let Some(found) = wanted(client.next().await.unwrap()) {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, wait).await.expect("the event comes")
+}
+
+async fn message(client: &Client) -> Vec<u8> {
+    let payload = |event| match event {
+        GroupEvent::Message(message) => Some(message.payload.to_vec()),
+        _ => None,
+    };
+    until(client, payload).await
+}
+
+async fn members(client: &Client, count: usize) -> Vec<String> {
+    let wanted = |event| match event {
+        GroupEvent::Group { members, .. } if members.len() == count => {
+            Some(members.iter().map(|it| it.name.to_string()).collect())
+        }
+        _ => None,
+    };
+    until(client, wanted).await
+}
+
+#[tokio::test]
+async fn clients_join_send_receive_and_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let alice = Client::connect(&address, "alice").await.unwrap();
+    let bob = Client::connect(&address, "bob").await.unwrap();
+    assert_eq!(alice.full_name(), "alice@north");
+    let view = until(&alice, |event| match event {
+        GroupEvent::View { members, previous: None, .. } => Some(members[0].1.clone()),
+        _ => None,
+    });
+    assert_eq!(view.await, "north");
+    alice.join("chat").await.unwrap();
+    assert_eq!(members(&alice, 1).await, ["alice"]);
+    bob.join("chat").await.unwrap();
+    assert_eq!(members(&alice, 2).await, ["alice", "bob"]);
+    assert_eq!(members(&bob, 2).await, ["alice", "bob"]);
+    for service in Service::ALL {
+        bob.send(service, &["chat", "elsewhere"], "hello").await.unwrap();
+        let got = until(&alice, |event| match event {
+            GroupEvent::Message(message) => Some(message),
+            _ => None,
+        });
+        let got = got.await;
+        assert_eq!(
+            (&*got.from.name, got.service, &got.payload[..]),
+            ("bob", service, &b"hello"[..])
+        );
+        assert_eq!([&*got.groups[0], &*got.groups[1]], ["chat", "elsewhere"]);
+    }
+    alice.leave("chat").await.unwrap();
+    let left = until(&bob, |event| match event {
+        GroupEvent::Group { reason: Reason::Leave, subject, .. } => subject,
+        _ => None,
+    });
+    assert_eq!(&*left.await.name, "alice");
+    for wrong in [&[][..], &[""], &["x"; 101]] {
+        let error = bob.send(Service::Fifo, wrong, "").await.unwrap_err();
+        assert!(matches!(error, GroupError::Usage(_)), "{error}");
+    }
+    let error = Client::connect("unix:/no/such/path", "x").await.unwrap_err().to_string();
+    assert!(error.starts_with("unix:/no/such/path: "), "{error}");
+    alice.close().await;
+    assert!(matches!(alice.join("chat").await, Err(GroupError::Closed)));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let client = Client::connect(&address, "client").await.unwrap();
+    client.join("g").await.unwrap();
+    members(&client, 1).await;
+    client.send(Service::Agreed, &["g"], "before").await.unwrap();
+    assert_eq!(message(&client).await, b"before");
+    client.flush().await.unwrap();
+    server.close().await;
+    // No daemon is there: requests wait until their window is full.
+    let mut sent = 0u32;
+    let refused = loop {
+        match client.try_send(Service::Agreed, &["g"], vec![0; 64 << 10]) {
+            Ok(_) => sent += 1,
+            Err(error) => break error,
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(matches!(refused, GroupError::WouldBlock(_)), "{refused}");
+    assert!(sent > 4);
+    let server = start(&path).await;
+    let unsure = until(&client, |event| match event {
+        GroupEvent::Restarted { unsure } => Some(unsure),
+        _ => None,
+    });
+    let unsure = unsure.await as u32;
+    assert_eq!(members(&client, 1).await, ["client"]);
+    client.send(Service::Agreed, &["g"], "after").await.unwrap();
+    // Messages that waited may come before the client is a member again.
+    while message(&client).await != b"after" {}
+    client.flush().await.unwrap();
+    let report = server.inquiry().report().await.unwrap();
+    assert_eq!(report.counters.messages, u64::from(sent - unsure + 1));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_later_run_ends_the_earlier_one_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let first = Client::connect(&address, "client").await.unwrap();
+    let second = Client::connect(&address, "client").await.unwrap();
+    let error = loop {
+        if let Err(error) = first.next().await {
+            break error.to_string();
+        }
+    };
+    assert!(error.contains("a later run of the client took over"), "{error}");
+    second.join("g").await.unwrap();
+    assert_eq!(members(&second, 1).await, ["client"]);
+    drop(second);
+    let left = async {
+        while !server.inquiry().report().await.unwrap().clients.is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, left).await.expect("a dropped client says goodbye");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn cancelled_calls_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let client = Client::connect(&address, "client").await.unwrap();
+    client.join("g").await.unwrap();
+    members(&client, 1).await;
+    let (mut sent, mut got, mut turns) = (0u32, 0u32, 0u32);
+    while got < 200 {
+        turns += 1;
+        let text = sent.to_be_bytes().to_vec();
+        tokio::select! {
+            biased;
+            () = yield_times(turns % 5) => {}
+            event = client.next() => {
+                if let GroupEvent::Message(message) = event.unwrap() {
+                    assert_eq!(message.payload[..], got.to_be_bytes());
+                    got += 1;
+                }
+            }
+            done = client.send(Service::Fifo, &["g"], text), if sent < 200 => {
+                done.unwrap();
+                sent += 1;
+            }
+        }
+    }
+    server.close().await;
+}
+
+async fn yield_times(count: u32) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}

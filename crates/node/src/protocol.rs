@@ -1,0 +1,504 @@
+//! Protocol between a daemon and its clients: frames over a stream of bytes.
+//!
+//! `docs/overlay-protocol.md` has the tables and test vectors. Integers are in network byte order.
+
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+use faircast_overlay::{
+    Ballot, ClientEvent, DaemonId, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, Mate,
+    Reason, SendError, Service,
+};
+use faircast_proto::fields::{Encoded, Fields};
+
+/// Version of the protocol.
+pub const VERSION: u8 = 1;
+/// Most bytes of a frame from a client, without its length: a message with 100 groups.
+pub const REQUEST_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
+/// Most bytes of the first frame of a client.
+pub const HELLO_BYTES_MAX: usize = 128;
+/// Most bytes of a frame from a daemon, without its length.
+pub const EVENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+/// Bytes for which room is made before a read.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// Frame of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// First frame of a client.
+    Hello {
+        /// Version of the protocol.
+        version: u8,
+        /// Number of the run of the client's program, which grows with each start.
+        incarnation: u64,
+        /// Number of the next event of a session that the client resumes; 0 for a new session.
+        next: u64,
+        /// Name, 1 to 56 bytes of UTF-8.
+        name: Bytes,
+    },
+    /// First frame of the daemon.
+    Welcome(Welcome),
+    /// Request for a [`Pong`](Self::Pong) with the same number.
+    Ping(u64),
+    /// Answer to a [`Ping`](Self::Ping).
+    Pong(u64),
+    /// Last frame of a client that does not come back: its session ends.
+    Goodbye,
+    /// Last frame before a connection is closed.
+    Error(Code, String),
+    /// Request to join a group.
+    Join(u64, Bytes),
+    /// Request to leave a group.
+    Leave(u64, Bytes),
+    /// Request to send a message.
+    Send {
+        /// Number of the request.
+        request: u64,
+        /// Service.
+        service: Service,
+        /// Groups, 1 to 100.
+        groups: Vec<Bytes>,
+        /// Payload.
+        payload: Bytes,
+    },
+    /// All requests up to this number are taken or refused.
+    Sent(u64),
+    /// A request is refused.
+    Refused(u64, Code, String),
+    /// Requests of the client wait at the daemon; `None`: they go on.
+    Waiting(Option<Code>),
+    /// Event with its number in the session.
+    Event(u64, ClientEvent),
+    /// The session goes on. Numbers of the first and the last event that are lost, if any.
+    Resumed(Option<(u64, u64)>),
+}
+
+/// Answer of a daemon to a hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The daemon.
+    pub daemon: DaemonRun,
+    /// Current view.
+    pub view: Ballot,
+    /// Greatest number of a request that the daemon has handled in this session.
+    pub taken: u64,
+    /// Most bytes of a message.
+    pub message_bytes: u32,
+    /// Most groups of a message.
+    pub groups: u8,
+    /// Most bytes of the name of a group.
+    pub group_bytes: u8,
+    /// Name of the client in the overlay: `name@daemon`.
+    pub full_name: Bytes,
+}
+
+/// Reason of an error, of a refusal or of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// Bytes are no frame, or a frame is not allowed here.
+    Malformed = 1,
+    /// The versions differ.
+    Version,
+    /// The client's name is empty, too long or taken.
+    Name,
+    /// The session is over: no event can be resumed.
+    Session,
+    /// Another connection continues the session, or a later run of the program has begun.
+    Replaced,
+    /// The client was too slow and has lost events.
+    Slow,
+    /// No frame has come for 30 s.
+    Idle,
+    /// No hello has come for 5 s.
+    Handshake,
+    /// The daemon stops.
+    Shutdown,
+    /// A group's name is empty or longer than 64 bytes, or there are no groups or more than 100.
+    Group,
+    /// The message is longer than 16 MB.
+    Length,
+    /// The members of the view change.
+    Changing,
+    /// Not all daemons have earlier messages of this daemon's clients.
+    Retention,
+    /// The client does not read refusals, or the daemon has too many clients.
+    Flood,
+}
+
+impl Code {
+    /// All codes, by their numbers from 1 on.
+    pub const ALL: [Self; 14] = [
+        Self::Malformed,
+        Self::Version,
+        Self::Name,
+        Self::Session,
+        Self::Replaced,
+        Self::Slow,
+        Self::Idle,
+        Self::Handshake,
+        Self::Shutdown,
+        Self::Group,
+        Self::Length,
+        Self::Changing,
+        Self::Retention,
+        Self::Flood,
+    ];
+
+    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let number: u8 = fields.read()?;
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}
+
+impl From<SendError> for Code {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Name => Self::Session,
+            SendError::Group => Self::Group,
+            SendError::Length => Self::Length,
+            SendError::Changing => Self::Changing,
+            SendError::Retention => Self::Retention,
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the bytes are no frame of the protocol",
+            Self::Version => "the daemon speaks version 1 of the protocol",
+            Self::Name => "the client's name is taken, empty or longer than 56 bytes",
+            Self::Session => "the session is over",
+            Self::Replaced => "another connection or a later run of the client took over",
+            Self::Slow => "the client was too slow and has lost events",
+            Self::Idle => "no frame has come for 30 s",
+            Self::Handshake => "no hello has come for 5 s",
+            Self::Shutdown => "the daemon stops",
+            Self::Group => "a request has 1 to 100 groups, with names of 1 to 64 bytes of UTF-8",
+            Self::Length => "the message is longer than 16 MB",
+            Self::Changing => "the members of the view change",
+            Self::Retention => "not all daemons have the earlier messages yet",
+            Self::Flood => "there are too many clients, or too many refusals that nobody reads",
+        })
+    }
+}
+
+/// Bytes that are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The length of a frame is 0 or above the limit.
+    #[error("a frame of {len} bytes; allowed: 1 to {max}")]
+    Length {
+        /// Length.
+        len: usize,
+        /// Longest frame that is allowed at this place.
+        max: usize,
+    },
+    /// The fields are not those of the frame's type.
+    #[error("a frame of type {0} has wrong fields, or there is no such type")]
+    Fields(u8),
+}
+
+impl Frame {
+    /// Appends the frame without the payload of its message, which follows in parts.
+    pub fn put(&self, out: &mut Vec<u8>) -> &[Bytes] {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        let payload = self.put_fields(out);
+        let bytes = out.len() - start - 4 + payload.iter().map(Bytes::len).sum::<usize>();
+        out[start..start + 4].copy_from_slice(&(bytes as u32).to_be_bytes());
+        payload
+    }
+
+    /// The whole frame.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let payload = self.put(&mut out);
+        payload.iter().for_each(|part| out.extend_from_slice(part));
+        out
+    }
+
+    fn put_fields(&self, out: &mut Vec<u8>) -> &[Bytes] {
+        match self {
+            Self::Hello { version, incarnation, next, name } => {
+                (1u8, *version, *incarnation, *next).put(out);
+                put_name(out, name);
+            }
+            Self::Welcome(it) => {
+                (2u8, VERSION, it.daemon, it.view, it.taken).put(out);
+                (it.message_bytes, it.groups, it.group_bytes).put(out);
+                put_name(out, &it.full_name);
+            }
+            Self::Ping(number) => (3u8, *number).put(out),
+            Self::Pong(number) => (4u8, *number).put(out),
+            Self::Goodbye => out.push(5),
+            Self::Error(code, text) => {
+                (6u8, *code as u8).put(out);
+                out.extend_from_slice(text.as_bytes());
+            }
+            Self::Join(request, group) => {
+                (8u8, *request).put(out);
+                put_name(out, group);
+            }
+            Self::Leave(request, group) => {
+                (9u8, *request).put(out);
+                put_name(out, group);
+            }
+            Self::Send { request, service, groups, payload } => {
+                (10u8, *request, *service as u8).put(out);
+                put_names(out, groups);
+                return std::slice::from_ref(payload);
+            }
+            Self::Sent(request) => (11u8, *request).put(out),
+            Self::Refused(request, code, text) => {
+                (12u8, *request, *code as u8).put(out);
+                out.extend_from_slice(text.as_bytes());
+            }
+            Self::Waiting(code) => (13u8, code.map_or(0, |it| it as u8)).put(out),
+            Self::Event(number, event) => return put_event(out, *number, event),
+            Self::Resumed(lost) => (21u8, lost.unwrap_or_default()).put(out),
+        }
+        &[]
+    }
+
+    /// Reads a frame without its length. Names and payloads are slices of `bytes`.
+    ///
+    /// # Errors
+    /// The bytes are no frame.
+    pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
+        let mut fields = Fields(bytes);
+        let kind = fields.read().unwrap_or_default();
+        let frame = Self::take(kind, bytes, &mut fields).filter(|_| fields.0.is_empty());
+        frame.ok_or(FrameError::Fields(kind))
+    }
+
+    fn take(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Self> {
+        Some(match kind {
+            1 => {
+                let (version, incarnation, next) = fields.read()?;
+                Self::Hello { version, incarnation, next, name: take_name(bytes, fields)? }
+            }
+            2 => {
+                let (VERSION, daemon, view, taken) = fields.read()? else { return None };
+                let (message_bytes, groups, group_bytes) = fields.read()?;
+                let full_name = take_name(bytes, fields)?;
+                let welcome =
+                    Welcome { daemon, view, taken, message_bytes, groups, group_bytes, full_name };
+                Self::Welcome(welcome)
+            }
+            3 => Self::Ping(fields.read()?),
+            4 => Self::Pong(fields.read()?),
+            5 => Self::Goodbye,
+            6 => Self::Error(Code::take(fields)?, text(fields)?),
+            8 => Self::Join(fields.read()?, take_name(bytes, fields)?),
+            9 => Self::Leave(fields.read()?, take_name(bytes, fields)?),
+            10 => {
+                let (request, service) = (fields.read()?, take_service(fields)?);
+                let groups = take_names(bytes, fields)?;
+                Self::Send { request, service, groups, payload: rest(bytes, fields) }
+            }
+            11 => Self::Sent(fields.read()?),
+            12 => Self::Refused(fields.read()?, Code::take(fields)?, text(fields)?),
+            13 if fields.0 == [0] => {
+                fields.rest();
+                Self::Waiting(None)
+            }
+            13 => Self::Waiting(Some(Code::take(fields)?)),
+            16..21 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?),
+            21 => Self::Resumed(Some(fields.read()?).filter(|it| *it != (0, 0))),
+            _ => return None,
+        })
+    }
+}
+
+fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a [Bytes] {
+    match event {
+        ClientEvent::Message { from, service, groups, parts, view, sequence } => {
+            (16u8, number, *service as u8, *view, *sequence).put(out);
+            put_mate(out, from);
+            put_names(out, groups);
+            return parts;
+        }
+        ClientEvent::Group { group, members, reason, subject, position, view } => {
+            (17u8, number, *reason as u8, *view, *position).put(out);
+            put_name(out, group);
+            out.push(u8::from(subject.is_some()));
+            subject.iter().for_each(|mate| put_mate(out, mate));
+            (members.len() as u32).put(out);
+            members.iter().for_each(|mate| put_mate(out, mate));
+        }
+        ClientEvent::Transitional { closes, members } => {
+            (18u8, number, *closes).put(out);
+            put_runs(out, members);
+        }
+        ClientEvent::View { id, members, names, together, previous } => {
+            (19u8, number, *id, previous.unwrap_or_default()).put(out);
+            put_runs(out, members);
+            names.iter().for_each(|name| put_name(out, name.as_bytes()));
+            put_runs(out, together);
+        }
+        ClientEvent::Cut { lost, closes } => (20u8, number, *lost, u8::from(*closes)).put(out),
+    }
+    &[]
+}
+
+fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<ClientEvent> {
+    Some(match kind {
+        16 => {
+            let (service, view, sequence) = (take_service(fields)?, fields.read()?, fields.read()?);
+            let (from, groups) = (take_mate(bytes, fields)?, take_names(bytes, fields)?);
+            let parts = vec![rest(bytes, fields)];
+            ClientEvent::Message { from, service, groups, parts, view, sequence }
+        }
+        17 => {
+            let reason = *REASONS.get(usize::from(fields.read::<u8>()?))?;
+            let (view, position) = fields.read()?;
+            let group = take_name(bytes, fields)?;
+            let subject = match fields.read::<u8>()? {
+                0 => None,
+                1 => Some(take_mate(bytes, fields)?),
+                _ => return None,
+            };
+            let count: u32 = fields.read()?;
+            // Each member has 18 bytes at least.
+            let mut members = Vec::with_capacity((count as usize).min(fields.0.len() / 18));
+            for _ in 0..count {
+                members.push(take_mate(bytes, fields)?);
+            }
+            ClientEvent::Group { group, members, reason, subject, position, view }
+        }
+        18 => ClientEvent::Transitional { closes: fields.read()?, members: take_runs(fields)? },
+        19 => {
+            let (id, previous) = fields.read()?;
+            let members = take_runs(fields)?;
+            let mut names = Vec::with_capacity(members.len());
+            for _ in &members {
+                names.push(String::from_utf8(take_name(bytes, fields)?.into()).ok()?);
+            }
+            let previous = Some(previous).filter(|it| *it != Ballot::default());
+            ClientEvent::View { id, members, names, together: take_runs(fields)?, previous }
+        }
+        _ => {
+            let (lost, closes): (_, u8) = fields.read()?;
+            ClientEvent::Cut { lost, closes: closes == 1 }
+        }
+    })
+}
+
+const REASONS: [Reason; 4] = [Reason::Join, Reason::Leave, Reason::Disconnect, Reason::Network];
+
+fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(name.len() as u8);
+    out.extend_from_slice(name);
+}
+
+/// Reads a name of at most 255 bytes of UTF-8.
+fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
+    let len = usize::from(fields.read::<u8>()?);
+    let name = fields.bytes(len).filter(|name| std::str::from_utf8(name).is_ok())?;
+    Some(bytes.slice_ref(name))
+}
+
+fn put_names(out: &mut Vec<u8>, names: &[Bytes]) {
+    out.push(names.len() as u8);
+    names.iter().for_each(|name| put_name(out, name));
+}
+
+fn take_names(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Vec<Bytes>> {
+    let count = usize::from(fields.read::<u8>()?);
+    (0..count).map(|_| take_name(bytes, fields)).collect()
+}
+
+fn put_mate(out: &mut Vec<u8>, mate: &Mate) {
+    (mate.daemon.0, mate.incarnation).put(out);
+    put_name(out, &mate.name);
+}
+
+fn take_mate(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Mate> {
+    let (daemon, incarnation) = fields.read()?;
+    Some(Mate { daemon: DaemonId(daemon), name: take_name(bytes, fields)?, incarnation })
+}
+
+fn put_runs(out: &mut Vec<u8>, runs: &[DaemonRun]) {
+    out.push(runs.len() as u8);
+    runs.iter().for_each(|run| run.put(out));
+}
+
+fn take_runs(fields: &mut Fields<'_>) -> Option<Vec<DaemonRun>> {
+    let count: u8 = fields.read()?;
+    (0..count).map(|_| fields.read()).collect()
+}
+
+fn take_service(fields: &mut Fields<'_>) -> Option<Service> {
+    Service::ALL.get(usize::from(fields.read::<u8>()?)).copied()
+}
+
+fn text(fields: &mut Fields<'_>) -> Option<String> {
+    std::str::from_utf8(fields.rest()).ok().map(String::from)
+}
+
+fn rest(bytes: &Bytes, fields: &mut Fields<'_>) -> Bytes {
+    bytes.slice_ref(fields.rest())
+}
+
+/// Checks the groups of a request.
+///
+/// # Errors
+/// A name or the number of groups is not allowed.
+pub fn check_groups<T: AsRef<[u8]>>(groups: &[T]) -> Result<(), SendError> {
+    let fits = |name: &T| (1..=GROUP_BYTES_MAX).contains(&name.as_ref().len());
+    let is_allowed = (1..=GROUPS_MAX).contains(&groups.len()) && groups.iter().all(fits);
+    is_allowed.then_some(()).ok_or(SendError::Group)
+}
+
+/// Frames in a stream of bytes.
+#[derive(Debug)]
+pub struct Decoder {
+    bytes: BytesMut,
+    max: usize,
+}
+
+impl Decoder {
+    /// A decoder of frames of at most `max` bytes.
+    pub fn new(max: usize) -> Self {
+        Self { bytes: BytesMut::new(), max }
+    }
+
+    /// Changes the limit of frames.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    /// Buffer with room for bytes that come next.
+    pub fn room(&mut self) -> &mut BytesMut {
+        self.bytes.reserve(ROOM_BYTES);
+        &mut self.bytes
+    }
+
+    /// Gives the buffer back if it is empty.
+    pub fn shrink(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = BytesMut::new();
+        }
+    }
+
+    /// Next frame; `None` until more bytes have come.
+    ///
+    /// # Errors
+    /// The bytes are no frame.
+    pub fn poll(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(len) = self.bytes.first_chunk() else { return Ok(None) };
+        let (len, max) = (u32::from_be_bytes(*len) as usize, self.max);
+        if !(1..=max).contains(&len) {
+            return Err(FrameError::Length { len, max });
+        }
+        if self.bytes.len() < 4 + len {
+            return Ok(None);
+        }
+        let frame = self.bytes.split_to(4 + len).freeze().slice(4..);
+        Frame::decode(&frame).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests;

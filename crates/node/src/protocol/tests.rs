@@ -1,0 +1,194 @@
+//! The codec against the page of the protocol, and against any bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ALICE: &str = "alice";
+
+fn alice() -> Mate {
+    Mate { daemon: DaemonId(0xA), name: ALICE.into(), incarnation: 7 }
+}
+
+fn run(id: u64, incarnation: u64) -> DaemonRun {
+    DaemonRun { id: DaemonId(id), incarnation }
+}
+
+fn view(round: u64) -> Ballot {
+    Ballot { round, coordinator: run(0xA, 1) }
+}
+
+/// Frames of the page, in its order.
+fn frames() -> Vec<(&'static str, Frame)> {
+    let chat = || Bytes::from("chat");
+    let welcome = Welcome {
+        daemon: run(0xA, 1),
+        view: view(2),
+        taken: 3,
+        message_bytes: 16 << 20,
+        groups: 100,
+        group_bytes: 64,
+        full_name: "alice@north".into(),
+    };
+    let send = Frame::Send {
+        request: 3,
+        service: Service::Fifo,
+        groups: vec![chat(), "log".into()],
+        payload: "hi".into(),
+    };
+    let message = ClientEvent::Message {
+        from: alice(),
+        service: Service::Agreed,
+        groups: vec![chat()],
+        parts: vec!["hi".into()],
+        view: view(2),
+        sequence: 5,
+    };
+    let group = ClientEvent::Group {
+        group: chat(),
+        members: vec![alice()],
+        reason: Reason::Join,
+        subject: Some(alice()),
+        position: (8, 0, 0),
+        view: view(2),
+    };
+    let transitional = ClientEvent::Transitional { closes: view(2), members: vec![run(0xA, 1)] };
+    let next = ClientEvent::View {
+        id: view(3),
+        members: vec![run(0xA, 1), run(0xB, 4)],
+        names: vec!["north".into(), "south".into()],
+        together: vec![run(0xA, 1)],
+        previous: Some(view(2)),
+    };
+    let hello = Frame::Hello { version: 1, incarnation: 7, next: 0, name: ALICE.into() };
+    vec![
+        ("hello", hello),
+        ("welcome", Frame::Welcome(welcome)),
+        ("ping", Frame::Ping(1)),
+        ("pong", Frame::Pong(1)),
+        ("goodbye", Frame::Goodbye),
+        ("error", Frame::Error(Code::Shutdown, "the daemon stops".into())),
+        ("join", Frame::Join(1, chat())),
+        ("leave", Frame::Leave(2, chat())),
+        ("send", send),
+        ("sent", Frame::Sent(3)),
+        ("refused", Frame::Refused(4, Code::Group, "no".into())),
+        ("waiting", Frame::Waiting(Some(Code::Retention))),
+        ("goes-on", Frame::Waiting(None)),
+        ("message", Frame::Event(9, message)),
+        ("group", Frame::Event(2, group)),
+        ("transitional", Frame::Event(3, transitional)),
+        ("view", Frame::Event(4, next)),
+        ("cut", Frame::Event(30, ClientEvent::Cut { lost: (21, 30), closes: true })),
+        ("resumed", Frame::Resumed(Some((5, 6)))),
+        ("resumed-whole", Frame::Resumed(None)),
+    ]
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn the_codec_has_the_test_vectors_of_the_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/overlay-protocol.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let vectors = page.split("## Test vectors").nth(1).unwrap();
+    let vectors: Vec<(&str, Vec<u8>)> = vectors
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, hex)| (name, bytes_of(hex)))
+        .collect();
+    let frames = frames();
+    let names = |of: Vec<&'static str>| of.join(" ");
+    assert_eq!(
+        vectors.iter().map(|it| it.0).collect::<Vec<_>>().join(" "),
+        names(frames.iter().map(|it| it.0).collect())
+    );
+    let mut stream = Decoder::new(EVENT_BYTES_MAX);
+    for ((name, frame), (_, bytes)) in frames.iter().zip(&vectors) {
+        assert_eq!(frame.encode(), *bytes, "{name}");
+        stream.room().extend_from_slice(bytes);
+        assert_eq!(stream.poll().unwrap().as_ref(), Some(frame), "{name}");
+        for len in 4..bytes.len() {
+            let cut = Frame::decode(&Bytes::copy_from_slice(&bytes[4..len]));
+            // Texts and payloads end where the frame does.
+            assert_ne!(cut.as_ref(), Ok(frame), "{name}, {len} bytes");
+        }
+    }
+    assert_eq!(stream.poll(), Ok(None));
+}
+
+#[test]
+fn every_code_and_service_has_its_number_on_the_page() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/overlay-protocol.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (number, code) in (1u8..).zip(Code::ALL) {
+        assert_eq!(code as u8, number);
+        assert!(page.contains(&format!("\n| {number} | ")), "{code}");
+    }
+    for (number, reason) in REASONS.iter().enumerate() {
+        assert_eq!(*reason as usize, number);
+    }
+}
+
+#[test]
+fn lengths_are_bounded() {
+    for (len, max) in [(0, 128), (129, 128), (u32::MAX as usize, REQUEST_BYTES_MAX)] {
+        let mut decoder = Decoder::new(max);
+        decoder.room().extend_from_slice(&(len as u32).to_be_bytes());
+        assert_eq!(decoder.poll(), Err(FrameError::Length { len, max }));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_frames_or_an_error(mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
+                                        kind in 0u8..24, cut in 1usize..50) {
+        if let Some(first) = bytes.first_mut() {
+            *first = kind;
+        }
+        if let Ok(frame) = Frame::decode(&bytes.clone().into()) {
+            let again = frame.encode();
+            prop_assert_eq!(Frame::decode(&Bytes::from(again).slice(4..)), Ok(frame));
+        }
+        let mut decoder = Decoder::new(1 << 16);
+        for part in bytes.chunks(cut) {
+            decoder.room().extend_from_slice(part);
+            while let Ok(Some(_)) = decoder.poll() {}
+        }
+    }
+
+    #[test]
+    fn damaged_frames_are_frames_or_an_error(which in 0usize..20, at in any::<prop::sample::Index>(),
+                                             value in any::<u8>()) {
+        let (_, frame) = &frames()[which];
+        let mut bytes = frame.encode();
+        let at = 4 + at.index(bytes.len() - 4);
+        bytes[at] = value;
+        if let Ok(other) = Frame::decode(&Bytes::from(bytes).slice(4..)) {
+            let again = Bytes::from(other.encode()).slice(4..);
+            prop_assert_eq!(Frame::decode(&again), Ok(other));
+        }
+    }
+
+    #[test]
+    fn frames_come_whole_however_the_stream_is_cut(cuts in proptest::collection::vec(1usize..60, 1..40)) {
+        let frames = frames();
+        let stream: Vec<u8> = frames.iter().flat_map(|(_, frame)| frame.encode()).collect();
+        let (mut decoder, mut got, mut rest) = (Decoder::new(1 << 16), Vec::new(), &stream[..]);
+        for cut in cuts.iter().cycle() {
+            let (part, after) = rest.split_at((*cut).min(rest.len()));
+            decoder.room().extend_from_slice(part);
+            while let Some(frame) = decoder.poll().unwrap() {
+                got.push(frame);
+            }
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let want: Vec<Frame> = frames.into_iter().map(|it| it.1).collect();
+        prop_assert_eq!(got, want);
+    }
+}

@@ -1,0 +1,238 @@
+//! Connection of a client: reads requests, writes events.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use faircast_overlay::{ClientId, Service};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::outbox::Outbox;
+use super::{ClientSocket, ToHub};
+use crate::batch::Batch;
+use crate::protocol::{Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION};
+
+/// Longest time until the hello of a client.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Silence of a client after which the daemon sends a ping.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// Pings without an answer after which the connection is lost.
+const PINGS_MAX: u64 = 2;
+/// Longest time for the last frame of a connection, and then for the end of the client's stream.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Batches of requests of a client that the daemon has not handled.
+const BATCHES_MAX: usize = 2;
+/// Bytes of payloads after which a batch ends.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// First frame of a client.
+#[derive(Debug)]
+pub(super) struct Hello {
+    pub(super) name: Bytes,
+    pub(super) incarnation: u64,
+    pub(super) next: u64,
+}
+
+/// Request of a client.
+#[derive(Debug)]
+pub(super) enum Act {
+    Join(Bytes),
+    Leave(Bytes),
+    Send { service: Service, groups: Vec<Bytes>, payload: Bytes },
+}
+
+/// Requests of a client with their numbers. The client is read from again when the batch is
+/// handled.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) queue: VecDeque<(u64, Act)>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// End of a connection.
+#[derive(Debug)]
+enum End {
+    /// The session waits for the client to resume.
+    Lost,
+    /// The client does not come back.
+    Gone,
+    /// The client breaks the protocol.
+    Malformed(String),
+    /// The client is silent.
+    Idle,
+    /// The daemon closes the connection.
+    Closed(Code, String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Lost
+    }
+}
+
+/// Serves a client until the connection ends.
+pub(super) async fn serve(mut socket: ClientSocket, hub: mpsc::Sender<ToHub>) {
+    let (mut decoder, mut batch) = (Decoder::new(HELLO_BYTES_MAX), Batch::default());
+    let hello = match timeout(HANDSHAKE_TIMEOUT, hello(&socket, &mut decoder)).await {
+        Ok(Ok(hello)) => hello,
+        Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
+        Err(_) => return finish(&mut socket, batch, Code::Handshake, "").await,
+    };
+    decoder.set_max(REQUEST_BYTES_MAX);
+    let (outbox, (reply, answer)) = (Arc::new(Outbox::default()), oneshot::channel());
+    if hub.send(ToHub::Open { hello, outbox: outbox.clone(), reply }).await.is_err() {
+        return finish(&mut socket, batch, Code::Shutdown, "").await;
+    }
+    let id = match answer.await {
+        Ok(Ok(id)) => id,
+        Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
+        Err(_) => return finish(&mut socket, batch, Code::Shutdown, "").await,
+    };
+    let link = Link { socket: &socket, outbox: &outbox, hub: &hub, id };
+    let end = tokio::select! {
+        end = link.read(&mut decoder) => end,
+        Err(error) = link.write(&mut batch) => End::from(error),
+        (code, text) = outbox.closed() => End::Closed(code, text),
+    };
+    // A hub that is gone knows no client.
+    let _ = match end {
+        End::Lost | End::Idle | End::Closed(..) => hub.send(ToHub::Lost(id)).await,
+        End::Gone | End::Malformed(_) => hub.send(ToHub::Gone(id)).await,
+    };
+    match end {
+        End::Lost | End::Gone => {}
+        End::Idle => finish(&mut socket, batch, Code::Idle, "").await,
+        End::Malformed(text) => finish(&mut socket, batch, Code::Malformed, &text).await,
+        End::Closed(code, text) => finish(&mut socket, batch, code, &text).await,
+    }
+}
+
+async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (Code, String)> {
+    let malformed = |text: String| (Code::Malformed, text);
+    loop {
+        match decoder.poll() {
+            Ok(None) => {}
+            Ok(Some(Frame::Hello { version, .. })) if version != VERSION => {
+                return Err((Code::Version, String::new()));
+            }
+            Ok(Some(Frame::Hello { incarnation, next, name, .. })) => {
+                // The buffer of a short frame is not kept alive by the name.
+                let name = Bytes::copy_from_slice(&name);
+                return Ok(Hello { name, incarnation, next });
+            }
+            Ok(Some(_)) => return Err(malformed("the first frame is no hello".to_string())),
+            Err(error) => return Err(malformed(error.to_string())),
+        }
+        let lost = |_| malformed(String::new());
+        socket.readable().await.map_err(lost)?;
+        socket.try_read(decoder.room()).map_err(lost)?;
+    }
+}
+
+/// Writes the last frame and closes the connection. Bytes of the client that nobody has read would
+/// make the system discard the last frame, so they are read.
+async fn finish(socket: &mut ClientSocket, mut batch: Batch, code: Code, text: &str) {
+    let text = if text.is_empty() { code.to_string() } else { format!("{code}: {text}") };
+    batch.push(&Frame::Error(code, text));
+    if !matches!(timeout(CLOSE_TIMEOUT, batch.write(socket)).await, Ok(Ok(()))) {
+        return;
+    }
+    socket.shut_down().await;
+    let mut decoder = Decoder::new(1);
+    let rest = async {
+        while socket.readable().await.is_ok() && socket.try_read(decoder.room()).is_ok() {
+            decoder.room().clear();
+        }
+    };
+    let _ = timeout(CLOSE_TIMEOUT, rest).await;
+}
+
+#[derive(Clone, Copy)]
+struct Link<'a> {
+    socket: &'a ClientSocket,
+    outbox: &'a Outbox,
+    hub: &'a mpsc::Sender<ToHub>,
+    id: ClientId,
+}
+
+impl Link<'_> {
+    async fn read(self, decoder: &mut Decoder) -> End {
+        let room = Arc::new(Semaphore::new(BATCHES_MAX));
+        let mut pings = 0;
+        loop {
+            let (queue, is_whole, end) = self.decode(decoder);
+            if !queue.is_empty() {
+                let Ok(permit) = room.clone().acquire_owned().await else { return End::Lost };
+                let requests = Requests { queue, _permit: permit };
+                if self.hub.send(ToHub::Requests(self.id, requests)).await.is_err() {
+                    return End::Lost;
+                }
+            }
+            if let Some(end) = end {
+                return end;
+            }
+            if !is_whole {
+                continue;
+            }
+            decoder.shrink();
+            match timeout(PING_INTERVAL, self.socket.readable()).await {
+                Ok(Ok(())) => pings = 0,
+                Ok(Err(_)) => return End::Lost,
+                Err(_) if pings == PINGS_MAX => return End::Idle,
+                Err(_) => {
+                    pings += 1;
+                    self.outbox.set_ping(pings);
+                    continue;
+                }
+            }
+            if self.socket.try_read(decoder.room()).is_err() {
+                return End::Lost;
+            }
+        }
+    }
+
+    /// Reads frames until a batch is full. Returns true if all frames are read, and the end of the
+    /// connection if a frame brings it.
+    fn decode(self, decoder: &mut Decoder) -> (VecDeque<(u64, Act)>, bool, Option<End>) {
+        let (mut queue, mut bytes) = (VecDeque::new(), 0);
+        while bytes < BATCH_BYTES {
+            match decoder.poll() {
+                Ok(None) => return (queue, true, None),
+                Ok(Some(Frame::Join(number, group))) => queue.push_back((number, Act::Join(group))),
+                Ok(Some(Frame::Leave(number, group))) => {
+                    queue.push_back((number, Act::Leave(group)));
+                }
+                Ok(Some(Frame::Send { request, service, groups, payload })) => {
+                    bytes += payload.len();
+                    queue.push_back((request, Act::Send { service, groups, payload }));
+                }
+                Ok(Some(Frame::Ping(number))) => self.outbox.set_pong(number),
+                Ok(Some(Frame::Pong(_))) => {}
+                Ok(Some(Frame::Goodbye)) => return (queue, true, Some(End::Gone)),
+                Ok(Some(Frame::Error(..))) => return (queue, true, Some(End::Lost)),
+                Ok(Some(_)) => {
+                    let text = "a frame that daemons send".to_string();
+                    return (queue, true, Some(End::Malformed(text)));
+                }
+                Err(error) => return (queue, true, Some(End::Malformed(error.to_string()))),
+            }
+        }
+        (queue, false, None)
+    }
+
+    async fn write(self, batch: &mut Batch) -> io::Result<()> {
+        loop {
+            if self.outbox.take(batch) && self.hub.send(ToHub::Room(self.id)).await.is_err() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            if batch.is_empty() {
+                self.outbox.wait().await;
+            } else {
+                batch.write(self.socket).await?;
+            }
+        }
+    }
+}

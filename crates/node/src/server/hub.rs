@@ -1,0 +1,480 @@
+//! The task of the daemon: requests of all clients, links to other daemons, time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
+use faircast_hop::DaemonNode;
+use faircast_net::Datagrams;
+use faircast_overlay::{
+    ClientId, Daemon, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, SendError,
+};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::connection::{Act, Hello, Requests};
+use super::outbox::Outbox;
+use super::{ToHub, full_name};
+use crate::protocol::{Code, Frame, Welcome};
+use crate::report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
+
+/// Most sessions of a daemon.
+const SESSIONS_MAX: usize = 65_536;
+/// Messages to the task that are handled in one turn.
+const TURN_MAX: usize = 64;
+/// Reads of the socket of one turn.
+const READS_MAX: usize = 8;
+/// Longest time between two looks at the clock.
+const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
+
+/// Session of a client.
+#[derive(Debug)]
+struct Session {
+    name: Bytes,
+    /// `None` while the client has no connection.
+    outbox: Option<Arc<Outbox>>,
+    /// Requests that have come and are not handled.
+    pending: VecDeque<Requests>,
+    /// Number of the request that was handled last.
+    taken: u64,
+    /// Reason for which requests wait, as the client knows it.
+    waiting: Option<Code>,
+    /// True if the client is among those whose requests wait.
+    is_stalled: bool,
+    /// True if the session ends after the pending requests.
+    is_leaving: bool,
+}
+
+pub(super) struct Hub {
+    node: DaemonNode,
+    socket: Datagrams,
+    /// Readiness of the socket.
+    arrivals: UdpSocket,
+    me: DaemonRun,
+    name: String,
+    /// Number of peers of the configuration.
+    peers: usize,
+    rng: Rng,
+    now: Time,
+    late: faircast_base::Duration,
+    sessions: BTreeMap<ClientId, Session>,
+    by_name: BTreeMap<Bytes, ClientId>,
+    /// Clients whose requests wait, in turn.
+    stalled: VecDeque<ClientId>,
+    last_id: u32,
+    /// Moment of the next try if the socket was full.
+    send_at: Option<Time>,
+    /// Moment of the next look at the addresses of peers.
+    peers_at: Time,
+    counters: ServerCounters,
+}
+
+impl Hub {
+    pub(super) fn new(
+        node: DaemonNode,
+        (socket, arrivals): (Datagrams, UdpSocket),
+        (me, name, peers): (DaemonRun, String, usize),
+        seed: u64,
+    ) -> Self {
+        Self {
+            node,
+            socket,
+            arrivals,
+            me,
+            name,
+            peers,
+            rng: Rng::new(seed, NodeId(0), Purpose::Machine(0)),
+            now: Time::ZERO,
+            late: faircast_base::Duration::ZERO,
+            sessions: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            stalled: VecDeque::new(),
+            last_id: 0,
+            send_at: None,
+            peers_at: Time::ZERO,
+            counters: ServerCounters::default(),
+        }
+    }
+
+    /// Works until the daemon is stopped, or nobody can reach it any more.
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<ToHub>) {
+        let mut turn = Vec::with_capacity(TURN_MAX);
+        let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let (mut armed, mut may_read) = (Time::ZERO, true);
+        loop {
+            let at = self.next_timeout();
+            if at != armed {
+                armed = at;
+                let wait = Duration::from_nanos(at.since(self.now).as_nanos());
+                sleep.as_mut().reset(Instant::now() + wait);
+            }
+            if !may_read {
+                tokio::select! {
+                    count = requests.recv_many(&mut turn, TURN_MAX) => {
+                        if count == 0 {
+                            return self.stop();
+                        }
+                    }
+                    Ok(()) = self.arrivals.readable() => may_read = true,
+                    () = sleep.as_mut() => armed = Time::MAX,
+                }
+            }
+            let until = at;
+            (self.now, self.late) = self.socket.now();
+            self.late = self.late.max(self.now.since(until));
+            if may_read {
+                may_read = self.receive();
+            }
+            for message in turn.drain(..) {
+                match message {
+                    ToHub::Open { hello, outbox, reply } => {
+                        // The connection may have ended.
+                        let _ = reply.send(self.open(hello, outbox));
+                    }
+                    ToHub::Requests(id, requests) => self.take(id, requests),
+                    ToHub::Room(id) => self.fill(id),
+                    ToHub::Lost(id) => self.suspend(id),
+                    ToHub::Gone(id) => self.leave(id),
+                    ToHub::Report(reply) => _ = reply.send(self.report()),
+                    ToHub::Stop => return self.stop(),
+                }
+            }
+            self.handle_timeouts();
+            self.retry();
+            self.end_sessions();
+            while let Some(id) = self.node.poll_ready_client() {
+                self.fill(id);
+            }
+            self.transmit();
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        let own = self.node.next_timeout().into_iter().chain(self.send_at).min();
+        own.unwrap_or(Time::MAX).min(self.now + TICK)
+    }
+
+    fn with<R>(&mut self, act: impl FnOnce(&mut Daemon, &mut Cx<'_>) -> R) -> R {
+        let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
+        self.node.with(&mut cx, act)
+    }
+
+    fn handle_timeouts(&mut self) {
+        let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
+        if self.now >= self.peers_at {
+            self.peers_at = self.now + TICK;
+            let links = self.node.links().filter(|link| link.1.is_some()).count();
+            if let Some(peers) = self.socket.poll_peers(self.now, links < self.peers) {
+                self.node.set_peers(&mut cx, &peers);
+            }
+        }
+        if self.node.next_timeout().is_some_and(|at| at <= self.now) {
+            self.node.handle_timeout(&mut cx);
+        }
+    }
+
+    /// Reads datagrams of other daemons. Returns true if there may be more.
+    fn receive(&mut self) -> bool {
+        let Self { node, socket, arrivals, rng, now, late, .. } = self;
+        let mut cx = Cx { late: *late, ..Cx::untraced(*now, rng) };
+        let mut read = || {
+            socket.receive(|from, marked, bytes| {
+                node.handle_datagram(&mut cx, from, marked, bytes);
+            })
+        };
+        (0..READS_MAX).all(|_| {
+            let read = arrivals.try_io(Interest::READABLE, || match read() {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            });
+            read.is_ok()
+        })
+    }
+
+    fn transmit(&mut self) {
+        let Self { node, socket, now, .. } = self;
+        self.send_at = socket.send(*now, |packet| node.poll_transmit(*now, packet));
+    }
+
+    fn open(&mut self, hello: Hello, outbox: Arc<Outbox>) -> Result<ClientId, (Code, String)> {
+        let Hello { name, incarnation, next } = hello;
+        let old = self.by_name.get(&name).copied();
+        if old.is_none() && self.sessions.len() >= SESSIONS_MAX {
+            return Err((Code::Flood, format!("at most {SESSIONS_MAX} sessions")));
+        }
+        self.last_id += 1;
+        let id = ClientId(self.last_id);
+        let lost = if next > 0 {
+            let resumed = self.with(|daemon, _| daemon.resume(id, (&name, incarnation), next));
+            let lost = resumed.map_err(|_| (Code::Session, format!("no event {next}")))?;
+            self.counters.resumed += 1;
+            Some(lost)
+        } else {
+            let connected =
+                self.with(|daemon, cx| daemon.connect(cx, id, name.clone(), incarnation));
+            let text = String::from_utf8_lossy(&name);
+            connected.map_err(|_| (Code::Name, format!("\"{text}\", run {incarnation}")))?;
+            self.counters.sessions += 1;
+            None
+        };
+        let old = old.and_then(|old| self.sessions.remove(&old));
+        if let Some(outbox) = old.as_ref().and_then(|old| old.outbox.as_ref()) {
+            outbox.close(Code::Replaced, String::new());
+        }
+        let taken = old.filter(|_| lost.is_some()).map_or(0, |old| old.taken);
+        outbox.push(Frame::Welcome(Welcome {
+            daemon: self.me,
+            view: self.node.daemon().view().0,
+            taken,
+            message_bytes: MESSAGE_BYTES_MAX as u32,
+            groups: GROUPS_MAX as u8,
+            group_bytes: GROUP_BYTES_MAX as u8,
+            full_name: full_name(&name, &self.name),
+        }));
+        if let Some(lost) = lost {
+            outbox.push(Frame::Resumed(lost));
+        }
+        tracing::debug!(
+            target: "faircast::session",
+            name = %String::from_utf8_lossy(&name), incarnation, next, "a client is here"
+        );
+        self.by_name.insert(name.clone(), id);
+        let session = Session {
+            name,
+            outbox: Some(outbox),
+            pending: VecDeque::new(),
+            taken,
+            waiting: None,
+            is_stalled: false,
+            is_leaving: false,
+        };
+        self.sessions.insert(id, session);
+        Ok(id)
+    }
+
+    fn take(&mut self, id: ClientId, requests: Requests) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.pending.push_back(requests);
+        if session.is_stalled {
+            return;
+        }
+        // Requests of clients that wait already go first.
+        if !self.stalled.is_empty() || self.handle(id).1 {
+            self.stalled.push_back(id);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.is_stalled = true;
+            }
+        }
+    }
+
+    /// Handles requests that had to wait, as many as are possible now.
+    fn retry(&mut self) {
+        while let Some(id) = self.stalled.pop_front() {
+            match self.handle(id) {
+                (_, false) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.is_stalled = false;
+                    }
+                }
+                (true, true) => self.stalled.push_back(id),
+                (false, true) => return self.stalled.push_front(id),
+            }
+        }
+    }
+
+    /// Handles requests of a client. Returns true if any was handled, and true if the others have
+    /// to wait.
+    fn handle(&mut self, id: ClientId) -> (bool, bool) {
+        let Some(session) = self.sessions.get_mut(&id) else { return (false, false) };
+        let before = session.taken;
+        let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
+        let counters = &mut self.counters;
+        let waiting = self.node.with(&mut cx, |daemon, cx| {
+            while let Some(requests) = session.pending.front_mut() {
+                while let Some((number, act)) = requests.queue.front() {
+                    let done = match *number > session.taken {
+                        true => perform(daemon, cx, id, act, counters),
+                        // The client has sent the request again after it was handled.
+                        false => Ok(()),
+                    };
+                    match done {
+                        Ok(()) => {}
+                        Err(error @ (SendError::Changing | SendError::Retention)) => {
+                            return Some(Code::from(error));
+                        }
+                        Err(error) => {
+                            counters.refused += 1;
+                            let refused = Frame::Refused(*number, error.into(), error.to_string());
+                            session.outbox.iter().for_each(|it| it.push(refused.clone()));
+                        }
+                    }
+                    session.taken = session.taken.max(*number);
+                    requests.queue.pop_front();
+                }
+                session.pending.pop_front();
+            }
+            None
+        });
+        let is_done = session.taken > before;
+        if let Some(outbox) = &session.outbox {
+            if is_done {
+                outbox.set_sent(session.taken);
+            }
+            if session.waiting != waiting {
+                outbox.set_waiting(waiting);
+            }
+        }
+        if waiting.is_some() && session.waiting.is_none() {
+            counters.waits += 1;
+        }
+        session.waiting = waiting;
+        if waiting.is_none() && session.is_leaving {
+            self.leave(id);
+        }
+        (is_done, waiting.is_some())
+    }
+
+    /// Gives events to the connection of a client, if it has room.
+    fn fill(&mut self, id: ClientId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(outbox) = &session.outbox else { return };
+        if self.node.daemon().is_cut(id) {
+            let (event, waiting) = self.node.daemon().client_queue(id).unwrap_or_default();
+            self.counters.cuts += 1;
+            tracing::warn!(
+                target: "faircast::session",
+                name = %String::from_utf8_lossy(&session.name), event, waiting,
+                "a client is too slow and has lost events; its connection is closed"
+            );
+            let text = format!("{waiting} bytes wait after event {event}; the client can resume");
+            outbox.close(Code::Slow, text);
+            return self.suspend(id);
+        }
+        self.counters.events += outbox.fill(|| self.node.poll_client(id));
+    }
+
+    fn suspend(&mut self, id: ClientId) {
+        let session = self.sessions.get_mut(&id).and_then(|session| session.outbox.take());
+        if session.is_some() {
+            let now = self.now;
+            self.with(|daemon, _| daemon.suspend(now, id));
+        }
+    }
+
+    /// Ends the session of a client that does not come back, after its pending requests.
+    fn leave(&mut self, id: ClientId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if !session.pending.is_empty() {
+            (session.is_leaving, session.outbox) = (true, None);
+            return;
+        }
+        self.forget(id);
+        self.with(|daemon, cx| daemon.disconnect(cx, id));
+    }
+
+    /// Forgets sessions that the daemon has ended.
+    fn end_sessions(&mut self) {
+        while let Some(id) = self.node.poll_end() {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: ClientId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        if self.by_name.get(&session.name) == Some(&id) {
+            self.by_name.remove(&session.name);
+        }
+        if let Some(outbox) = session.outbox {
+            outbox.close(Code::Replaced, String::new());
+        }
+    }
+
+    /// Closes all connections.
+    fn stop(mut self) {
+        for outbox in self.sessions.values().filter_map(|session| session.outbox.as_ref()) {
+            outbox.close(Code::Shutdown, String::new());
+        }
+        self.node.handle_close(self.now);
+        self.transmit();
+    }
+
+    fn report(&self) -> DaemonReport {
+        let daemon = self.node.daemon();
+        let (view, members) = daemon.view();
+        let names = daemon.member_names();
+        let name_of = |run: DaemonRun| {
+            let name = members.iter().zip(&names).find(|(it, _)| it.id == run.id);
+            name.map_or_else(|| format!("{:016x}", run.id.0), |(_, name)| name.clone())
+        };
+        let links = self.node.links().map(|(at, run, stats)| NeighborReport {
+            address: self.socket.address(at).map(|at| at.to_string()),
+            daemon: run.map(name_of),
+            rtt_ms: stats.rtt.as_secs_f64() * 1e3,
+            window_bytes: stats.window_bytes,
+            queued_bytes: stats.queued_bytes,
+            sent_bytes: stats.sent_bytes,
+            lost_packets: stats.lost_packets,
+        });
+        let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+        let groups = daemon.groups().map(|(name, members)| GroupReport {
+            name: text(name),
+            members: members.len(),
+            here: members.iter().filter(|it| it.daemon == self.me.id).count(),
+        });
+        let clients = self.sessions.iter().map(|(id, session)| {
+            let (event, queued_bytes) = daemon.client_queue(*id).unwrap_or_default();
+            ClientReport {
+                name: text(&session.name),
+                connected: session.outbox.is_some(),
+                event,
+                queued_bytes,
+                request: session.taken,
+                waiting: session.waiting.map(|code| code.to_string()),
+            }
+        });
+        let net = self.socket.counters();
+        DaemonReport {
+            name: self.name.clone(),
+            view: view.to_string(),
+            members: members.iter().map(|run| name_of(*run)).collect(),
+            settled: daemon.is_settled(),
+            neighbors: links.collect(),
+            peers: self.peers,
+            name_error: self.socket.name_error().map(String::from),
+            groups: groups.collect(),
+            clients: clients.collect(),
+            unstable_bytes: daemon.unstable_bytes(),
+            counters: ServerCounters {
+                received_packets: net.received.packets,
+                sent_packets: net.sent.packets,
+                ..self.counters
+            },
+        }
+    }
+}
+
+fn perform(
+    daemon: &mut Daemon,
+    cx: &mut Cx<'_>,
+    id: ClientId,
+    act: &Act,
+    counters: &mut ServerCounters,
+) -> Result<(), SendError> {
+    match act {
+        // Names outlive the buffer of the connection.
+        Act::Join(group) => daemon.join(cx, id, Bytes::copy_from_slice(group)),
+        Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
+        Act::Send { service, groups, payload } => {
+            let groups: Vec<&[u8]> = groups.iter().map(|group| &group[..]).collect();
+            daemon.send(cx, id, *service, &groups, payload)?;
+            counters.messages += 1;
+            counters.message_bytes += payload.len() as u64;
+            Ok(())
+        }
+    }
+}

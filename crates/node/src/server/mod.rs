@@ -1,0 +1,235 @@
+//! Server: one task owns the daemon and its links, and each connection of a client has a task.
+
+mod connection;
+mod hub;
+mod outbox;
+mod socket;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use faircast_base::Time;
+use faircast_hop::{CongestionControl, DaemonNode, Endpoint, RelayKey};
+use faircast_net::{Datagrams, NetError, SocketSettings};
+use faircast_overlay::{ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings};
+use tokio::net::UdpSocket;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use self::connection::{Hello, Requests};
+use self::hub::Hub;
+use self::outbox::Outbox;
+use self::socket::Listener;
+pub use self::socket::{ClientAddress, ClientSocket};
+use crate::protocol::Code;
+use crate::report::DaemonReport;
+
+/// Requests that wait for the daemon's task.
+const QUEUE_MAX: usize = 1024;
+/// Pause after a connection could not be accepted, as when the process has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for last frames when the daemon stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Settings of a daemon with its sockets.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Name of the daemon, unique in the overlay: 1 to 64 bytes.
+    pub name: String,
+    /// UDP address at which other daemons reach this one.
+    pub listen: SocketAddr,
+    /// Daemons to which this one opens links, each `HOST:PORT`.
+    pub peers: Vec<String>,
+    /// Key that all daemons share.
+    pub key: RelayKey,
+    /// Addresses at which clients are served.
+    pub clients: Vec<ClientAddress>,
+    /// Limits.
+    pub limits: DaemonSettings,
+}
+
+/// Error at the start of a daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address for daemons.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// An address for clients.
+    #[error("{address}: {error}")]
+    Clients {
+        /// The address.
+        address: ClientAddress,
+        /// Answer of the system.
+        error: std::io::Error,
+    },
+    /// Other hosts could join the overlay.
+    #[error("listen {0}: without a key any host could join the overlay; give a key file")]
+    NoKey(SocketAddr),
+    /// The system has no more descriptors.
+    #[error("the daemon's sockets: {0}")]
+    Sockets(std::io::Error),
+}
+
+/// Message to the daemon's task.
+#[derive(Debug)]
+enum ToHub {
+    /// A client begins or resumes a session.
+    Open {
+        hello: Hello,
+        outbox: Arc<Outbox>,
+        reply: oneshot::Sender<Result<ClientId, (Code, String)>>,
+    },
+    /// Requests of a client.
+    Requests(ClientId, Requests),
+    /// A client has room for events again.
+    Room(ClientId),
+    /// The connection of a client is lost.
+    Lost(ClientId),
+    /// A client is gone for good.
+    Gone(ClientId),
+    /// Request for the state of the daemon.
+    Report(oneshot::Sender<DaemonReport>),
+    /// The daemon stops.
+    Stop,
+}
+
+/// A running daemon. Dropped, it ends without last frames to its clients.
+#[derive(Debug)]
+pub struct Server {
+    hub: mpsc::Sender<ToHub>,
+    addresses: Vec<ClientAddress>,
+    local: SocketAddr,
+    listeners: Vec<JoinHandle<()>>,
+    work: JoinHandle<()>,
+    /// Closed when the last connection has ended.
+    connections: mpsc::Receiver<()>,
+}
+
+/// Handle that asks a running daemon for its state.
+#[derive(Clone, Debug)]
+pub struct Inquiry(mpsc::Sender<ToHub>);
+
+impl Inquiry {
+    /// State of the daemon; `None` if it has ended.
+    pub async fn report(&self) -> Option<DaemonReport> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(ToHub::Report(reply)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Server {
+    /// Opens all sockets and begins to serve.
+    ///
+    /// # Errors
+    /// An address cannot be bound, or is not allowed.
+    pub async fn start(settings: ServerSettings) -> Result<Self, StartError> {
+        let ServerSettings { name, listen, peers, key, clients, limits } = settings;
+        if !key.authenticates() && !listen.ip().is_loopback() {
+            return Err(StartError::NoKey(listen));
+        }
+        let expected = peers.len();
+        let socket = Datagrams::bind(listen, peers, SocketSettings::default())?;
+        let local = socket.local_address();
+        let mut bound = Vec::new();
+        for address in clients {
+            match Listener::bind(&address).await {
+                Ok(listener) => bound.push(listener),
+                Err(error) => return Err(StartError::Clients { address, error }),
+            }
+        }
+        let addresses = bound.iter().map(Listener::address).collect::<Result<_, _>>();
+        let addresses = addresses.map_err(StartError::Sockets)?;
+        let run = DaemonRun { id: daemon_id(&name), incarnation: incarnation() };
+        let daemon = Daemon::new(Time::ZERO, run, &name, limits);
+        let control = CongestionControl::default();
+        let endpoint = Endpoint::new(&key, name.as_bytes(), random(), true, control);
+        let node = DaemonNode::new(endpoint, daemon, Vec::new());
+        let arrivals =
+            socket.handle().and_then(UdpSocket::from_std).map_err(StartError::Sockets)?;
+        let (hub, requests) = mpsc::channel(QUEUE_MAX);
+        let work = Hub::new(node, (socket, arrivals), (run, name, expected), random());
+        let work = tokio::spawn(work.run(requests));
+        let (alive, connections) = mpsc::channel(1);
+        let accept = |listener| tokio::spawn(accept(listener, hub.clone(), alive.clone()));
+        let listeners = bound.into_iter().map(accept).collect();
+        Ok(Self { hub, addresses, local, listeners, work, connections })
+    }
+
+    /// Addresses at which clients are served, with their ports.
+    pub fn addresses(&self) -> &[ClientAddress] {
+        &self.addresses
+    }
+
+    /// UDP address at which other daemons reach this one.
+    pub const fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Handle that asks for the state of the daemon.
+    pub fn inquiry(&self) -> Inquiry {
+        Inquiry(self.hub.clone())
+    }
+
+    /// Stops the daemon: clients get a last frame, and other daemons learn of the end.
+    pub async fn close(mut self) {
+        self.listeners.iter().for_each(JoinHandle::abort);
+        let _ = self.hub.send(ToHub::Stop).await;
+        let ended = async {
+            let _ = (&mut self.work).await;
+            let _ = self.connections.recv().await;
+        };
+        let _ = tokio::time::timeout(STOP_TIMEOUT, ended).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(JoinHandle::abort);
+        self.work.abort();
+    }
+}
+
+async fn accept(listener: Listener, hub: mpsc::Sender<ToHub>, alive: mpsc::Sender<()>) {
+    loop {
+        match listener.accept().await {
+            Ok(socket) => {
+                let (hub, alive) = (hub.clone(), alive.clone());
+                tokio::spawn(async move {
+                    connection::serve(socket, hub).await;
+                    drop(alive);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(target: "faircast::session", %error, "no connection accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Identifier of the daemon with this name.
+pub fn daemon_id(name: &str) -> DaemonId {
+    let digest = blake3::hash(name.as_bytes());
+    DaemonId(u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest has 32 bytes")))
+}
+
+/// Number of a run that begins now: microseconds since 1970, which grow with each start.
+pub fn incarnation() -> u64 {
+    let passed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// 64 random bits: the standard library seeds its hashers from the system.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Name of a client in the overlay.
+fn full_name(client: &[u8], daemon: &str) -> Bytes {
+    [client, b"@", daemon.as_bytes()].concat().into()
+}

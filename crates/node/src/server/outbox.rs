@@ -1,0 +1,144 @@
+//! Queue between the daemon's task and the task of a connection.
+
+use faircast_overlay::ClientEvent;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::batch::Batch;
+use crate::protocol::{Code, Frame};
+
+/// Bytes of events after which further events wait in the daemon, where its limits count them.
+const ROOM_BYTES: usize = 256 * 1024;
+/// Most refusals that wait for a client.
+const REFUSALS_MAX: usize = 1024;
+
+/// Frames for a client.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    /// There is something to write.
+    wake: Notify,
+    /// The connection is to be closed.
+    closing: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    frames: Vec<Frame>,
+    bytes: usize,
+    refusals: usize,
+    /// True if the daemon's task waits for room.
+    is_awaited: bool,
+    sent: Option<u64>,
+    waiting: Option<Option<Code>>,
+    ping: Option<u64>,
+    pong: Option<u64>,
+    close: Option<(Code, String)>,
+}
+
+impl Outbox {
+    /// Takes events from the daemon as long as there is room. Returns the number of events.
+    pub(super) fn fill(&self, mut poll: impl FnMut() -> Option<(u64, ClientEvent)>) -> u64 {
+        let mut state = self.state.lock();
+        let mut count = 0;
+        loop {
+            state.is_awaited = state.bytes >= ROOM_BYTES;
+            let next = if state.is_awaited { None } else { poll() };
+            let Some((number, event)) = next else { break };
+            state.bytes += bytes(&event);
+            state.frames.push(Frame::Event(number, event));
+            count += 1;
+        }
+        drop(state);
+        if count > 0 {
+            self.wake.notify_one();
+        }
+        count
+    }
+
+    /// Adds an answer.
+    pub(super) fn push(&self, frame: Frame) {
+        let mut state = self.state.lock();
+        if matches!(frame, Frame::Refused(..)) {
+            state.refusals += 1;
+            if state.refusals > REFUSALS_MAX {
+                drop(state);
+                return self.close(Code::Flood, String::new());
+            }
+        }
+        state.frames.push(frame);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Reports that requests up to a number are handled.
+    pub(super) fn set_sent(&self, request: u64) {
+        self.state.lock().sent = Some(request);
+        self.wake.notify_one();
+    }
+
+    /// Reports that requests wait, or go on.
+    pub(super) fn set_waiting(&self, code: Option<Code>) {
+        self.state.lock().waiting = Some(code);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn set_ping(&self, number: u64) {
+        self.state.lock().ping = Some(number);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn set_pong(&self, number: u64) {
+        self.state.lock().pong = Some(number);
+        self.wake.notify_one();
+    }
+
+    /// Has the connection closed. The first reason counts.
+    pub(super) fn close(&self, code: Code, text: String) {
+        self.state.lock().close.get_or_insert((code, text));
+        self.closing.notify_one();
+    }
+
+    /// Waits until there is something to write.
+    pub(super) async fn wait(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Waits until the connection is to be closed.
+    pub(super) async fn closed(&self) -> (Code, String) {
+        loop {
+            if let Some(close) = self.state.lock().close.clone() {
+                return close;
+            }
+            self.closing.notified().await;
+        }
+    }
+
+    /// Moves all frames into a batch. Returns true if the daemon's task waits for room.
+    pub(super) fn take(&self, batch: &mut Batch) -> bool {
+        let mut state = self.state.lock();
+        let State { frames, bytes, refusals, is_awaited, sent, waiting, ping, pong, .. } =
+            &mut *state;
+        let frames = std::mem::take(frames);
+        (*bytes, *refusals) = (0, 0);
+        let is_awaited = std::mem::take(is_awaited);
+        let answers = [
+            sent.take().map(Frame::Sent),
+            waiting.take().map(Frame::Waiting),
+            ping.take().map(Frame::Ping),
+            pong.take().map(Frame::Pong),
+        ];
+        drop(state);
+        frames.iter().for_each(|frame| batch.push(frame));
+        answers.iter().flatten().for_each(|frame| batch.push(frame));
+        is_awaited
+    }
+}
+
+fn bytes(event: &ClientEvent) -> usize {
+    128 + match event {
+        ClientEvent::Message { parts, .. } => parts.iter().map(|part| part.len()).sum(),
+        ClientEvent::Group { members, .. } => 64 * members.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,193 @@
+//! Sockets of clients: Unix and TCP.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use bytes::BytesMut;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Address at which a daemon serves clients: `unix:/run/faircast.sock` or `tcp:127.0.0.1:4803`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientAddress {
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+    /// Address of a TCP socket.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for ClientAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected unix:/PATH or tcp:ADDR:PORT, such as tcp:127.0.0.1:4803";
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            Some(("tcp", address)) => {
+                let address = address.parse().map_err(|_| format!("\"{text}\": {expected}"))?;
+                Ok(Self::Tcp(address))
+            }
+            _ => Err(format!("\"{text}\": {expected}")),
+        }
+    }
+}
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+impl ClientAddress {
+    /// Opens a connection to a daemon.
+    ///
+    /// # Errors
+    /// No daemon accepts connections at this address.
+    pub async fn connect(&self) -> io::Result<ClientSocket> {
+        match self {
+            Self::Unix(path) => UnixStream::connect(path).await.map(ClientSocket::Unix),
+            Self::Tcp(address) => tcp(TcpStream::connect(address).await?),
+        }
+    }
+}
+
+fn tcp(stream: TcpStream) -> io::Result<ClientSocket> {
+    stream.set_nodelay(true)?;
+    Ok(ClientSocket::Tcp(stream))
+}
+
+/// Listening socket.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Binds an address. Takes over a Unix socket that nobody serves any more.
+    pub(super) async fn bind(address: &ClientAddress) -> io::Result<Self> {
+        match address {
+            ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
+                let text = "connections of clients are not encrypted; expected a loopback address, \
+                            such as 127.0.0.1:4803, or unix:/PATH";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+            ClientAddress::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            ClientAddress::Unix(path) => {
+                let listener = match UnixListener::bind(path) {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::AddrInUse && is_left(path).await =>
+                    {
+                        std::fs::remove_file(path)?;
+                        UnixListener::bind(path)?
+                    }
+                    bound => bound?,
+                };
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// Address with the port that the system has chosen.
+    pub(super) fn address(&self) -> io::Result<ClientAddress> {
+        match self {
+            Self::Unix(_, path) => Ok(ClientAddress::Unix(path.clone())),
+            Self::Tcp(listener) => listener.local_addr().map(ClientAddress::Tcp),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<ClientSocket> {
+        match self {
+            Self::Unix(listener, _) => Ok(ClientSocket::Unix(listener.accept().await?.0)),
+            Self::Tcp(listener) => tcp(listener.accept().await?.0),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// True if a Unix socket was left by a daemon that is gone.
+async fn is_left(path: &Path) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).await.err().is_some_and(refused)
+}
+
+/// Connection between a client and a daemon.
+#[derive(Debug)]
+pub enum ClientSocket {
+    /// Unix socket.
+    Unix(UnixStream),
+    /// TCP connection.
+    Tcp(TcpStream),
+}
+
+macro_rules! each {
+    ($socket:expr, $stream:ident => $call:expr) => {
+        match $socket {
+            ClientSocket::Unix($stream) => $call,
+            ClientSocket::Tcp($stream) => $call,
+        }
+    };
+}
+
+impl ClientSocket {
+    /// Waits until there is something to read, which may be the end.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn readable(&self) -> io::Result<()> {
+        each!(self, stream => stream.readable().await)
+    }
+
+    /// Reads into a buffer. Returns the number of bytes; `None` if there are none yet.
+    ///
+    /// # Errors
+    /// The connection is broken or has ended.
+    pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
+        match each!(self, stream => stream.try_read_buf(buffer)) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until there is room to write.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn writable(&self) -> io::Result<()> {
+        each!(self, stream => stream.writable().await)
+    }
+
+    /// Writes as much as there is room for. Returns the number of bytes; `None` if there is no
+    /// room.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        match each!(self, stream => stream.try_write_vectored(slices)) {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the stream to the peer.
+    pub async fn shut_down(&mut self) {
+        use tokio::io::AsyncWriteExt as _;
+        // A broken connection has ended too.
+        let _ = each!(self, stream => stream.shutdown().await);
+    }
+}

@@ -1,0 +1,507 @@
+//! The server over sockets of the loopback interface.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use faircast_hop::RelayKey;
+use faircast_node::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
+use faircast_node::{Batch, ClientAddress, ClientSocket, DaemonReport, Server, ServerSettings};
+use faircast_overlay::{ClientEvent, DaemonSettings, Reason, Service};
+
+/// Longest time for anything: longer means that it hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn settings(name: &str, peers: Vec<String>, limits: DaemonSettings) -> ServerSettings {
+    ServerSettings {
+        name: name.into(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        peers,
+        key: RelayKey::shared([7; 32]),
+        clients: vec!["tcp:127.0.0.1:0".parse().unwrap()],
+        limits,
+    }
+}
+
+async fn start(name: &str, limits: DaemonSettings) -> Server {
+    Server::start(settings(name, Vec::new(), limits)).await.unwrap()
+}
+
+/// Waits until the state of a daemon is as wanted.
+async fn until(server: &Server, is_wanted: impl Fn(&DaemonReport) -> bool) -> DaemonReport {
+    let wait = async {
+        loop {
+            let report = server.inquiry().report().await.unwrap();
+            if is_wanted(&report) {
+                return report;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    match tokio::time::timeout(LIMIT, wait).await {
+        Ok(report) => report,
+        Err(_) => panic!("{:#?}", server.inquiry().report().await),
+    }
+}
+
+/// Client that speaks frames.
+struct Peer {
+    socket: ClientSocket,
+    decoder: Decoder,
+    request: u64,
+}
+
+impl Peer {
+    async fn open(at: &ClientAddress) -> Self {
+        let (socket, decoder) = (at.connect().await.unwrap(), Decoder::new(EVENT_BYTES_MAX));
+        Self { socket, decoder, request: 0 }
+    }
+
+    async fn hello(at: &ClientAddress, name: &str, incarnation: u64, next: u64) -> Self {
+        let mut peer = Self::open(at).await;
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        peer.put(Frame::Hello { version: 1, incarnation, next, name }).await;
+        peer
+    }
+
+    /// Connects with a new session, up to its first view.
+    async fn connect(at: &ClientAddress, name: &str) -> Self {
+        let mut peer = Self::hello(at, name, 1, 0).await;
+        peer.welcome().await;
+        assert!(matches!(peer.event().await, (1, ClientEvent::View { .. })));
+        peer
+    }
+
+    async fn member(at: &ClientAddress, name: &str, group: &'static str) -> Self {
+        let mut peer = Self::connect(at, name).await;
+        peer.join(group).await;
+        loop {
+            if let (_, ClientEvent::Group { reason: Reason::Join, subject, .. }) =
+                peer.event().await
+                && subject.unwrap().name == name
+            {
+                return peer;
+            }
+        }
+    }
+
+    async fn put(&mut self, frame: Frame) {
+        let mut batch = Batch::default();
+        batch.push(&frame);
+        batch.write(&self.socket).await.unwrap();
+    }
+
+    async fn join(&mut self, group: &'static str) {
+        self.request += 1;
+        self.put(Frame::Join(self.request, group.into())).await;
+    }
+
+    async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
+        self.request += 1;
+        let (request, groups, payload) = (self.request, vec![group.into()], payload.into());
+        self.put(Frame::Send { request, service, groups, payload }).await;
+    }
+
+    /// Next frame; `None` at the end of the stream.
+    async fn frame(&mut self) -> Option<Frame> {
+        let read = async {
+            loop {
+                if let Some(frame) = self.decoder.poll().unwrap() {
+                    return Some(frame);
+                }
+                self.socket.readable().await.ok()?;
+                self.socket.try_read(self.decoder.room()).ok()?;
+            }
+        };
+        tokio::time::timeout(LIMIT, read).await.expect("a frame comes, or the end")
+    }
+
+    async fn welcome(&mut self) -> Welcome {
+        match self.frame().await {
+            Some(Frame::Welcome(welcome)) => welcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn event(&mut self) -> (u64, ClientEvent) {
+        loop {
+            match self.frame().await {
+                Some(Frame::Event(number, event)) => return (number, event),
+                Some(Frame::Sent(_) | Frame::Waiting(_) | Frame::Ping(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Payload of the next message.
+    async fn message(&mut self) -> Bytes {
+        loop {
+            if let (_, ClientEvent::Message { parts, .. }) = self.event().await {
+                return parts.concat().into();
+            }
+        }
+    }
+
+    async fn error(&mut self) -> (Code, String) {
+        loop {
+            match self.frame().await {
+                Some(Frame::Error(code, text)) => return (code, text),
+                Some(_) => {}
+                None => panic!("no error before the end"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_clients_chat_by_unix_socket_and_by_tcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    // A daemon that was killed has left its socket.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let mut settings = settings("north", Vec::new(), DaemonSettings::default());
+    settings.clients.push(ClientAddress::Unix(path.clone()));
+    let server = Server::start(settings).await.unwrap();
+    let [tcp, unix] = server.addresses() else { panic!("two addresses") };
+    let mut alice = Peer::member(tcp, "alice", "chat").await;
+    let mut bob = Peer::member(unix, "bob", "chat").await;
+    let (_, event) = alice.event().await;
+    let ClientEvent::Group { members, .. } = event else { panic!("{event:?}") };
+    let names: Vec<&[u8]> = members.iter().map(|it| &it.name[..]).collect();
+    assert_eq!(names, [&b"alice"[..], b"bob"]);
+    for (number, service) in Service::ALL.into_iter().enumerate() {
+        let text = Bytes::from(format!("{number}"));
+        alice.send(service, "chat", text.clone()).await;
+        assert_eq!([alice.message().await, bob.message().await], [text.clone(), text]);
+    }
+    let large: Bytes = (0..1 << 20).map(|i| (i >> 8) as u8).collect::<Vec<u8>>().into();
+    bob.send(Service::Fifo, "chat", large.clone()).await;
+    assert!(alice.message().await == large && bob.message().await == large);
+    bob.put(Frame::Goodbye).await;
+    let (_, event) = alice.event().await;
+    assert!(matches!(event, ClientEvent::Group { reason: Reason::Disconnect, .. }), "{event:?}");
+    server.close().await;
+    assert_eq!(alice.error().await.0, Code::Shutdown);
+    assert!(alice.frame().await.is_none() && !path.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
+    let limits = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
+    let server = start("north", limits).await;
+    let at = server.addresses()[0].clone();
+    let mut slow = Peer::member(&at, "slow", "g").await;
+    let mut fast = Peer::member(&at, "fast", "g").await;
+    let mut source = Peer::connect(&at, "source").await;
+    let mut sent = 0u64;
+    // As long as the reader keeps up, only the limits of the slow one can be reached.
+    while server.inquiry().report().await.unwrap().counters.cuts == 0 {
+        for _ in 0..16 {
+            sent += 1;
+            let payload = [&sent.to_be_bytes()[..], &[0; 32 << 10]].concat();
+            source.send(Service::Fifo, "g", payload).await;
+            assert_eq!(fast.message().await[..8], sent.to_be_bytes());
+        }
+        assert!(sent < 10_000, "the slow client is not cut");
+    }
+    let report = server.inquiry().report().await.unwrap();
+    let of = |name: &str| report.clients.iter().find(|it| it.name == name).unwrap();
+    assert!(!of("slow").connected && of("fast").connected && of("source").connected);
+    assert!(of("slow").queued_bytes <= 1 << 20);
+    // The events that had left are whole and in order.
+    let mut next = 3;
+    let mut error = None;
+    while let Some(frame) = slow.frame().await {
+        match frame {
+            Frame::Event(number, _) => {
+                assert_eq!(number, next);
+                next += 1;
+            }
+            Frame::Error(code, _) => error = Some(code),
+            _ => {}
+        }
+    }
+    assert!(error.is_none_or(|code| code == Code::Slow), "{error:?}");
+    let mut slow = Peer::hello(&at, "slow", 1, next).await;
+    slow.welcome().await;
+    let Some(Frame::Resumed(lost)) = slow.frame().await else { panic!("not resumed") };
+    let mut missing = 0;
+    if let Some((first, last)) = lost {
+        assert_eq!(first, next);
+        (missing, next) = (last - first + 1, last + 1);
+    }
+    sent += 1;
+    source.send(Service::Fifo, "g", sent.to_be_bytes().to_vec()).await;
+    loop {
+        match slow.event().await {
+            (number, ClientEvent::Cut { lost: (first, last), .. }) => {
+                assert_eq!((first, last), (next, number));
+                missing += last - first + 1;
+                next = last + 1;
+            }
+            (number, event) => {
+                assert_eq!(number, next);
+                next += 1;
+                let ClientEvent::Message { parts, .. } = event else { continue };
+                if parts.concat()[..8] == sent.to_be_bytes() {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(missing > 0 && missing < sent);
+    // View, two changes of the group, and the messages.
+    assert_eq!(next - 1, 3 + sent, "each event has one number");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_resumes_gets_every_event_once() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut client = Peer::member(&at, "client", "g").await;
+    let mut source = Peer::connect(&at, "source").await;
+    let (mut next, mut got) = (3, 0u32);
+    for round in 0..20u32 {
+        for i in 0..50 {
+            source.send(Service::Agreed, "g", (round * 50 + i).to_be_bytes().to_vec()).await;
+        }
+        for _ in 0..(round * 7 % 40) {
+            let (number, event) = client.event().await;
+            let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
+            assert_eq!((number, &parts.concat()[..]), (next, &got.to_be_bytes()[..]));
+            (next, got) = (next + 1, got + 1);
+        }
+        // The connection is lost with whatever is on its way.
+        let waits = round % 2 == 0;
+        drop(client);
+        if waits {
+            let gone = |it: &DaemonReport| {
+                it.clients.iter().any(|it| it.name == "client" && !it.connected)
+            };
+            until(&server, gone).await;
+        }
+        client = Peer::hello(&at, "client", 1, next).await;
+        client.welcome().await;
+        assert_eq!(client.frame().await, Some(Frame::Resumed(None)));
+    }
+    while got < 1000 {
+        let (number, event) = client.event().await;
+        let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
+        assert_eq!((number, &parts.concat()[..]), (next, &got.to_be_bytes()[..]));
+        (next, got) = (next + 1, got + 1);
+    }
+    let mut unknown = Peer::hello(&at, "nobody", 1, 5).await;
+    assert_eq!(unknown.error().await.0, Code::Session);
+    let mut future = Peer::hello(&at, "client", 1, next + 1).await;
+    assert_eq!(future.error().await.0, Code::Session);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut client = Peer::member(&at, "client", "g").await;
+    for text in ["a", "b"] {
+        client.send(Service::Fifo, "g", text).await;
+        assert_eq!(client.message().await, text);
+    }
+    drop(client);
+    let mut client = Peer::hello(&at, "client", 1, 5).await;
+    assert_eq!(client.welcome().await.taken, 3);
+    client.request = 1;
+    for text in ["a", "b", "c"] {
+        client.send(Service::Fifo, "g", text).await;
+    }
+    assert_eq!(client.frame().await, Some(Frame::Resumed(None)));
+    assert_eq!(client.message().await, "c");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_later_run_of_a_client_replaces_the_earlier_one() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut first = Peer::member(&at, "client", "g").await;
+    let mut other = Peer::member(&at, "other", "g").await;
+    let mut same = Peer::hello(&at, "client", 1, 0).await;
+    let (code, text) = same.error().await;
+    assert!(code == Code::Name && text.contains("\"client\", run 1"), "{text}");
+    let mut second = Peer::hello(&at, "client", 2, 0).await;
+    second.welcome().await;
+    assert_eq!(first.error().await.0, Code::Replaced);
+    let (_, event) = other.event().await;
+    assert!(matches!(event, ClientEvent::Group { reason: Reason::Disconnect, .. }), "{event:?}");
+    let mut third = Peer::hello(&at, "client", 2, 2).await;
+    third.welcome().await;
+    assert_eq!(second.error().await.0, Code::Replaced);
+    let report = server.inquiry().report().await.unwrap();
+    assert_eq!(report.clients.len(), 2);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn nonsense_ends_its_connection_alone() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut honest = Peer::member(&at, "honest", "g").await;
+    let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name: "x".into() }.encode();
+    let wrong: [(&[u8], Code); 5] = [
+        (b"GET / HTTP/1.1\r\n\r\n", Code::Malformed),
+        (&[0, 0, 0, 0], Code::Malformed),
+        (&[0, 0, 0, 1, 99], Code::Malformed),
+        (&Frame::Ping(1).encode(), Code::Malformed),
+        (&std::mem::take(&mut hello), Code::Version),
+    ];
+    for (bytes, code) in wrong {
+        let mut peer = Peer::open(&at).await;
+        peer.socket.writable().await.unwrap();
+        peer.socket.try_write(&[std::io::IoSlice::new(bytes)]).unwrap();
+        assert_eq!(peer.error().await.0, code, "{bytes:?}");
+        assert_eq!(peer.frame().await, None);
+    }
+    // After a welcome too: the session ends.
+    for frame in [Frame::Sent(1), Frame::Goodbye] {
+        let mut peer = Peer::member(&at, "liar", "g").await;
+        peer.put(frame.clone()).await;
+        if frame != Frame::Goodbye {
+            assert_eq!(peer.error().await.0, Code::Malformed);
+        }
+        for _ in 0..2 {
+            assert!(matches!(honest.event().await.1, ClientEvent::Group { .. }));
+        }
+    }
+    let name = vec![b'x'; 65];
+    honest.request += 1;
+    honest.put(Frame::Join(honest.request, name.into())).await;
+    let refused = loop {
+        match honest.frame().await.unwrap() {
+            Frame::Refused(number, code, _) => break (number, code),
+            Frame::Sent(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused, (honest.request, Code::Group));
+    honest.send(Service::Safe, "g", "still here").await;
+    assert_eq!(honest.message().await, "still here");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_floods_without_reading_refusals_is_closed() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut client = Peer::connect(&at, "client").await;
+    let mut batch = Batch::default();
+    for request in 1..300_000 {
+        batch.push(&Frame::Join(request, Bytes::new()));
+    }
+    // The daemon closes the connection before it has read everything.
+    let _ = batch.write(&client.socket).await;
+    let mut refusals = 0;
+    while let Some(frame) = client.frame().await {
+        refusals += u32::from(matches!(frame, Frame::Refused(..)));
+    }
+    assert!(refusals < 299_999);
+    let report = until(&server, |it| it.clients.iter().all(|it| !it.connected)).await;
+    assert!(report.counters.refused > 0);
+    server.close().await;
+}
+
+const GROUPS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+#[tokio::test]
+async fn no_task_and_no_session_is_left_of_a_thousand_connections() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    until(&server, |_| true).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    let mut peers = Vec::new();
+    for number in 0..1000 {
+        let mut peer = match number % 4 {
+            0 => Peer::open(&at).await,
+            _ => Peer::connect(&at, &format!("client {number}")).await,
+        };
+        if number % 2 == 1 {
+            peer.join(GROUPS[number % 10]).await;
+        }
+        peers.push(peer);
+    }
+    let joined = |it: &DaemonReport| it.groups.iter().map(|it| it.members).sum::<usize>() == 500;
+    let report = until(&server, joined).await;
+    assert_eq!(report.clients.len(), 750);
+    assert!(alive() >= before + 750);
+    for (number, mut peer) in peers.into_iter().enumerate() {
+        if number % 4 != 0 {
+            peer.put(Frame::Goodbye).await;
+        }
+    }
+    until(&server, |it| it.clients.is_empty() && it.groups.is_empty()).await;
+    until(&server, |_| alive() == before).await;
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_cross_three_daemons_in_order_while_the_source_waits_for_room() {
+    let limits = DaemonSettings { retention_bytes: 64 << 10, ..DaemonSettings::default() };
+    let a = start("a", limits).await;
+    let b =
+        Server::start(settings("b", vec![a.local_address().to_string()], limits)).await.unwrap();
+    let c =
+        Server::start(settings("c", vec![b.local_address().to_string()], limits)).await.unwrap();
+    for server in [&a, &b, &c] {
+        let report = until(server, |it| it.members.len() == 3 && it.settled).await;
+        let members: std::collections::BTreeSet<_> = report.members.iter().collect();
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+    let mut far = Peer::member(&c.addresses()[0], "far", "g").await;
+    let mut near = Peer::member(&a.addresses()[0], "near", "g").await;
+    until(&a, |it| it.groups.iter().any(|it| it.members == 2)).await;
+    let mut source = Peer::connect(&a.addresses()[0], "source").await;
+    let sender = tokio::spawn(async move {
+        for number in 0..2000u32 {
+            let service = if number % 3 == 0 { Service::Safe } else { Service::Fifo };
+            let payload = [&number.to_be_bytes()[..], &[0; 4096]].concat();
+            source.send(service, "g", payload).await;
+        }
+        source
+    });
+    for number in 0..2000u32 {
+        assert_eq!(far.message().await[..4], number.to_be_bytes());
+        assert_eq!(near.message().await[..4], number.to_be_bytes());
+    }
+    let mut source = sender.await.unwrap();
+    let mut waited = false;
+    loop {
+        match source.frame().await.unwrap() {
+            Frame::Waiting(code) => waited |= code == Some(Code::Retention),
+            Frame::Sent(2000) => break,
+            Frame::Sent(_) | Frame::Event(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(waited, "8 MB do not wait for a limit of 64 kB");
+    // The middle daemon ends: both sides go on alone.
+    b.close().await;
+    until(&a, |it| it.members == ["a"]).await;
+    until(&c, |it| it.members == ["c"]).await;
+    a.close().await;
+    c.close().await;
+}
+
+#[tokio::test]
+async fn addresses_that_others_reach_are_refused() {
+    let mut open = settings("a", Vec::new(), DaemonSettings::default());
+    open.clients = vec!["tcp:0.0.0.0:0".parse().unwrap()];
+    let error = Server::start(open.clone()).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("tcp:0.0.0.0:0: connections of clients are not encrypted"),
+        "{error}"
+    );
+    (open.listen, open.key) = ("0.0.0.0:0".parse().unwrap(), RelayKey::none());
+    let error = Server::start(open).await.unwrap_err().to_string();
+    assert!(error.contains("without a key any host could join"), "{error}");
+}
