@@ -35,8 +35,10 @@ impl Summary {
         if let Some(doubts) = self.lateness.and_then(|lateness| lateness.doubts()) {
             out.push_str(&wrapped(&format!("{doubts}.")));
         }
-        self.write_flows(&mut out);
-        self.write_receivers(&mut out);
+        if !self.flows.is_empty() {
+            self.write_flows(&mut out);
+            self.write_receivers(&mut out);
+        }
         self.write_clients(&mut out);
         self.write_links(&mut out);
         out.push('\n');
