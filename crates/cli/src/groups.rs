@@ -5,7 +5,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::time::Duration;
 
-use faircast::groups::{Client, GroupError, GroupEvent, GroupMember, GroupMessage, Reason};
+use faircast::groups::{
+    Client, GroupError, GroupEvent, GroupMember, GroupMessage, MESSAGE_BYTES_MAX, Reason,
+};
 use faircast_base::escaped_lines;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,8 +18,6 @@ use crate::error::{Failure, note};
 use crate::live;
 use crate::progress::{interrupted, listen};
 
-/// Most bytes of a message.
-const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Messages of standard input that are read ahead.
 const AHEAD_MAX: usize = 64;
 /// Interval between looks at Ctrl-C.
@@ -52,7 +52,9 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
         let done = tokio::select! {
             done = send_all(args, &client) => done,
             failed = watch(&client) => Err(failed),
-            () = until_interrupted() => Ok(()),
+            () = until_interrupted() => {
+                Err(Failure::Work("interrupted: not all messages were sent".to_string()))
+            }
         };
         client.close().await;
         done
@@ -82,6 +84,7 @@ async fn watch(client: &Client) -> Failure {
     loop {
         match client.next().await {
             Ok(GroupEvent::Refused { text, .. }) => return Failure::Work(text),
+            Ok(GroupEvent::Disconnected { reason }) => note(&disconnected(&reason)),
             Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
                 note(&format!("the daemon has started again: {unsure} messages may be lost"));
             }
@@ -89,6 +92,10 @@ async fn watch(client: &Client) -> Failure {
             Err(error) => return error.into(),
         }
     }
+}
+
+fn disconnected(reason: &str) -> String {
+    format!("the connection to the daemon is lost: {reason}; trying again until Ctrl-C")
 }
 
 /// Messages of standard input, which a thread reads.
@@ -225,6 +232,10 @@ impl Printer<'_> {
                 note(&format!("this client was too slow: events {first} to {last} are lost"));
                 Ok(false)
             }
+            GroupEvent::Disconnected { reason } => {
+                note(&disconnected(&reason));
+                Ok(false)
+            }
             GroupEvent::Restarted { .. } => {
                 note("the daemon has started again: messages may be lost");
                 Ok(false)
@@ -290,6 +301,9 @@ fn json_of(event: GroupEvent) -> Value {
             })
         }
         GroupEvent::Cut { lost } => json!({ "event": "cut", "lost": lost }),
+        GroupEvent::Disconnected { reason } => {
+            json!({ "event": "disconnected", "reason": reason })
+        }
         GroupEvent::Resumed { lost } => json!({ "event": "resumed", "lost": lost }),
         GroupEvent::Restarted { unsure } => json!({ "event": "restarted", "unsure": unsure }),
         GroupEvent::Refused { request, text } => {

@@ -105,7 +105,7 @@ async fn page(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> 
     }
 }
 
-/// Opens a session at the daemon, and waits for a message of this session.
+/// Joins a group of its own at the daemon, and waits for its own message to the group.
 async fn check(client: Option<ClientAddress>) -> Result<(), String> {
     let address = client.ok_or("the configuration has no address for clients")?.to_string();
     let name = format!("healthz-{:x}", incarnation());

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use faircast::groups::{Client, GroupError, GroupEvent, Reason, Service};
+use faircast::groups::{Client, GroupError, GroupEvent, Reason, Service, WaitReason};
 use faircast_node::{Server, ServerSettings};
 
 /// Longest time for anything: longer means that it hangs.
@@ -111,6 +111,11 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     assert_eq!(message(&client).await, b"before");
     client.flush().await.unwrap();
     server.close().await;
+    let lost = until(&client, |event| match event {
+        GroupEvent::Disconnected { reason } => Some(reason),
+        _ => None,
+    });
+    assert!(lost.await.contains("the daemon stops"));
     // No daemon is there: requests wait until their window is full.
     let mut sent = 0u32;
     let refused = loop {
@@ -135,6 +140,34 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     client.flush().await.unwrap();
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, u64::from(sent - unsure + 1));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_events_learns_why_it_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let client = Client::connect(&format!("unix:{}", path.display()), "client").await.unwrap();
+    client.join("g").await.unwrap();
+    members(&client, 1).await;
+    let mut sent = 0;
+    let full = async {
+        loop {
+            match client.try_send(Service::Fifo, &["g"], vec![0; 64 << 10]) {
+                Ok(_) => sent += 1,
+                Err(GroupError::WouldBlock(WaitReason::Events)) => return,
+                Err(GroupError::WouldBlock(_)) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, full).await.expect("4 MB of events wait at last");
+    for _ in 0..sent {
+        assert_eq!(message(&client).await.len(), 64 << 10);
+    }
+    client.send(Service::Fifo, &["g"], "last").await.unwrap();
+    assert_eq!(message(&client).await, b"last");
     server.close().await;
 }
 

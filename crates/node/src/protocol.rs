@@ -80,7 +80,7 @@ pub struct Welcome {
     pub daemon: DaemonRun,
     /// Current view.
     pub view: Ballot,
-    /// Greatest number of a request that the daemon has handled in this session.
+    /// Number of the last request of the client that the daemon has handled.
     pub taken: u64,
     /// Most bytes of a message.
     pub message_bytes: u32,
@@ -365,6 +365,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
             for _ in 0..count {
                 members.push(take_mate(bytes, fields)?);
             }
+            let members = members.into();
             ClientEvent::Group { group, members, reason, subject, position, view }
         }
         18 => ClientEvent::Transitional { closes: fields.read()?, members: take_runs(fields)? },

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -78,7 +79,7 @@ pub enum ClientEvent {
         /// Name.
         group: Bytes,
         /// Members, in the same order at all of them.
-        members: Vec<Mate>,
+        members: Arc<[Mate]>,
         /// Reason.
         reason: Reason,
         /// The client that has come or gone; `None` if daemons have.

@@ -90,6 +90,10 @@ impl Summary {
 
     fn closing(&self) -> String {
         let hash = self.trace_hash.as_ref().map(|h| format!(" · trace {h}")).unwrap_or_default();
+        let happened = format!("{} events in {}{hash}", count(self.events), seconds(self.wall_s));
+        if self.flows.is_empty() {
+            return happened;
+        }
         let jain = match self.shared_time() {
             Some(common) => format!(
                 "Jain index {:.4} while all were on ({} to {}), {:.4} over the counted time",
@@ -100,7 +104,7 @@ impl Summary {
             ),
             None => format!("Jain index {:.4}", self.jain_index),
         };
-        format!("{jain} · {} events in {}{hash}", count(self.events), seconds(self.wall_s))
+        format!("{jain} · {happened}")
     }
 
     /// True if some flow was not on all the time, and so has two throughputs.

@@ -11,7 +11,7 @@ use faircast_overlay::{
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
 
-/// Time after which a message that the daemon could not take is tried again.
+/// Time after which a request that the daemon could not take is repeated.
 const AGAIN: Duration = Duration::from_millis(5);
 /// Most messages that a client without a rate sends in one call.
 const BURST_MAX: u32 = 64;
@@ -99,10 +99,16 @@ impl DaemonProgram {
             let id = ClientId(place as u32);
             while client.steps.front().is_some_and(|(at, _)| *at <= cx.now) {
                 let Some((_, step)) = client.steps.pop_front() else { break };
-                let line =
-                    node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step));
-                let act = ClientAct::Other;
-                notes.extend(line.map(|line| ClientNote { client: client.spec.index, act, line }));
+                match node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step)) {
+                    Ok(line) => {
+                        let act = ClientAct::Other;
+                        notes.push_back(ClientNote { client: client.spec.index, act, line });
+                    }
+                    Err(SendError::Changing | SendError::Retention) => {
+                        client.steps.push_front((cx.now + AGAIN, step));
+                    }
+                    Err(error) => unreachable!("the scenario was checked: {error}"),
+                }
             }
             for _ in 0..BURST_MAX {
                 let Some(note) = node.with(cx, |daemon, cx| send(daemon, cx, id, client)) else {
@@ -117,7 +123,7 @@ impl DaemonProgram {
     }
 }
 
-/// Takes a step of a client. Returns its line in the trace.
+/// Takes a step of a client. Returns its line in the trace, or the daemon's refusal.
 fn take_step(
     daemon: &mut Daemon,
     cx: &mut Cx<'_>,
@@ -125,27 +131,27 @@ fn take_step(
     client: &mut Client,
     me: DaemonRun,
     step: &Step,
-) -> Option<String> {
+) -> Result<String, SendError> {
     match step {
         Step::Connect => {
             let name = client.spec.name.clone().into();
-            daemon.connect(cx, id, name, me.incarnation).ok()?;
+            daemon.connect(cx, id, name, me.incarnation)?;
             client.is_connected = true;
-            Some(client.trace.start(&me))
+            Ok(client.trace.start(&me))
         }
         Step::Join(group) => {
-            daemon.join(cx, id, group.clone().into()).ok()?;
-            Some(client.trace.join(group.as_bytes()))
+            daemon.join(cx, id, group.clone().into())?;
+            Ok(client.trace.join(group.as_bytes()))
         }
         Step::Leave(group) => {
-            daemon.part(cx, id, group.clone().into()).ok()?;
-            Some(client.trace.leave(group.as_bytes()))
+            daemon.part(cx, id, group.clone().into())?;
+            Ok(client.trace.leave(group.as_bytes()))
         }
         Step::Stop => {
             daemon.disconnect(cx, id);
             (client.is_connected, client.due) = (false, None);
             client.steps.clear();
-            Some(client.trace.stop())
+            Ok(client.trace.stop())
         }
     }
 }

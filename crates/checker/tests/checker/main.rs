@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod edits;
+mod facts;
 mod model;
 mod mutants;
 mod program;
@@ -9,9 +11,10 @@ mod program;
 use std::io;
 use std::time::Instant;
 
+use facts::Facts;
 use faircast_checker::{Rule, Trace, Violation, check};
 use model::{Lines, Plan, Rng, generate};
-use mutants::{Facts, MUTANTS};
+use mutants::MUTANTS;
 use serde_json::Value;
 
 /// Reads a trace: one file for each process, or one file with the lines of all, mixed.

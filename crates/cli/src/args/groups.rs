@@ -25,7 +25,9 @@ Examples:
 Ends when standard input ends and the daemon has taken all messages. Services: unreliable, reliable,
 fifo, causal, agreed, safe; docs/promises.md has their guarantees.
 
-Exit status: 0 done, 1 there is no daemon or it refuses, 2 the arguments are wrong.")]
+A lost connection is opened again until Ctrl-C.
+
+Exit status: 0 done, 1 interrupted, there is no daemon or it refuses, 2 the arguments are wrong.")]
 pub struct PubArgs {
     /// The group, 1 to 64 bytes
     #[arg(value_name = "GROUP")]

@@ -40,6 +40,15 @@ impl From<(Code, String)> for Lost {
     }
 }
 
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Refused(_, text) => f.write_str(text),
+        }
+    }
+}
+
 impl Lost {
     pub(super) fn into_public(self, address: &ClientAddress) -> GroupError {
         match self {
@@ -117,7 +126,7 @@ pub(super) async fn run(address: ClientAddress, shared: Arc<Shared>, first: Open
             return shared.end(over);
         }
         tracing::debug!(target: "faircast::session", ?lost, "the connection to the daemon is lost");
-        shared.disconnected();
+        shared.disconnected(lost.to_string());
         if shared.is_closing() {
             let at = *closes_at.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
             if Instant::now() + pause > at {

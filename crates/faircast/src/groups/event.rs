@@ -112,6 +112,11 @@ pub enum GroupEvent {
         /// Numbers of the first and the last lost event.
         lost: (u64, u64),
     },
+    /// The connection is lost. The client tries to open another one until it is closed.
+    Disconnected {
+        /// Reason.
+        reason: String,
+    },
     /// The connection was lost and the session goes on.
     Resumed {
         /// Numbers of the first and the last event that are lost, if there are any.
@@ -147,7 +152,7 @@ impl From<ClientEvent> for GroupEvent {
             }
             ClientEvent::Group { group, members, reason, subject, view, .. } => Self::Group {
                 group: GroupName(group),
-                members: members.into_iter().map(GroupMember::from).collect(),
+                members: members.iter().cloned().map(GroupMember::from).collect(),
                 reason,
                 subject: subject.map(GroupMember::from),
                 view: shown(view),

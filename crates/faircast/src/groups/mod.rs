@@ -30,13 +30,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use faircast_node::ClientAddress;
 use faircast_node::protocol::{Code, Frame, check_groups};
-use faircast_overlay::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, SendError};
+use faircast_overlay::{CLIENT_BYTES_MAX, SendError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 pub use self::event::{GroupEvent, GroupMember, GroupMessage, GroupName};
 use self::session::Shared;
-pub use faircast_overlay::{Reason, Service};
+pub use faircast_overlay::{MESSAGE_BYTES_MAX, Reason, Service};
 
 /// Longest time for requests that wait when a client is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,6 +78,9 @@ pub enum WaitReason {
     /// The daemon has not handled 1 MB of earlier requests yet.
     #[error("the daemon has not handled 1 MB of earlier requests yet")]
     Window,
+    /// 4 MB of events wait for [`Client::next`]: until then the client reads nothing more.
+    #[error("4 MB of events wait to be taken")]
+    Events,
     /// The connection to the daemon is lost.
     #[error("the connection to the daemon is lost")]
     Disconnected,
@@ -141,6 +144,7 @@ impl Client {
     }
 
     /// Sends a message to groups, and waits until there is room. Returns the number of the request.
+    /// Clients that only send take their events too: there is no room while 4 MB of them wait.
     ///
     /// # Errors
     /// A name or the length is not allowed, or the client is closed. Safe to cancel: the message is

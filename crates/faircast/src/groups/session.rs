@@ -105,7 +105,9 @@ impl Shared {
         }
         let bytes = bytes + HEAD_BYTES;
         if state.queue_bytes > 0 && state.queue_bytes + bytes > WINDOW_BYTES {
-            return Err(GroupError::WouldBlock(state.waiting.unwrap_or(WaitReason::Window)));
+            let is_full = state.event_bytes >= EVENT_BYTES;
+            let own = if is_full { WaitReason::Events } else { WaitReason::Window };
+            return Err(GroupError::WouldBlock(state.waiting.unwrap_or(own)));
         }
         state.last_request += 1;
         let number = state.last_request;
@@ -199,8 +201,14 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    pub(super) fn disconnected(&self) {
-        self.state.lock().waiting = Some(WaitReason::Disconnected);
+    /// Reports a lost connection, once until another one is up.
+    pub(super) fn disconnected(&self, reason: String) {
+        let mut state = self.state.lock();
+        if state.waiting.replace(WaitReason::Disconnected) != Some(WaitReason::Disconnected) {
+            state.push(GroupEvent::Disconnected { reason }, 0);
+            drop(state);
+            self.events.notify_waiters();
+        }
     }
 
     /// Moves requests into a batch. Returns false if the session is to be closed and all requests

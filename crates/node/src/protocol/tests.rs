@@ -46,7 +46,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
     };
     let group = ClientEvent::Group {
         group: chat(),
-        members: vec![alice()],
+        members: [alice()].into(),
         reason: Reason::Join,
         subject: Some(alice()),
         position: (8, 0, 0),

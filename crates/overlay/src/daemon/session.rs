@@ -1,5 +1,6 @@
 //! Sessions of clients: requests, and delivery of messages and of steps of membership.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -162,7 +163,7 @@ impl Daemon {
             self.tell_group(group, reason, Some(mate.clone()), position);
             // The one that leaves learns it too.
             if let Some(id) = self.own(mate) {
-                let members = self.groups.members(group).to_vec();
+                let members = self.groups.members(group).into();
                 let subject = Some(mate.clone());
                 let (group, view) = (group.clone(), self.view);
                 self.tell(
@@ -180,7 +181,7 @@ impl Daemon {
         subject: Option<Mate>,
         position: (u64, u64, u64),
     ) {
-        let members = self.groups.members(group).to_vec();
+        let members: Arc<[Mate]> = self.groups.members(group).into();
         let own: Vec<ClientId> = members.iter().filter_map(|it| self.own(it)).collect();
         let (group, view) = (group.clone(), self.view);
         let event = ClientEvent::Group { group, members, reason, subject, position, view };

@@ -1,0 +1,143 @@
+//! Edits of traces, and questions about the places where mutants make them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::facts::{Delivery, Facts, is, text};
+use super::model::{Lines, Rng};
+
+pub(super) fn is_ordered(it: &Delivery) -> bool {
+    ["agreed", "safe"].contains(&it.service.as_str())
+}
+
+/// Numbers the deliveries of a process anew, after lines were added or taken away.
+pub(super) fn renumber(lines: &mut [Value]) {
+    let mut next = 1;
+    for line in lines {
+        match text(line, "event") {
+            "start" => next = 1,
+            "cut" => {
+                let length = line["to"].as_u64().unwrap() - line["from"].as_u64().unwrap();
+                (line["from"], line["to"]) = (json!(next), json!(next + length));
+                next += length + 1;
+            }
+            "resume" => line["next"] = json!(next),
+            "deliver" | "group" | "view" | "transitional" => {
+                line["n"] = json!(next);
+                next += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn remove(lines: &mut Lines, it: &Delivery) {
+    lines[it.process].1.remove(it.line);
+    renumber(&mut lines[it.process].1);
+}
+
+pub(super) fn insert(lines: &mut Lines, process: usize, line: usize, mut event: Value) {
+    let like = lines[process].1[line - 1].clone();
+    (event["process"], event["incarnation"]) =
+        (like["process"].clone(), like["incarnation"].clone());
+    lines[process].1.insert(line, event);
+    renumber(&mut lines[process].1);
+}
+
+pub(super) fn swap(lines: &mut Lines, one: &Delivery, other: &Delivery) {
+    lines[one.process].1.swap(one.line, other.line);
+    renumber(&mut lines[one.process].1);
+}
+
+/// One of the candidates, if there is any.
+pub(super) fn pick<T>(rng: &mut Rng, candidates: impl Iterator<Item = T>) -> Option<T> {
+    let mut candidates: Vec<T> = candidates.collect();
+    let at = rng.below(candidates.len());
+    (!candidates.is_empty()).then(|| candidates.swap_remove(at))
+}
+
+/// All lines of an event with process and line.
+pub(super) fn sites<'a>(
+    lines: &'a Lines,
+    event: &'a str,
+) -> impl Iterator<Item = (usize, usize, &'a Value)> {
+    let all = lines.iter().enumerate().flat_map(|(process, (_, of))| {
+        of.iter().enumerate().map(move |(line, it)| (process, line, it))
+    });
+    all.filter(move |(_, _, it)| is(it, event))
+}
+
+/// Line of an event, chosen among those for which `counts` holds, to be changed.
+pub(super) fn change(
+    lines: &mut Lines,
+    rng: &mut Rng,
+    event: &str,
+    counts: impl Fn(&Value) -> bool,
+    with: impl FnOnce(&mut Value),
+) -> Option<()> {
+    let (process, line, _) = pick(rng, sites(lines, event).filter(|it| counts(it.2)))?;
+    with(&mut lines[process].1[line]);
+    Some(())
+}
+
+pub(super) fn add(set: &mut Value, name: &str) {
+    set.as_array_mut().unwrap().push(name.into());
+}
+
+pub(super) fn take(set: &mut Value, name: &str) {
+    set.as_array_mut().unwrap().retain(|it| it != name);
+}
+
+/// Moves a delivery of a message whose view is known behind the next view.
+pub(super) fn delay(lines: &mut Lines, f: &Facts, it: &Delivery) -> Option<()> {
+    text(&lines[it.send.0].1[it.send.1], "view").split_once('.')?;
+    let stay = f.stay(it);
+    let next = stay.next.clone().filter(|it| it != "quiet")?;
+    let mut event = lines[it.process].1[it.line].clone();
+    (event["view"], event["transitional"]) = (json!(next), json!(false));
+    lines[it.process].1.insert(stay.end + 1, event);
+    remove(lines, it);
+    Some(())
+}
+
+/// True if the sender of a message has virtual synchrony.
+pub(super) fn is_synchronous(lines: &Lines, (process, line): (usize, usize)) -> bool {
+    lines[process].1[..line].iter().rfind(|it| is(it, "start")).unwrap()["virtual_synchrony"]
+        == true
+}
+
+/// Message that the deliverer of `one` knows when it sends `other`.
+pub(super) fn is_cause(f: &Facts, one: &Delivery, other: &Delivery) -> bool {
+    let causal = ["causal", "agreed", "safe"];
+    let (sender, line) = other.send;
+    causal.contains(&one.service.as_str())
+        && causal.contains(&other.service.as_str())
+        && one.send.0 != sender
+        && f.others(one)
+            .any(|it| it.process == sender && it.line < line && f.stays[it.stay].end > line)
+}
+
+pub(super) fn is_own_join(line: &Value, groups: &BTreeSet<String>) -> bool {
+    line["reason"] == "join"
+        && line["subject"] == line["process"]
+        && groups.contains(text(line, "group"))
+}
+
+/// True for a delivery to a process that joined the only group of the message within the view,
+/// sent it later if it is its own, and remains a member to the end of the view.
+pub(super) fn is_joiner(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
+    let (stay, of) = (f.stay(it), &lines[it.process].1);
+    let joins = of[stay.begin..it.line].iter().rposition(|line| is_own_join(line, &it.groups));
+    let leaves = of[stay.begin..stay.end]
+        .iter()
+        .any(|line| line["reason"] == "leave" && line["subject"] == line["process"]);
+    let is_sent_later =
+        it.send.0 != it.process || joins.is_some_and(|joins| it.send.1 > stay.begin + joins);
+    it.groups.len() == 1
+        && joins.is_some()
+        && !leaves
+        && is_sent_later
+        && !stay.is_cut
+        && stay.next.is_some()
+}
