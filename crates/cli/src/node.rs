@@ -232,7 +232,7 @@ async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
     out += &format!("  groups: {}\n", groups.len());
     for it in groups {
         let (name, members, here) = (word(&it["name"]), &it["members"], &it["here"]);
-        out += &format!("    {name}: {members} members, {here} here\n");
+        out += &format!("    {name}: members: {members}, here: {here}\n");
     }
     let clients = list("clients")?;
     out += &format!("  clients: {}\n", clients.len());

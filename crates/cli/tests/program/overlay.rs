@@ -85,7 +85,7 @@ fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
     let at = format!("127.0.0.1:{}", overlay.status);
     let status = succeed(&format!("node status {at}"));
     assert!(status.contains("north: view ") && status.contains("    watcher: "), "{status}");
-    assert!(status.contains("    chat: 1 members, 1 here"), "{status}");
+    assert!(status.contains("    chat: members: 1, here: 1"), "{status}");
     let status = super::json(&format!("node status {at} --json"));
     assert_eq!((&status["name"], &status["settled"]), (&"north".into(), &true.into()));
     let metrics = overlay.page("/metrics").1;
