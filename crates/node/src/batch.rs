@@ -10,6 +10,8 @@ use crate::server::ClientSocket;
 
 /// Longest payload that is copied beside its frame's fields: a copy is cheaper than one more slice.
 const COPIED_BYTES_MAX: usize = 1024;
+/// Bytes of frames for which room is made at once.
+const HEADS_BYTES: usize = 32 << 10;
 /// Most slices of one call.
 const SLICES_MAX: usize = 128;
 
@@ -23,6 +25,9 @@ pub struct Batch {
 impl Batch {
     /// Appends a frame.
     pub fn push(&mut self, frame: &Frame) {
+        if self.heads.capacity() == 0 {
+            self.heads.reserve(HEADS_BYTES);
+        }
         for part in frame.put(&mut self.heads) {
             if part.len() <= COPIED_BYTES_MAX {
                 self.heads.extend_from_slice(part);

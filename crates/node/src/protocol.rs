@@ -347,7 +347,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
         16 => {
             let (service, view, sequence) = (take_service(fields)?, fields.read()?, fields.read()?);
             let (from, groups) = (take_mate(bytes, fields)?, take_names(bytes, fields)?);
-            let parts = vec![rest(bytes, fields)];
+            let (groups, parts) = (groups.into(), [rest(bytes, fields)].into());
             ClientEvent::Message { from, service, groups, parts, view, sequence }
         }
         17 => {

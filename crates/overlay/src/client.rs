@@ -66,9 +66,9 @@ pub enum ClientEvent {
         /// Service.
         service: Service,
         /// All groups of the message.
-        groups: Vec<Bytes>,
+        groups: Arc<[Bytes]>,
         /// Payload, in parts.
-        parts: Vec<Bytes>,
+        parts: Arc<[Bytes]>,
         /// View of the message.
         view: ViewId,
         /// Number of the message at its daemon in this configuration.
@@ -292,8 +292,8 @@ mod tests {
 
     fn message(service: Service, text: &'static [u8]) -> ClientEvent {
         let from = client().mate;
-        let parts = alloc::vec![Bytes::from_static(text)];
-        let (groups, view) = (Vec::new(), ViewId::default());
+        let parts = [Bytes::from_static(text)].into();
+        let (groups, view) = ([].into(), ViewId::default());
         ClientEvent::Message { from, service, groups, parts, view, sequence: 0 }
     }
 

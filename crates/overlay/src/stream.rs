@@ -347,7 +347,10 @@ impl Streams {
         }
         if service >= Service::Fifo {
             let last = self.sources[self.me].through;
-            let spread = self.spread.entry(Bytes::copy_from_slice(client)).or_default();
+            if !self.spread.contains_key(client) {
+                self.spread.insert(Bytes::copy_from_slice(client), BTreeMap::new());
+            }
+            let Some(spread) = self.spread.get_mut(client) else { return };
             for group in groups {
                 match spread.get_mut(*group) {
                     Some(it) => *it = (to, last),

@@ -141,11 +141,11 @@ impl From<ClientEvent> for GroupEvent {
     fn from(event: ClientEvent) -> Self {
         let shown = |view: Ballot| view.to_string();
         match event {
-            ClientEvent::Message { from, service, groups, mut parts, view, .. } => {
-                let groups = groups.into_iter().map(GroupName).collect();
-                let payload = match parts.len() {
-                    1 => parts.remove(0),
-                    _ => parts.concat().into(),
+            ClientEvent::Message { from, service, groups, parts, view, .. } => {
+                let groups = groups.iter().cloned().map(GroupName).collect();
+                let payload = match &*parts {
+                    [payload] => payload.clone(),
+                    parts => parts.concat().into(),
                 };
                 let (from, view) = (from.into(), shown(view));
                 Self::Message(GroupMessage { from, service, groups, payload, view })

@@ -39,8 +39,8 @@ fn frames() -> Vec<(&'static str, Frame)> {
     let message = ClientEvent::Message {
         from: alice(),
         service: Service::Agreed,
-        groups: vec![chat()],
-        parts: vec!["hi".into()],
+        groups: [chat()].into(),
+        parts: ["hi".into()].into(),
         view: view(2),
         sequence: 5,
     };

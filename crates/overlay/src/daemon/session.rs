@@ -60,7 +60,7 @@ impl Daemon {
                     from: mate.clone(),
                     service: cell.service,
                     groups: cell.groups().collect(),
-                    parts,
+                    parts: parts.into(),
                     view: self.view,
                     sequence,
                 };
