@@ -46,7 +46,7 @@ fn run(args: &NodeArgs, config: &Path) -> Result<(), Failure> {
     let log_json = args.log_json;
     live::begin_log(&WatchOptions { metrics: None, json: false, quiet: false, log_json })?;
     listen();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::Work(format!("the system gives no threads: {error}")))?;
     runtime.block_on(serve(config))
