@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("node", &["hop", "net", "overlay", "seal"]),
     ("faircast", &["hop", "net", "node", "files", "programs", "seal"]),
     ("lab", &["net", "sim"]),
-    ("experiment", &["lab", "report", "seal", "sim"]),
+    ("experiment", &["lab", "node", "overlay", "report", "seal", "sim"]),
     ("cli", &["experiment", "sim", "report", "faircast", "lab"]),
     ("xtask", &[]),
 ];

@@ -190,6 +190,7 @@ Examples:
   faircast bench speed --json             how fast the simulator is here
   faircast bench tram-scale               TRAM with up to 100 000 receivers
   sudo faircast bench wire --size 256MB   what a key and a tree cost on real sockets here
+  faircast bench overlay --live           groups through daemons here, beside nats-server
   sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
   sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time
@@ -197,8 +198,8 @@ Examples:
 Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or not, 2 the arguments are
 wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire, attack,
-    /// matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
+    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire,
+    /// overlay, attack, matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite
@@ -240,6 +241,9 @@ pub struct BenchArgs {
     /// In the suite attack, send and receive with this program, such as an older faircast
     #[arg(long, value_name = "PATH")]
     pub program: Option<PathBuf>,
+    /// Real sockets in the suite overlay, which has no other runs yet
+    #[arg(long)]
+    pub live: bool,
     /// In the suite matrix, run fewer and shorter cases, and one seed where --seeds does not say
     #[arg(long)]
     pub quick: bool,

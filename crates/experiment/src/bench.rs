@@ -6,7 +6,7 @@ use faircast_trace::On;
 use crate::monitor::Monitor;
 use crate::request::{COLUMNS, Request, Results};
 use crate::suite::BUNDLED;
-use crate::{Error, attack, matrix, speed, suite, wire};
+use crate::{Error, attack, matrix, overlay, speed, suite, wire};
 
 /// Something that was asked for by its name.
 pub enum Bench {
@@ -14,6 +14,8 @@ pub enum Bench {
     Speed,
     /// How fast files are on real sockets: no scenarios either.
     Wire,
+    /// Speed of groups on real sockets.
+    Overlay,
     /// What hosts that attack do to a transfer.
     Attack,
     /// All schemes in the same cases: no expectations, but a comparison.
@@ -29,7 +31,7 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
         ([], None) if list => {
-            [BUNDLED, &["tram-scale", "speed", "wire", "attack", "matrix"]].concat()
+            [BUNDLED, &["tram-scale", "speed", "wire", "overlay", "attack", "matrix"]].concat()
         }
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
@@ -44,7 +46,7 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
 
 fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     let timings = match name {
-        "matrix" | "speed" | "wire" | "attack" if request.on == On::Lab => {
+        "matrix" | "speed" | "wire" | "overlay" | "attack" if request.on == On::Lab => {
             return Err(Error::Usage(format!("--on lab: {name} has no experiment for the lab")));
         }
         "matrix" => {
@@ -52,6 +54,7 @@ fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
         }
         "speed" => Bench::Speed,
         "wire" => Bench::Wire,
+        "overlay" => Bench::Overlay,
         "attack" => Bench::Attack,
         _ => return Ok(Bench::Suite(Box::new(suite::LoadedSuite::new(name, request)?))),
     };
@@ -116,6 +119,7 @@ impl Bench {
         match self {
             Self::Speed => Ok(speed::list()),
             Self::Wire => wire::list(request),
+            Self::Overlay => overlay::list(request),
             Self::Attack => attack::list(request),
             Self::Matrix(matrix) => Ok(matrix.list()),
             Self::Suite(suite) => Ok(suite.list(request)),
@@ -127,6 +131,7 @@ impl Bench {
         match self {
             Self::Speed => speed::run(request),
             Self::Wire => wire::run(request, monitor),
+            Self::Overlay => overlay::run(request, monitor),
             Self::Attack => attack::run(request, monitor),
             Self::Matrix(matrix) => matrix.run(request, monitor),
             Self::Suite(suite) => suite.run(request, monitor),

@@ -24,6 +24,7 @@ mod execute;
 mod host;
 mod matrix;
 mod monitor;
+mod overlay;
 mod request;
 mod suite;
 #[cfg(test)]

@@ -1,0 +1,407 @@
+//! Groups over real sockets: daemons of faircast, beside nats-server in the same sitting.
+//!
+//! One publisher and some subscribers are threads of this process, servers are programs of their
+//! own, all on the loopback interface. Clients of both systems are the same code but for the
+//! frames, and neither is a library: the servers are compared. Ratios are judged, since the numbers
+//! are those of a machine that is publisher, servers and subscribers at once.
+
+mod client;
+mod server;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use faircast_overlay::Service;
+use faircast_report::{Row, Suite, bench_page, spread};
+
+use self::client::{Client, Protocol, Received};
+use self::server::Servers;
+use crate::Error;
+use crate::monitor::{Monitor, Runs};
+use crate::request::{Request, Results, chosen, listing};
+
+const TITLE: &str = "How fast are groups on real sockets, beside NATS?";
+/// Time for which a publisher publishes.
+const PUBLISH: Duration = Duration::from_millis(1500);
+/// Share of the rate that is kept when a subscriber of NATS has lost messages.
+const SLOWER: f64 = 0.88;
+/// Most attempts at a slower rate.
+const PACES_MAX: usize = 8;
+/// Messages a second of latency at low load.
+const LOW_RATE: f64 = 1000.0;
+/// Longest sleep of a publisher at a fixed rate.
+const NAP: Duration = Duration::from_micros(30);
+
+/// Servers and clients that are measured together.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    id: &'static str,
+    title: &'static str,
+    servers: usize,
+    is_unix: bool,
+    protocol: Protocol,
+    /// True if every server has a subscriber, and only 1 kB is measured.
+    everywhere: bool,
+}
+
+const FIFO: Protocol = Protocol::Faircast(Service::Fifo);
+const ONE: Setup = Setup {
+    id: "one",
+    title: "one daemon, clients by TCP",
+    servers: 1,
+    is_unix: false,
+    protocol: FIFO,
+    everywhere: false,
+};
+const CHAIN: Setup =
+    Setup { id: "chain", title: "chain of three daemons, encrypted links", servers: 3, ..ONE };
+const SETUPS: [Setup; 7] = [
+    ONE,
+    Setup { id: "one-nats", title: "one nats-server", protocol: Protocol::Nats, ..ONE },
+    Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
+    CHAIN,
+    Setup {
+        id: "chain-nats",
+        title: "chain of three nats-servers, TLS on the links",
+        protocol: Protocol::Nats,
+        ..CHAIN
+    },
+    Setup {
+        id: "agreed",
+        title: "agreed order, a member at each of three daemons",
+        protocol: Protocol::Faircast(Service::Agreed),
+        everywhere: true,
+        ..CHAIN
+    },
+    Setup {
+        id: "safe",
+        title: "safe, a member at each of three daemons",
+        protocol: Protocol::Faircast(Service::Safe),
+        everywhere: true,
+        ..CHAIN
+    },
+];
+
+const SIZES: [(&str, usize); 4] = [("16", 16), ("128", 128), ("1k", 1024), ("16k", 16 << 10)];
+const SUBSCRIBERS: [usize; 3] = [1, 4, 16];
+
+/// One row of figures.
+#[derive(Clone, Debug)]
+struct Case {
+    id: String,
+    setup: Setup,
+    bytes: usize,
+    subscribers: usize,
+}
+
+fn cases(request: &Request) -> Result<Vec<Case>, Error> {
+    let mut all = Vec::new();
+    for setup in SETUPS {
+        for (name, bytes) in SIZES {
+            for subscribers in SUBSCRIBERS {
+                let id = match setup.everywhere {
+                    true if name == "1k" && subscribers == 1 => setup.id.to_string(),
+                    true => continue,
+                    false => format!("{}.{name}.{subscribers}", setup.id),
+                };
+                let subscribers = if setup.everywhere { setup.servers } else { subscribers };
+                all.push(Case { id, setup, bytes, subscribers });
+            }
+        }
+    }
+    chosen("overlay", "row", all, |case| case.id.as_str(), request.only.as_deref())
+}
+
+pub(crate) fn list(request: &Request) -> Result<String, Error> {
+    let cases = cases(request)?;
+    let rows = cases.iter().map(|case| (case.setup.title, case.id.as_str(), ""));
+    Ok(listing("overlay", TITLE, rows))
+}
+
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    /// Deliveries of a second, to all subscribers together.
+    rate: f64,
+    /// Seconds of the servers' processors for a million deliveries.
+    cpu_s: f64,
+    /// Median and 99th percentile in microseconds: at a low rate, and at half of the greatest.
+    low: [f64; 2],
+    half: [f64; 2],
+    /// Share of the messages that came.
+    whole: f64,
+}
+
+pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
+    let mut cases = cases(request)?;
+    if !server::has_nats() {
+        monitor.note(
+            "nats-server is not installed, and left out: \
+             go install github.com/nats-io/nats-server/v2@latest",
+        );
+        cases.retain(|case| case.setup.protocol != Protocol::Nats);
+    }
+    monitor.begin(Runs {
+        name: "overlay",
+        count: cases.len(),
+        weight: cases.len() as u64,
+        long: false,
+    });
+    let mut measured: Vec<(Case, Figures)> = Vec::new();
+    for case in cases {
+        let folder = tempfile::tempdir().map_err(|error| Error::doing(&case.id, error))?;
+        let Setup { protocol, servers, is_unix, .. } = case.setup;
+        let servers = Servers::start(&request.own, folder.path(), protocol, (servers, is_unix))?;
+        let figures = measure(&case, &servers).map_err(|error| Error::doing(&case.id, error))?;
+        measured.push((case, figures));
+        if monitor.is_to_stop() {
+            return Err(Error::Interrupted("a sitting that is not finished has no verdict"));
+        }
+        monitor.ended(1);
+    }
+    monitor.finish();
+    let suite = Suite { name: "overlay".into(), about: TITLE.into(), rows: rows(&measured) };
+    let json = suite.to_json() + "\n";
+    Ok(Results {
+        table: suite.table(),
+        files: vec![
+            ("overlay.html".into(), bench_page(&suite)),
+            ("overlay.json".into(), json.clone()),
+        ],
+        json,
+        holds: suite.holds(),
+        ..Results::default()
+    })
+}
+
+fn measure(case: &Case, servers: &Servers) -> io::Result<Figures> {
+    let (mut pace, mut figures) = (None, Figures::default());
+    for _ in 0..PACES_MAX {
+        let before = servers.cpu_s();
+        let run = transfer(case, servers, pace, false)?;
+        let deliveries: u64 = run.received.iter().map(|it| it.messages).sum();
+        let ends = run.received.iter().filter_map(|it| it.at).max();
+        let seconds = ends.map_or(f64::INFINITY, |at| (at - run.began).as_secs_f64());
+        figures.rate = deliveries as f64 / seconds;
+        figures.cpu_s = (servers.cpu_s() - before) / (deliveries as f64 / 1e6);
+        figures.whole = deliveries as f64 / (run.sent * case.subscribers as u64) as f64;
+        // The chain of NATS has no back pressure: its publisher is slowed until nothing is lost.
+        if figures.whole >= 1.0 || case.setup.protocol != Protocol::Nats {
+            break;
+        }
+        let rate = run.sent as f64 / PUBLISH.as_secs_f64();
+        pace = Some(pace.unwrap_or(rate) * SLOWER);
+    }
+    if case.bytes == 1024 && (case.subscribers == 1 || case.setup.everywhere) {
+        let half = figures.rate / case.subscribers as f64 / 2.0;
+        for (rate, place) in [(LOW_RATE, &mut figures.low), (half, &mut figures.half)] {
+            let run = transfer(case, servers, Some(rate), true)?;
+            let mut all: Vec<u64> = run
+                .received
+                .into_iter()
+                .flat_map(|it| it.latencies.into_iter().skip(100))
+                .collect();
+            all.sort_unstable();
+            let at = |share: f64| {
+                let index = (all.len() as f64 * share) as usize;
+                all.get(index).map_or(f64::NAN, |it| *it as f64 / 1e3)
+            };
+            *place = [at(0.5), at(0.99)];
+        }
+    }
+    Ok(figures)
+}
+
+struct Transfer {
+    began: Instant,
+    sent: u64,
+    received: Vec<Received>,
+}
+
+/// Publishes for a while, at a rate if one is given, and counts until all has come or nothing comes
+/// any more.
+fn transfer(
+    case: &Case,
+    servers: &Servers,
+    rate: Option<f64>,
+    stamps: bool,
+) -> io::Result<Transfer> {
+    let protocol = case.setup.protocol;
+    let (first, last) = servers.ends();
+    // Names are new in each run: a session of an earlier run may still stand.
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let mut subscribers = Vec::new();
+    for number in 0..case.subscribers {
+        let address = match case.setup.everywhere {
+            true => &servers.addresses()[number],
+            false => last,
+        };
+        let client = Client::connect(address, protocol, &format!("s{run}-{number}"))?;
+        subscribers.push(client.subscribe()?);
+    }
+    let mut publisher = Client::connect(first, protocol, &format!("p{run}"))?;
+    publisher.drain()?;
+    // The publisher's server learns of the subscribers of the others.
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    let total = AtomicU64::new(u64::MAX);
+    let mut payload = vec![b'x'; case.bytes];
+    std::thread::scope(|scope| {
+        let total = &total;
+        let threads: Vec<_> = subscribers
+            .into_iter()
+            .map(|it| {
+                let is_over = move |count| count >= total.load(Ordering::Relaxed);
+                scope.spawn(move || it.count(stamps.then_some(began), is_over))
+            })
+            .collect();
+        let (mut sent, mut published) = (0u64, Ok(()));
+        while began.elapsed() < PUBLISH && published.is_ok() {
+            let due = rate.map_or(sent + 64, |rate| (began.elapsed().as_secs_f64() * rate) as u64);
+            while sent < due && published.is_ok() {
+                if stamps {
+                    let now = began.elapsed().as_nanos() as u64;
+                    let at = payload.len() - 8;
+                    payload[at..].copy_from_slice(&now.to_be_bytes());
+                }
+                published = publisher.publish(&payload);
+                sent += 1;
+            }
+            if rate.is_some() {
+                published = published.and_then(|()| publisher.flush());
+                std::thread::sleep(NAP);
+            }
+        }
+        // One more tells subscribers that wait for the number.
+        total.store(sent + 1, Ordering::Relaxed);
+        published.and_then(|()| publisher.publish(&payload)).and_then(|()| publisher.flush())?;
+        let received = threads.into_iter().map(|it| it.join().unwrap_or_default()).collect();
+        publisher.close();
+        Ok(Transfer { began, sent: sent + 1, received })
+    })
+}
+
+/// Figures of a case: row, title, unit.
+const FIGURES: [[&str; 3]; 7] = [
+    ["rate", "deliveries", "1/s"],
+    ["cpu", "CPU of the servers", "s/million"],
+    ["low-p50", "median latency at 1000/s", "us"],
+    ["low-p99", "99th percentile at 1000/s", "us"],
+    ["half-p50", "median latency at half the rate", "us"],
+    ["half-p99", "99th percentile at half the rate", "us"],
+    ["whole", "share of the messages that came", "ratio"],
+];
+
+fn values(figures: &Figures) -> [f64; FIGURES.len()] {
+    let Figures { rate, cpu_s, low, half, whole } = *figures;
+    [rate, cpu_s, low[0], low[1], half[0], half[1], whole]
+}
+
+/// Goals beside NATS: the figure's place, the row of the case, whether more is better.
+const GOALS: [(usize, &str, bool); 5] = [
+    (0, "deliveries / NATS", true),
+    (2, "median latency at 1000/s / NATS", false),
+    (3, "99th percentile at 1000/s / NATS", false),
+    (4, "median latency at half the rate / NATS", false),
+    (5, "99th percentile at half the rate / NATS", false),
+];
+
+/// Cases of the goals.
+const JUDGED: [&str; 4] = ["1k.1", "1k.16", "16k.1", "16k.16"];
+
+/// Least deliveries of a second at each member: Spread 4.4 on a machine such as this one.
+const ORDERED: [(&str, f64); 2] = [("agreed", 39_000.0), ("safe", 40_000.0)];
+
+fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (case, figures) in measured {
+        for (value, [id, title, unit]) in values(figures).into_iter().zip(FIGURES) {
+            if value > 0.0 {
+                rows.push(Row {
+                    group: case.setup.title.into(),
+                    unit: unit.into(),
+                    measured_only: true,
+                    holds: true,
+                    ..row(&format!("{}.{id}", case.id), title, value)
+                });
+            }
+        }
+    }
+    let found = |id: &str| measured.iter().find(|(case, _)| case.id == id).map(|it| &it.1);
+    for setup in ["one", "chain"] {
+        for (place, title, is_more) in GOALS {
+            for case in JUDGED {
+                let (ours, theirs) = (format!("{setup}.{case}"), format!("{setup}-nats.{case}"));
+                let (Some(ours), Some(theirs)) = (found(&ours), found(&theirs)) else { continue };
+                let (ours, theirs) = (values(ours)[place], values(theirs)[place]);
+                if ours > 0.0 && theirs > 0.0 {
+                    let ratio = ours / theirs;
+                    let id = format!("{setup}.{case}.{}-nats", FIGURES[place][0]);
+                    let [low, high] = [is_more, !is_more].map(|it| it.then_some(1.0));
+                    rows.push(judged(row(&id, title, ratio), low, high));
+                }
+            }
+        }
+    }
+    for (id, least) in ORDERED {
+        if let Some(figures) = found(id) {
+            let title = "messages of a second at each member";
+            let each = figures.rate / CHAIN.servers as f64;
+            rows.push(judged(row(&format!("{id}.each"), title, each), Some(least), None));
+        }
+    }
+    rows
+}
+
+fn judged(row: Row, low: Option<f64>, high: Option<f64>) -> Row {
+    let holds = low.is_none_or(|it| row.ours >= it) && high.is_none_or(|it| row.ours <= it);
+    Row { accept_low: low, accept_high: high, holds, ..row }
+}
+
+fn row(id: &str, title: &str, value: f64) -> Row {
+    let [low, ours, high] = spread([value].into_iter()).unwrap_or([f64::NAN; 3]);
+    Row {
+        id: id.into(),
+        title: title.into(),
+        unit: "ratio".into(),
+        seeds: 1,
+        per_seed: vec![(1, value)],
+        low,
+        ours,
+        high,
+        ..Row::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_of_one_sitting_are_judged() {
+        let request = Request { only: Some("1k.1".into()), ..Request::default() };
+        let figures = |rate, p50| Figures { rate, low: [p50, 2.0], ..Figures::default() };
+        let mut measured = Vec::new();
+        for case in cases(&request).unwrap() {
+            let is_nats = case.setup.protocol == Protocol::Nats;
+            measured.push((case, if is_nats { figures(100.0, 5.0) } else { figures(99.0, 4.0) }));
+        }
+        let rows = rows(&measured);
+        let holds = |id: &str| rows.iter().find(|row| row.id == id).map(|row| row.holds);
+        assert_eq!(holds("one.1k.1.rate-nats"), Some(false));
+        assert_eq!(holds("chain.1k.1.low-p50-nats"), Some(true));
+        assert_eq!(holds("one.1k.1.half-p50-nats"), None, "not measured");
+        assert_eq!(holds("unix.1k.1.rate"), Some(true));
+    }
+
+    #[test]
+    fn every_row_has_an_id_of_its_own() {
+        let all = cases(&Request::default()).unwrap();
+        let ids: std::collections::BTreeSet<_> = all.iter().map(|case| &case.id).collect();
+        assert_eq!(ids.len(), all.len());
+        assert!(
+            ids.contains(&"agreed".to_string()) && ids.contains(&"one-nats.16k.16".to_string())
+        );
+    }
+}
