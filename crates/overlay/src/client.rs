@@ -141,7 +141,7 @@ impl ClientEvent {
 }
 
 /// A group that a client is to be a member of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) group: Bytes,
     /// Configuration and number of the announcement.
@@ -158,7 +158,7 @@ pub(crate) struct Room {
 }
 
 /// Place in the queue of a client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Waiting {
     Event(ClientEvent),
     /// Number of events that were lost here.
@@ -166,7 +166,7 @@ enum Waiting {
 }
 
 /// Session of a client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) mate: Mate,
     pub(crate) joining: Vec<Joining>,

@@ -65,7 +65,7 @@ pub enum DaemonEvent {
 }
 
 /// State machine of a daemon.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Daemon {
     me: DaemonRun,
     name: String,

@@ -31,7 +31,7 @@ impl Mate {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Group {
     /// Members, in the order in which they have joined.
     members: Vec<Mate>,
@@ -53,7 +53,7 @@ impl Group {
 }
 
 /// Table of all groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     table: BTreeMap<Bytes, Group>,
 }

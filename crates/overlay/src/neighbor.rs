@@ -22,7 +22,7 @@ const HOLD_DOWN_MAX: Duration = Duration::from_secs(60);
 const TOGETHER: Duration = Duration::from_secs(2);
 
 /// A connection to another daemon.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
     /// True if this daemon has opened the connection.
     opened: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Link {
 }
 
 /// Times that a link to a daemon came up, and its hold-down.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct History {
     serial: u32,
     up_since: Time,
@@ -53,7 +53,7 @@ struct History {
 }
 
 /// All links of a daemon.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Neighbours {
     links: BTreeMap<LinkId, Link>,
     histories: BTreeMap<DaemonId, History>,

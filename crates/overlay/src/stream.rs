@@ -77,7 +77,7 @@ impl Pieces {
 }
 
 /// Subtree of a source's tree.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Child {
     link: LinkId,
     below: Set,
@@ -85,7 +85,7 @@ struct Child {
 }
 
 /// Stream of one source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Source {
     /// Links of this daemon in the source's tree.
     parent: Option<LinkId>,
@@ -141,14 +141,14 @@ impl Source {
 
 /// Messages of one client that wait, in the order in which the client has sent them: FIFO messages
 /// wait for ordered ones before them and for nothing else.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Lane {
     /// Times of ordered messages, each with the FIFO messages behind it.
     waiting: VecDeque<(u64, Vec<Ready>)>,
 }
 
 /// All streams of a configuration.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) ballot: Ballot,
     pub(crate) graph: Graph,

@@ -51,7 +51,7 @@ impl Encoded for Advert {
 }
 
 /// All advertisements, the newest of each daemon.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     /// Advertisements, with the moments at which they came.
     adverts: BTreeMap<DaemonId, (Advert, Time)>,

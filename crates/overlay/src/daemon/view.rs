@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
 const STUCK: Duration = Duration::from_secs(2);
 
 /// A proposed configuration, before the states of all members have come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Proposal {
     pub(super) ballot: Ballot,
     pub(super) graph: Graph,
@@ -36,7 +36,7 @@ pub(super) struct Proposal {
 }
 
 /// A configuration that is being entered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) streams: Streams,
     /// Members that come from the same configuration and view as this one.

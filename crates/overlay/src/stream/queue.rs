@@ -10,7 +10,7 @@ use crate::ids::Ballot;
 use crate::wire::{Clock, FRAME_BYTES_MAX, Item};
 
 /// Items that wait for a link.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     items: VecDeque<Item>,
     /// Number of items that have left.

@@ -293,3 +293,21 @@ fn a_client_that_joins_twice_and_leaves_is_no_member() {
         assert_eq!(world.daemon(0).groups().count(), 0, "pauses {pause}");
     }
 }
+
+#[test]
+fn a_client_that_leaves_and_joins_again_at_any_moment_is_a_member() {
+    for pause in 0..60 {
+        let mut world = World::new(3, &[(0, 1), (1, 2)], pause);
+        world.run(secs(5));
+        world.check_settled();
+        world.join(0, 0, "g");
+        world.run(ms(pause));
+        world.leave(0, 0, "g");
+        world.join(0, 0, "g");
+        world.finish();
+        for at in 0..3 {
+            let members: Vec<usize> = world.daemon(at).groups().map(|it| it.1.len()).collect();
+            assert_eq!(members, [1], "again after {pause} ms");
+        }
+    }
+}
