@@ -34,6 +34,16 @@ use crate::wire::{Control, Item};
 const REFRESH: Duration = Duration::from_millis(50);
 /// Most frames of data of a configuration that has not begun here.
 const EARLY_MAX: usize = 4096;
+/// Bytes of control that wait for a link, beyond which the link is closed. A daemon that reads
+/// leaves less than the knowledge of a whole overlay.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
+
+/// Frames of control that wait for a link.
+#[derive(Clone, Debug, Default)]
+struct Outbox {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+}
 
 /// DaemonSettings of a daemon.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +84,7 @@ pub struct Daemon {
     database: Database,
     advert_number: u64,
     advert_at: Time,
-    control: BTreeMap<LinkId, VecDeque<Bytes>>,
+    control: BTreeMap<LinkId, Outbox>,
     /// Streams of the configuration that was entered last.
     current: Streams,
     /// The view; that of the configuration, or an earlier one after changes of routes.
@@ -178,7 +188,7 @@ impl Daemon {
     /// A connection is up. `opened`: this daemon has opened it.
     pub fn link_up(&mut self, cx: &mut Cx<'_>, link: LinkId, opened: bool) {
         self.neighbours.open(cx.now, link, opened);
-        self.control.insert(link, VecDeque::new());
+        self.control.insert(link, Outbox::default());
         self.greet(cx.now);
     }
 
@@ -192,7 +202,10 @@ impl Daemon {
 
     /// Next frame of the control lane of a link.
     pub fn poll_control(&mut self, link: LinkId) -> Option<Bytes> {
-        self.control.get_mut(&link)?.pop_front()
+        let outbox = self.control.get_mut(&link)?;
+        let frame = outbox.frames.pop_front()?;
+        outbox.bytes -= frame.len();
+        Some(frame)
     }
 
     /// Next frame of the data lane of a link.
@@ -282,20 +295,29 @@ impl Daemon {
         self.events.pop_front()
     }
 
-    fn flood(&mut self, except: Option<LinkId>, control: &Control) {
+    /// Queues a frame of control for a link. A link that takes none is closed.
+    fn push_control(&mut self, now: Time, link: LinkId, frame: Bytes) {
+        let Some(outbox) = self.control.get_mut(&link) else { return };
+        if outbox.bytes > CONTROL_BYTES_MAX {
+            return self.apply(now, Change::Replaced(link));
+        }
+        outbox.bytes += frame.len();
+        outbox.frames.push_back(frame);
+    }
+
+    fn flood(&mut self, now: Time, except: Option<LinkId>, control: &Control) {
         let frame = control.encode();
-        for (link, queue) in &mut self.control {
-            if Some(*link) != except && self.neighbours.get(*link).is_some_and(|it| it.is_up) {
-                queue.push_back(frame.clone());
+        let links: Vec<LinkId> = self.control.keys().copied().collect();
+        for link in links {
+            if Some(link) != except && self.neighbours.get(link).is_some_and(|it| it.is_up) {
+                self.push_control(now, link, frame.clone());
             }
         }
     }
 
     fn greet(&mut self, now: Time) {
         for (link, hello) in self.neighbours.greet(now, self.me, &self.name) {
-            if let Some(queue) = self.control.get_mut(&link) {
-                queue.push_back(Control::Hello(hello).encode());
-            }
+            self.push_control(now, link, Control::Hello(hello).encode());
         }
     }
 
@@ -310,9 +332,7 @@ impl Daemon {
             Change::Up(link) => {
                 let known: Vec<Bytes> =
                     self.database.iter().map(|it| Control::Advert(it.clone()).encode()).collect();
-                if let Some(queue) = self.control.get_mut(&link) {
-                    queue.extend(known);
-                }
+                known.into_iter().for_each(|frame| self.push_control(now, link, frame));
                 self.advertise(now);
             }
             Change::Replaced(link) => {
@@ -350,7 +370,7 @@ impl Daemon {
             return;
         }
         if self.database.take(now, advert.clone()) {
-            self.flood(from, &Control::Advert(advert));
+            self.flood(now, from, &Control::Advert(advert));
             self.note_change(now);
         }
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Time};
 
-use crate::ids::{DaemonId, DaemonRun, LinkId};
+use crate::ids::{DAEMONS_MAX, DaemonId, DaemonRun, LinkId};
 use crate::wire::Hello;
 
 /// Interval between greetings.
@@ -20,6 +20,10 @@ const HOLD_DOWN: Duration = Duration::from_secs(1);
 const HOLD_DOWN_MAX: Duration = Duration::from_secs(60);
 /// Two links between the same daemons that come up within this time were opened at once.
 const TOGETHER: Duration = Duration::from_secs(2);
+/// Most links that are up: an advertisement has room for them.
+const UP_MAX: usize = DAEMONS_MAX - 1;
+/// Most daemons with a history. The oldest one without a link is forgotten.
+const HISTORIES_MAX: usize = 4 * DAEMONS_MAX;
 
 /// A connection to another daemon.
 #[derive(Clone, Debug)]
@@ -42,7 +46,13 @@ pub(crate) struct Link {
     pub(crate) is_up: bool,
 }
 
-/// Times that a link to a daemon came up, and its hold-down.
+impl Link {
+    fn is_to(&self, id: DaemonId) -> bool {
+        self.peer.is_some_and(|it| it.id == id)
+    }
+}
+
+/// Number of the last time that a link to a daemon came up, and its hold-down.
 #[derive(Clone, Debug, Default)]
 struct History {
     serial: u32,
@@ -57,6 +67,8 @@ struct History {
 pub(crate) struct Neighbours {
     links: BTreeMap<LinkId, Link>,
     histories: BTreeMap<DaemonId, History>,
+    /// Times that any link came up. A daemon whose history was forgotten gets no number again.
+    serial: u32,
     hello_at: Time,
 }
 
@@ -110,7 +122,7 @@ impl Neighbours {
 
     /// True if a link to a daemon has been greeted over.
     pub(crate) fn has(&self, id: DaemonId) -> bool {
-        self.links.values().any(|it| it.peer.is_some_and(|peer| peer.id == id))
+        self.links.values().any(|it| it.is_to(id))
     }
 
     /// Link that is up to a daemon.
@@ -149,9 +161,7 @@ impl Neighbours {
         let rivals: Vec<LinkId> = self
             .links
             .iter()
-            .filter(|(other, it)| {
-                **other != id && it.peer.is_some_and(|it| it.id == hello.member.id)
-            })
+            .filter(|(other, it)| **other != id && it.is_to(hello.member.id))
             .map(|(other, _)| *other)
             .collect();
         let Some(link) = self.links.get_mut(&id) else { return changes };
@@ -207,6 +217,7 @@ impl Neighbours {
     /// others may be this daemon's own.
     pub(crate) fn judge(&mut self, now: Time, late: Duration) -> Vec<Change> {
         let mut changes = Vec::new();
+        let mut up = self.links.values().filter(|it| it.is_up).count();
         for (id, link) in &mut self.links {
             if late > HELLO_INTERVAL {
                 link.heard = now;
@@ -218,17 +229,26 @@ impl Neighbours {
                 }
                 continue;
             };
-            let history = self.histories.entry(peer.id).or_default();
-            if is_silent {
+            let is_held = self.histories.get(&peer.id).is_some_and(|it| now < it.held_until);
+            let comes_up = !link.is_up && link.echoed > 0 && !is_held;
+            if is_silent || comes_up && up >= UP_MAX {
                 changes.push(Change::Replaced(*id));
-            } else if !link.is_up && link.echoed > 0 && now >= history.held_until {
+            } else if comes_up {
                 link.is_up = true;
-                history.serial = history.serial.wrapping_add(1);
-                history.up_since = now;
+                up += 1;
+                self.serial = self.serial.wrapping_add(1);
+                let history = self.histories.entry(peer.id).or_default();
+                (history.serial, history.up_since) = (self.serial, now);
                 let rtt_us = link.rtt.unwrap_or_default().as_nanos() / 1000;
                 history.cost_us = (rtt_us / 2).clamp(1, 60_000_000) as u32;
                 changes.push(Change::Up(*id));
             }
+        }
+        while self.histories.len() > HISTORIES_MAX {
+            let is_linked = |id| self.links.values().any(|it| it.is_up && it.is_to(id));
+            let gone = self.histories.iter().filter(|(id, _)| !is_linked(**id));
+            let Some((&oldest, _)) = gone.min_by_key(|(_, it)| it.up_since) else { break };
+            self.histories.remove(&oldest);
         }
         changes
     }

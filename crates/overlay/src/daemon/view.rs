@@ -99,7 +99,7 @@ impl Daemon {
     pub(super) fn take_round(&mut self, now: Time, from: Option<LinkId>, round: u64) {
         if round > self.round && round < ROUND_MAX {
             self.round = round;
-            self.flood(from, &Control::Round(round));
+            self.flood(now, from, &Control::Round(round));
             self.note_change(now);
         }
     }
@@ -119,12 +119,12 @@ impl Daemon {
         // Numbers of views grow at every daemon, so two views never share a round here.
         if ballot.round <= self.accepted.round || !graph.is_connected() {
             self.round = self.round.max(self.accepted.round + 1);
-            return self.flood(None, &Control::Round(self.round));
+            return self.flood(now, None, &Control::Round(self.round));
         }
         self.accepted = ballot;
         self.round = self.round.max(ballot.round);
         self.progress_at = now;
-        self.flood(from, &Control::Propose(ballot, graph.clone()));
+        self.flood(now, from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
         if let Some(entry) = self.entry.take() {
             let is_unfinished = entry.is_route_change && entry.said_have;
@@ -160,7 +160,7 @@ impl Daemon {
         let Some(slot) = proposal.states.get_mut(place).filter(|it| it.is_none()) else { return };
         *slot = Some(state.clone());
         self.progress_at = now;
-        self.flood(from, &Control::State(ballot, place as u8, state));
+        self.flood(now, from, &Control::State(ballot, place as u8, state));
         self.enter(now);
     }
 

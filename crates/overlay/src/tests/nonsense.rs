@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use faircast_base::Time;
+use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
-use super::{Connection, World, full, ms, secs};
+use super::{Connection, Event, World, full, ms, secs};
 use crate::ids::Ballot;
 use crate::topology::{Advert, Graph};
-use crate::wire::{Control, State};
-use crate::{DaemonId, DaemonRun, LinkId};
+use crate::wire::{Control, Hello, State};
+use crate::{DAEMONS_MAX, Daemon, DaemonEvent, DaemonId, DaemonRun, DaemonSettings, LinkId};
 
 /// Three daemons that share a view, with the frames that they have sent, and a fourth host that
 /// runs no daemon.
@@ -168,4 +168,68 @@ fn numbers_at_their_limits_end_nothing() {
             }
         }
     }
+}
+
+/// Greeting of a daemon that claims to have read the first greeting of its peer.
+fn greeting(id: u64) -> Bytes {
+    let member = DaemonRun { id: DaemonId(id), incarnation: 1 };
+    let (number, echo, held_us, opened) = (1, 1, 0, true);
+    Control::Hello(Hello { member, number, echo, held_us, opened, name: "x".into() }).encode()
+}
+
+#[test]
+fn a_peer_with_ten_thousand_names_leaves_no_memory_behind() {
+    let mut world = settled();
+    world.recorded = None;
+    let before = world.state();
+    for id in 100..10_100 {
+        let link = world.open_unknown();
+        world.hand(link, true, &greeting(id));
+        world.handle(Event::Down { to: 0, link });
+    }
+    world.run(secs(5));
+    world.finish();
+    assert!(world.state() < before + 100_000, "{} after {before}", world.state());
+}
+
+#[test]
+fn a_peer_with_two_hundred_names_at_once_changes_no_view() {
+    let mut world = settled();
+    let since = world.now;
+    for id in 100..300 {
+        let link = world.open_unknown();
+        world.hand(link, true, &greeting(id));
+    }
+    world.run(secs(10));
+    world.finish();
+    assert_eq!((0..3).map(|at| world.views_since(at, since)).sum::<usize>(), 0);
+}
+
+#[test]
+fn a_link_that_greets_and_reads_nothing_is_closed() {
+    let mut random = Rng::new(1, NodeId(1), Purpose::Fault);
+    let mut cx = Cx::untraced(Time::ZERO + secs(1), &mut random);
+    let me = DaemonRun { id: DaemonId(0), incarnation: 1 };
+    let mut daemon = Daemon::new(cx.now, me, "d0", DaemonSettings::default());
+    let (deaf, other) = (LinkId(1), LinkId(2));
+    for (link, id) in [(deaf, 1), (other, 2)] {
+        daemon.link_up(&mut cx, link, false);
+        daemon.handle_control(&mut cx, link, &greeting(id));
+    }
+    let end = |id| (DaemonRun { id: DaemonId(id), incarnation: 1 }, 1, 1);
+    let links: Vec<_> = (10..9 + DAEMONS_MAX as u64).map(end).collect();
+    let (mut closed, mut bytes) = (Vec::new(), 0);
+    while closed.is_empty() && bytes < 32 << 20 {
+        let (number, links) = (bytes as u64 + 1, links.clone());
+        let advert = Advert { origin: end(2).0, number, name: "x".into(), links };
+        let frame = Control::Advert(advert).encode();
+        bytes += frame.len();
+        daemon.handle_control(&mut cx, other, &frame);
+        while daemon.poll_control(other).is_some() {}
+        while let Some(event) = daemon.poll_event() {
+            closed.extend(matches!(event, DaemonEvent::Close(_)).then_some(event));
+        }
+    }
+    assert_eq!(closed, [DaemonEvent::Close(deaf)], "after {bytes} bytes");
+    assert_eq!(daemon.poll_control(deaf), None);
 }
