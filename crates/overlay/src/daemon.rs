@@ -110,6 +110,8 @@ pub struct Daemon {
     /// When the topology changed last and first since the last proposal.
     changed: Option<(Time, Time)>,
     progress_at: Time,
+    /// Time without progress after which a change counts as stuck.
+    stuck_after: Duration,
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
 }
@@ -146,6 +148,7 @@ impl Daemon {
             steps: Vec::new(),
             changed: None,
             progress_at: now,
+            stuck_after: Duration::ZERO,
             refresh_at: now,
             events: VecDeque::new(),
         };

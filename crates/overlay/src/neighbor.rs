@@ -20,6 +20,8 @@ const HOLD_DOWN: Duration = Duration::from_secs(1);
 const HOLD_DOWN_MAX: Duration = Duration::from_secs(60);
 /// Two links between the same daemons that come up within this time were opened at once.
 const TOGETHER: Duration = Duration::from_secs(2);
+/// Greetings whose moments are kept: a round trip takes 16 s at most.
+const SENT_KEPT: usize = 32;
 /// Most links that are up: an advertisement has room for them.
 const UP_MAX: usize = DAEMONS_MAX - 1;
 /// Most daemons with a history. The oldest one without a link is forgotten.
@@ -38,7 +40,7 @@ pub(crate) struct Link {
     echo: (u64, Time),
     /// Number of the newest own greeting, and the moments of the last ones.
     number: u64,
-    sent_at: [Time; 8],
+    sent_at: [Time; SENT_KEPT],
     /// Newest own greeting that the peer has received: the link works both ways.
     echoed: u64,
     pub(crate) rtt: Option<Duration>,
@@ -89,7 +91,7 @@ impl Neighbours {
             peer: None,
             echo: (0, now),
             number: 0,
-            sent_at: [now; 8],
+            sent_at: [now; SENT_KEPT],
             echoed: 0,
             rtt: None,
             is_up: false,
@@ -172,9 +174,10 @@ impl Neighbours {
         let is_first = link.peer.is_none();
         link.peer = Some(hello.member);
         link.echo = (hello.number, now);
-        if hello.echo > link.echoed && hello.echo <= link.number && link.number - hello.echo < 8 {
+        let is_known = hello.echo <= link.number && link.number - hello.echo < SENT_KEPT as u64;
+        if hello.echo > link.echoed && is_known {
             link.echoed = hello.echo;
-            let sent = link.sent_at[(hello.echo % 8) as usize];
+            let sent = link.sent_at[hello.echo as usize % SENT_KEPT];
             let held = Duration::from_micros(hello.held_us.into());
             let sample = now.since(sent).saturating_sub(held);
             link.rtt = Some(link.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
@@ -199,7 +202,7 @@ impl Neighbours {
         self.hello_at = now + HELLO_INTERVAL;
         let greet = |(id, link): (&LinkId, &mut Link)| {
             link.number += 1;
-            link.sent_at[(link.number % 8) as usize] = now;
+            link.sent_at[link.number as usize % SENT_KEPT] = now;
             let hello = Hello {
                 member: me,
                 number: link.number,

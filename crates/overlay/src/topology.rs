@@ -177,6 +177,17 @@ impl Graph {
     /// what the root does not reach. Of equal paths the one through the lesser place is taken, so
     /// that all daemons find the same tree.
     pub(crate) fn tree(&self, root: usize) -> Vec<Option<usize>> {
+        self.paths(root).0
+    }
+
+    /// Round trip from `root` to the furthest member that it reaches.
+    pub(crate) fn round_trip(&self, root: usize) -> Duration {
+        let costs = self.paths(root).1.into_iter().filter(|it| *it < u64::MAX);
+        Duration::from_micros(costs.max().unwrap_or_default()) * 2
+    }
+
+    /// Parent of each daemon in the tree, and the cost of the path to it in microseconds.
+    fn paths(&self, root: usize) -> (Vec<Option<usize>>, Vec<u64>) {
         let count = self.members.len();
         let mut parents = alloc::vec![None; count];
         let mut costs = alloc::vec![u64::MAX; count];
@@ -198,7 +209,7 @@ impl Graph {
                 }
             }
         }
-        parents
+        (parents, costs)
     }
 
     /// True if all members can be reached from each other.

@@ -24,8 +24,13 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a page of groups after which another page begins.
 const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
-/// Time after which a proposal without progress is repeated.
+/// Least time after which a proposal without progress is repeated, and least time beyond the round
+/// trip to the furthest member. All members answer each step of a proposal at once, so no two
+/// answers come further apart than that round trip.
 const STUCK: Duration = Duration::from_secs(2);
+const STUCK_BEYOND: Duration = Duration::from_secs(1);
+/// Longest round trip that such a repetition allows for, whatever others claim to measure.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
 
 /// A proposed configuration, before the states of all members have come.
 #[derive(Clone, Debug)]
@@ -70,7 +75,7 @@ impl Daemon {
 
     /// Proposes a configuration where that is due and this daemon's turn.
     pub(super) fn propose(&mut self, now: Time) {
-        let is_stuck = self.is_changing() && now >= self.progress_at + STUCK;
+        let is_stuck = self.is_changing() && now >= self.progress_at + self.stuck_after;
         let is_quiet = self
             .changed
             .is_some_and(|(last, first)| now >= last + SETTLE || now >= first + SETTLE_MAX);
@@ -107,7 +112,7 @@ impl Daemon {
     /// When a proposal may be due.
     pub(super) fn next_proposal(&self) -> Option<Time> {
         let quiet = self.changed.map(|(last, first)| (last + SETTLE).min(first + SETTLE_MAX));
-        let stuck = self.is_changing().then_some(self.progress_at + STUCK);
+        let stuck = self.is_changing().then_some(self.progress_at + self.stuck_after);
         quiet.into_iter().chain(stuck).min()
     }
 
@@ -124,6 +129,8 @@ impl Daemon {
         self.accepted = ballot;
         self.round = self.round.max(ballot.round);
         self.progress_at = now;
+        let round_trip = graph.round_trip(place).min(ROUND_TRIP_MAX);
+        self.stuck_after = STUCK.max(round_trip + STUCK_BEYOND);
         self.flood(now, from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
         if let Some(entry) = self.entry.take() {

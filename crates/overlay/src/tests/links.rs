@@ -244,3 +244,27 @@ fn views_form_over_links_with_a_round_trip_of_a_second() {
     let views = world.views_since(0, Time::ZERO);
     assert!(views <= 3, "{views} views within {took}");
 }
+
+#[test]
+fn views_form_over_links_with_a_round_trip_of_four_seconds() {
+    let mut world = World::new(3, &[(0, 1), (1, 2)], 9);
+    world.set_latency(0, 1, secs(2));
+    world.set_latency(1, 2, secs(2));
+    world.settle(secs(40));
+    world.join_all("g0");
+    world.run(secs(40));
+    world.check_settled();
+    let views = world.views_since(0, Time::ZERO);
+    assert!(views <= 2, "{views} views");
+    world.act_for(secs(10));
+    world.run(secs(40));
+    world.check_settled();
+    assert_eq!(world.views_since(0, Time::ZERO), views);
+    // The route to the last daemon is lost, and comes back.
+    world.cut(1, 2);
+    world.run(secs(30));
+    world.mend(1, 2);
+    world.settle(secs(60));
+    assert!(world.finish() > 100);
+    assert_eq!(world.views_since(0, Time::ZERO), views + 2);
+}
