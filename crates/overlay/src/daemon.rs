@@ -49,7 +49,8 @@ struct Outbox {
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonSettings {
     /// Most bytes of messages of this daemon's clients that not all daemons have. Each client can
-    /// use as many of them as it leaves free for others. Default 16 MB.
+    /// use as many of them as it leaves free for others. Default 16 MB. A daemon closes links to
+    /// daemons with settings so unlike its own that it keeps several times as many bytes of them.
     pub retention_bytes: usize,
     /// Most bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,
@@ -121,7 +122,7 @@ impl Daemon {
     pub fn new(now: Time, me: DaemonRun, name: &str, settings: DaemonSettings) -> Self {
         let ballot = Ballot { round: 1, coordinator: me };
         let graph = Graph { members: [me].to_vec(), edges: Vec::new() };
-        let mut current = Streams::new(ballot, graph, 0, 0, &BTreeMap::new());
+        let mut current = Streams::new(ballot, graph, 0, 0, &BTreeMap::new(), 0);
         current.is_open = true;
         let mut daemon = Self {
             me,

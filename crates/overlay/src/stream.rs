@@ -21,6 +21,7 @@
 //! of all lost sources are known: later ones may depend on a message that nobody has.
 
 mod queue;
+mod source;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -30,6 +31,7 @@ use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
 use self::queue::Queue;
+use self::source::{Child, Source};
 use crate::cell::{Cell, Kind, Service, payload_bytes_max};
 use crate::ids::{Ballot, LinkId, Set};
 use crate::mutant::{Mutant, breaks};
@@ -38,6 +40,8 @@ use crate::wire::{Clock, Held, Item, NUMBER_MAX, put_var, take_var};
 
 /// Bytes of a source after which its cells are acknowledged, though nobody waits for that.
 const ACK_BYTES: usize = 64 * 1024;
+/// Most cells of a message: those of the longest one with the most and longest names need 1841.
+const PIECES_MAX: usize = 2048;
 
 /// Message that has come, or step of a group's membership.
 #[derive(Clone, Debug)]
@@ -50,93 +54,6 @@ pub(crate) struct Ready {
     pub(crate) cell: Cell,
     /// Payloads of all cells.
     pub(crate) parts: Vec<Bytes>,
-}
-
-/// Payloads of a message whose last cell is still to come, and the number of the next cell.
-#[derive(Clone, Debug, Default)]
-struct Pieces {
-    parts: Vec<Bytes>,
-    next: u64,
-}
-
-impl Pieces {
-    /// Adds a cell. Returns the message if the cell is its last.
-    fn add(&mut self, source: usize, sequence: u64, cell: Cell) -> Option<Ready> {
-        if cell.kind != Kind::More {
-            self.parts.clear();
-        } else if self.next != sequence {
-            // The beginning was for others, or is lost with its source.
-            return None;
-        }
-        self.parts.push(cell.payload.clone());
-        self.next = if cell.last { 0 } else { sequence + 1 };
-        let (time, is_last) = (cell.time, cell.last);
-        let parts = |it: &mut Self| core::mem::take(&mut it.parts);
-        is_last.then(|| Ready { source, sequence, time, cell, parts: parts(self) })
-    }
-}
-
-/// Subtree of a source's tree.
-#[derive(Clone, Debug)]
-struct Child {
-    link: LinkId,
-    below: Set,
-    acked: u64,
-}
-
-/// Stream of one source.
-#[derive(Clone, Debug, Default)]
-struct Source {
-    /// Links of this daemon in the source's tree.
-    parent: Option<LinkId>,
-    children: Vec<Child>,
-    /// Number up to which no cell is missing that is for this daemon.
-    through: u64,
-    /// Time after which all further cells are.
-    clock: u64,
-    /// Number up to which all members have the cells.
-    stable: u64,
-    /// Cells above `stable`, by number.
-    cells: VecDeque<(u64, Bytes)>,
-    bytes: usize,
-    pieces: Pieces,
-    /// Number that was acknowledged last, greatest time behind the children, bytes since.
-    acked: u64,
-    behind: u64,
-    unacked: usize,
-    ack_due: bool,
-    /// Numbers and times of safe messages that are acknowledged once all earlier messages of all
-    /// sources are here.
-    safe: VecDeque<(u64, u64)>,
-}
-
-impl Source {
-    fn keep(&mut self, sequence: u64, bytes: Bytes) {
-        self.bytes += bytes.len();
-        let at = self.cells.partition_point(|it| it.0 < sequence);
-        self.cells.insert(at, (sequence, bytes));
-    }
-
-    fn has(&self, sequence: u64) -> bool {
-        self.cells.binary_search_by_key(&sequence, |it| it.0).is_ok()
-    }
-
-    /// Number up to which all children have acknowledged the cells.
-    fn acked_below(&self) -> u64 {
-        self.children.iter().map(|it| it.acked).min().unwrap_or(u64::MAX)
-    }
-
-    /// Number up to which this daemon itself acknowledges the cells.
-    fn certain(&self) -> u64 {
-        self.safe.front().map_or(self.through, |it| it.0 - 1)
-    }
-
-    fn settle(&mut self, stable: u64) {
-        self.stable = self.stable.max(stable);
-        while self.cells.front().is_some_and(|it| it.0 <= self.stable) {
-            self.bytes -= self.cells.pop_front().map_or(0, |(_, cell)| cell.len());
-        }
-    }
 }
 
 /// Messages of one client that wait, in the order in which the client has sent them: FIFO messages
@@ -175,6 +92,8 @@ pub(crate) struct Streams {
     /// messages of all other sources are known.
     pub(crate) staying: Set,
     pub(crate) known_until: u64,
+    /// Most bytes of cells that are kept of another source.
+    kept_max: usize,
     /// True once the view has begun here: until then nothing is acknowledged, and nothing pruned.
     pub(crate) is_open: bool,
 }
@@ -187,6 +106,7 @@ impl Streams {
         me: usize,
         time: u64,
         link_to: &BTreeMap<usize, LinkId>,
+        kept_max: usize,
     ) -> Self {
         let count = graph.members.len();
         let sources = (0..count).map(|root| {
@@ -231,6 +151,7 @@ impl Streams {
             spread: BTreeMap::new(),
             staying: Set::ALL,
             known_until: u64::MAX,
+            kept_max,
             is_open: false,
         }
     }
@@ -289,7 +210,9 @@ impl Streams {
     /// [`rest`](Self::rest).
     pub(crate) fn take_recovered(&mut self, source: usize, sequence: u64, cell: Bytes) {
         let Some(source) = self.sources.get_mut(source) else { return };
-        if sequence > source.through && !source.has(sequence) && Cell::decode(&cell).is_some() {
+        let is_new = sequence > source.through && !source.has(sequence);
+        let fits = source.bytes + cell.len() <= self.kept_max;
+        if is_new && fits && Cell::decode(&cell).is_some() {
             source.keep(sequence, cell);
         }
     }
@@ -414,7 +337,8 @@ impl Streams {
                 }
                 from.through = from.through.max(clock.sequence);
                 from.clock = from.clock.max(clock.time);
-                from.settle(clock.stable.min(from.through));
+                // No cell is stable that this daemon has not acknowledged.
+                from.settle(clock.stable.min(from.acked));
                 self.time = self.time.max(clock.time);
                 if clock.wanted {
                     self.wanted = self.wanted.max(clock.time);
@@ -471,7 +395,9 @@ impl Streams {
     ) -> Option<()> {
         let cell = Cell::decode(&bytes)?;
         let from = &mut self.sources[source];
-        if cell.time <= from.clock || cell.time > NUMBER_MAX {
+        let is_long = cell.kind == Kind::More && from.pieces.parts.len() >= PIECES_MAX;
+        let is_full = source != self.me && from.bytes + bytes.len() > self.kept_max;
+        if cell.time <= from.clock || cell.time > NUMBER_MAX || is_long || is_full {
             return None;
         }
         self.time = self.time.max(cell.time);

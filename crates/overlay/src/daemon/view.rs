@@ -8,7 +8,7 @@ use bytes::Bytes;
 use faircast_base::{Duration, Time};
 use faircast_proto::fields::Fields;
 
-use super::Daemon;
+use super::{Daemon, MESSAGE_BYTES_MAX};
 use crate::cell::{GROUP_BYTES_MAX, Kind, PAYLOAD_BYTES_MAX, Service};
 use crate::client::{ClientEvent, Reason};
 use crate::group::{Groups, Mate};
@@ -217,7 +217,12 @@ impl Daemon {
         let known_until = if is_all_known { u64::MAX } else { until };
         let time = states.iter().map(|it| it.time).max().unwrap_or_default();
         let link_to = self.links(&proposal.graph);
-        let mut streams = Streams::new(proposal.ballot, proposal.graph.clone(), me, time, &link_to);
+        // A source sends own cells, and at most as many again of each member of the old view. Other
+        // daemons may allow their clients twice as much as this one.
+        let each = self.settings.retention_bytes.saturating_add(MESSAGE_BYTES_MAX);
+        let kept_max = each.saturating_mul(2 * (1 + old.len()));
+        let (ballot, graph) = (proposal.ballot, proposal.graph.clone());
+        let mut streams = Streams::new(ballot, graph, me, time, &link_to, kept_max);
         // What others lack and this daemon is to send: the source itself does, or else the least of
         // those that have it.
         let mut again = Vec::new();

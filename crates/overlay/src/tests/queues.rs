@@ -1,9 +1,15 @@
 //! Links that are slow or take nothing, and memory over long times.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{World, full, ms, secs};
-use crate::{DaemonSettings, SendError, Service};
+use crate::cell::{Cell, Kind};
+use crate::ids::{Ballot, Set};
+use crate::stream::Streams;
+use crate::topology::Graph;
+use crate::wire::{Clock, Item};
+use crate::{DaemonId, DaemonRun, DaemonSettings, LinkId, SendError, Service};
 
 /// Settings with little room, so that limits are reached soon.
 fn small() -> DaemonSettings {
@@ -166,4 +172,34 @@ fn a_link_that_drops_again_and_again_leaves_no_memory_behind() {
     assert!(after < before + before / 4, "{before}, then {after}");
     // Each daemon keeps what its retention allows.
     assert!(most < 3_000_000, "{before}, meanwhile {most}");
+}
+
+/// Number of the first cell of a neighbour that is refused, where the neighbour says of each cell
+/// that all daemons have it.
+fn first_refused(kind: Kind, bytes: usize, is_open: bool) -> Option<u64> {
+    let members = [0, 1].map(|id| DaemonRun { id: DaemonId(id), incarnation: 1 }).to_vec();
+    let graph = Graph { members, edges: [(0, 1, 1, 1)].to_vec() };
+    let link = LinkId(1);
+    let link_to = BTreeMap::from([(1, link)]);
+    let mut streams = Streams::new(Ballot::default(), graph, 0, 0, &link_to, 1_000_000);
+    streams.is_open = is_open;
+    (1..=4000).find(|number| {
+        let what =
+            (if *number == 1 { Kind::Message } else { kind }, Service::Fifo, kind != Kind::More);
+        let cell = Cell::encode(*number, what, Set::ALL, b"c", &[b"g"], &[&alloc::vec![0; bytes]]);
+        let taken = streams.take(link, Item::Cell { source: 1, step: 1, cell }, &mut Vec::new());
+        streams.refresh();
+        while streams.poll(link).is_some() {}
+        let clock = Clock { sequence: *number, time: *number, stable: *number, wanted: false };
+        taken.and(streams.take(link, Item::Clock(1, clock), &mut Vec::new())).is_none()
+    })
+}
+
+#[test]
+fn cells_of_a_source_are_kept_up_to_a_limit_and_until_they_are_acknowledged() {
+    assert_eq!(first_refused(Kind::Message, 10_000, true), None);
+    // A view that has not begun acknowledges nothing.
+    assert_eq!(first_refused(Kind::Message, 10_000, false), Some(100));
+    // A message of more than 16 MB.
+    assert_eq!(first_refused(Kind::More, 10_000, true), Some(2049));
 }
