@@ -49,8 +49,8 @@ struct Outbox {
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonSettings {
     /// Most bytes of messages of this daemon's clients that not all daemons have. Each client can
-    /// use as many of them as it leaves free for others. Default 16 MB. A daemon closes links to
-    /// daemons with settings so unlike its own that it keeps several times as many bytes of them.
+    /// use as many of them as it leaves free for others. Default 16 MB. Daemons with unlike limits
+    /// close their links where one sends four times as much as another allows, and 64 MB.
     pub retention_bytes: usize,
     /// Most bytes that wait for one client. Default 64 MB.
     pub client_bytes: usize,

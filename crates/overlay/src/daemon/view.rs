@@ -29,7 +29,7 @@ const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
 /// answers come further apart than that round trip.
 const STUCK: Duration = Duration::from_secs(2);
 const STUCK_BEYOND: Duration = Duration::from_secs(1);
-/// Longest round trip that such a repetition allows for, whatever others claim to measure.
+/// Longest round trip that counts, whatever others claim to have measured.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
 
 /// A proposed configuration, before the states of all members have come.

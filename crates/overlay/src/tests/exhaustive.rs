@@ -1,9 +1,9 @@
 //! All interleavings of two messages and the loss of a link, among three daemons.
 //!
-//! Both lanes of a link are queues of their own, as the two streams of a connection are. Greetings
-//! arrive at once. Time passes only where no frame is under way. Orders of independent steps are
-//! run once (sleep sets; Godefroid, Partial-Order Methods for the Verification of Concurrent
-//! Systems, 1996).
+//! Lanes of a link have no order among each other, as the two streams of a connection have none.
+//! Greetings arrive at once. Time passes only where no frame is under way. Of all orders of
+//! independent steps one is run (sleep sets; Godefroid, Partial-Order Methods for the Verification
+//! of Concurrent Systems, 1996).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -26,6 +26,7 @@ const VARIABLE: &str = "FAIRCAST_OVERLAY_INTERLEAVING";
 /// Most steps of a run.
 const RUN_MAX: usize = 2000;
 
+/// Step of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// A client sends the message of this number.
@@ -57,7 +58,8 @@ impl fmt::Display for Step {
 #[derive(Clone, Copy)]
 struct Case {
     is_line: bool,
-    /// True if the link is lost right behind the first message, unless the search says otherwise.
+    /// True if the link is lost right behind the first message, and false if at the end, where the
+    /// search does not say otherwise.
     is_early: bool,
     lost: (usize, usize),
     sends: [(usize, Service); 2],
@@ -124,6 +126,7 @@ impl Case {
     }
 }
 
+/// Run of a case up to some step.
 #[derive(Clone)]
 struct Run {
     case: Case,
@@ -308,13 +311,16 @@ fn search(case: Case, steps: usize, mutant: Option<Mutant>) -> (usize, Option<Fo
     set(mutant);
     let (mut path, mut runs, mut found) = (Vec::new(), 0, None);
     for begin in (0..).step_by(STRIDE) {
+        if found.is_some() {
+            break;
+        }
         while path.len() < begin
             && let Some(step) = run.possible().first()
         {
             run.take(*step);
             path.push(*step);
         }
-        if path.len() < begin || found.is_some() {
+        if path.len() < begin {
             break;
         }
         let (path, end) = (path.clone(), begin + steps);
