@@ -12,7 +12,7 @@
 A lost connection is opened again, and the session goes on: no event comes twice. The connection is
 served while a method of the client runs, so `next` has to be called at least every 30 s; otherwise
 the daemon closes the connection, and the next call resumes the session.
-docs/overlay-protocol.md describes the protocol.
+docs/overlay.md has a chat, docs/overlay-protocol.md the protocol.
 """
 
 import collections
@@ -141,7 +141,11 @@ class Client:
         self._pending, self._pending_bytes = collections.deque(), 0
         self._events = collections.deque()
         name(client_name)
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            advice = "expected the address of a daemon, `faircast node` starts one"
+            raise GroupError("connect", f"{address}: {error}; {advice}") from error
 
     def __enter__(self):
         return self
@@ -170,14 +174,18 @@ class Client:
         return self._ask(10, head, bytes([len(names)]), *names, bytes(payload))
 
     def next(self, timeout=None):
-        """Next event; `None` if none comes within `timeout` seconds."""
+        """Next event; `None` if none comes within `timeout` seconds. 0 takes what has arrived."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._events:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return None
+            left = None if until is None else max(until - time.monotonic(), 0)
             self._serve(left)
+            if left == 0 and not self._events:
+                return None
         return self._events.popleft()
+
+    def fileno(self):
+        """Descriptor for `select`: once it is readable, call `next(0)` until it returns `None`."""
+        return self._socket.fileno()
 
     def events(self):
         """All events, for ever."""
@@ -228,7 +236,7 @@ class Client:
                 raise ConnectionError("the daemon closed the connection")
             self._buffer += data
             self._take_all()
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             return
         except OSError:
             self._reopen()

@@ -10,7 +10,7 @@ use faircast_overlay::DaemonSettings;
 
 /// Two clients chat, lose their connections, and meet a later run and a daemon that refuses.
 const CHAT: &str = r#"
-import sys
+import select, sys
 sys.path.insert(0, sys.argv[1])
 from faircast_groups import Client, GroupError, SERVICES
 
@@ -57,6 +57,17 @@ try:
     raise AssertionError("two runs of one client")
 except GroupError as error:
     assert error.code == "replaced", error
+# Events that have come are taken without waiting, and `select` reports further ones.
+bob = later
+while bob.next(0):
+    pass
+alice.send(["bob's own"], b"unseen")
+bob.join("bob's own")
+until(bob, "group")
+alice.send(["bob's own"], b"seen")
+while not (event := bob.next(0)):
+    assert select.select([bob], [], [], 60)[0], "no event within 60 s"
+assert event["payload"] == b"seen" and bob.next(0) is None, event
 alice.leave("chat")
 until(alice, "group", lambda event: event["reason"] == "leave")
 for wrong in (lambda: alice.join("x" * 65), lambda: alice.send([], b""), lambda: Client("x", "y")):
@@ -65,6 +76,11 @@ for wrong in (lambda: alice.join("x" * 65), lambda: alice.send([], b""), lambda:
         raise AssertionError("a wrong call is taken")
     except ValueError:
         pass
+try:
+    Client("unix:/no/such.sock", "carol")
+    raise AssertionError("a daemon that is not there")
+except GroupError as error:
+    assert error.code == "connect" and "/no/such.sock: " in str(error), error
 alice.close()
 later.close()
 print("done")
