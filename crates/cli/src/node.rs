@@ -197,9 +197,10 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
 }
 
 async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
-    let text = live::metrics::status(args.at)
-        .await
-        .map_err(|error| Failure::Work(format!("{}: {error}", args.at)))?;
+    let text = live::metrics::status(args.at).await.map_err(|error| {
+        let expected = "expected the `status` address of a running daemon";
+        Failure::Work(format!("{}: {error}; {expected}", args.at))
+    })?;
     let other = || Failure::Work(format!("{}: it answers with something else", args.at));
     let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
     if args.json {

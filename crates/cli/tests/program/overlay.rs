@@ -169,6 +169,14 @@ fn wrong_words_and_missing_daemons_are_named() {
         let line = refuse(words);
         assert!(line.contains(want), "{line}");
     }
+    let text = "name = \"a\"\nclients = [\"unix:/no/such/node.sock\"]\n";
+    let site = site::Site::of("node.toml", text);
+    let ended = site.start("node --config node.toml").end_with(1);
+    let want = "unix:/no/such/node.sock: no folder /no/such; make it, or change `clients`";
+    assert!(ended.err.contains(want), "{}", ended.err);
+    let ended = run_within(HANG_S, "node status 127.0.0.1:1").with(1);
+    let want = "; expected the `status` address of a running daemon";
+    assert!(ended.err.contains(want), "{}", ended.err);
     let ended = run_within(HANG_S, "sub chat --connect unix:/no/such.sock").with(1);
     assert!(ended.err.contains("unix:/no/such.sock: "), "{}", ended.err);
 }

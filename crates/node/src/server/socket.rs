@@ -86,6 +86,11 @@ impl Listener {
                         std::fs::remove_file(path)?;
                         UnixListener::bind(path)?
                     }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        let folder = path.parent().unwrap_or(path).display();
+                        let text = format!("no folder {folder}; make it, or change `clients`");
+                        return Err(io::Error::new(error.kind(), text));
+                    }
                     bound => bound?,
                 };
                 Ok(Self::Unix(listener, path.clone()))
