@@ -17,7 +17,7 @@ Examples:
   faircast sub chat                              in one terminal, and in another:
   echo hello | faircast pub chat
 
-docs/promises.md has the guarantees of messages, docs/overlay-protocol.md the protocol of clients.
+docs/overlay.md has first steps and a unit for systemd, docs/promises.md the guarantees of messages.
 FAIRCAST_LOG=info chooses what is logged. Ctrl-C ends the daemon.
 
 Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments or the configuration are wrong.")]

@@ -20,6 +20,7 @@ mod matrix;
 mod mistakes;
 mod networks;
 mod overlay;
+mod overlay_page;
 mod policies;
 mod published;
 mod relays;
