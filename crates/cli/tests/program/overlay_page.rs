@@ -147,6 +147,11 @@ fn twenty_sites_make_one_view() {
         sub.until("group", |_| true);
         shell(&site, "echo all | faircast pub chat --service safe").succeed();
         sub.until("message", |event| event["text"] == "all");
+        // Site 2 connects the others without site 1.
+        stop(nodes.remove(0));
+        sub.until("view", |event| event["members"].as_array().map(Vec::len) == Some(19));
+        shell(&site, "echo rest | faircast pub chat --connect tcp:127.0.0.3:4803").succeed();
+        sub.until("message", |event| event["text"] == "rest");
         nodes.into_iter().for_each(stop);
     });
 }
