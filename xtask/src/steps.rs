@@ -1,6 +1,7 @@
 //! The checks in their order, each with its name, its time and its result.
 
 use std::process::ExitCode;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::workspace::{self, Crate};
@@ -156,10 +157,7 @@ impl Run {
             && self.step("readme", |_| {
                 readme::run(&workspace::target_directory()?.join("debug")).map(Said::Done)
             })
-            && self.step("guide", |_| {
-                guide::check(&workspace::target_directory()?, false).map(Said::Done)
-            })
-            && self.step("tests", Self::tests);
+            && self.tests_and_guide();
         debug_assert!(ran || !self.results.is_empty());
     }
 
@@ -182,7 +180,34 @@ impl Run {
         go_on
     }
 
-    fn tests(&mut self) -> Result<Said, String> {
+    /// Follows the guide while the tests run: most of them wait for networks, and leave the
+    /// processors to its compiler.
+    fn tests_and_guide(&mut self) -> bool {
+        let begun = Begun::default();
+        std::thread::scope(|scope| {
+            let guide = scope.spawn(|| {
+                // Cargo locks the folder of all builds until the tests begin.
+                begun.wait();
+                let start = Instant::now();
+                let said = workspace::target_directory()
+                    .and_then(|target| guide::check(&target, false))
+                    .map(Said::Done);
+                StepResult { name: "guide", seconds: start.elapsed().as_secs_f64(), said }
+            });
+            let tests = self.step("tests", |run| {
+                let said = run.tests(&begun);
+                begun.set();
+                said
+            });
+            let Ok(guide) = guide.join() else { return false };
+            println!("--- {}", guide.line());
+            let holds = guide.said.is_ok();
+            self.results.push(guide);
+            tests && holds
+        })
+    }
+
+    fn tests(&mut self, begun: &Begun) -> Result<Said, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
         let mut env = vec![("RUST_TEST_THREADS", threads.as_str())];
@@ -196,6 +221,9 @@ impl Run {
             Err(why) => println!("tests with other implementations pass over: {why}"),
         }
         let interesting = |line: &str| {
+            if line.starts_with("     Running") {
+                begun.set();
+            }
             ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
                 .iter()
                 .any(|start| line.starts_with(start))
@@ -218,6 +246,22 @@ impl Run {
                 Ok(Said::Done(format!("{passed} tests passed{without}")))
             }
         }
+    }
+}
+
+/// Becomes true once, for a thread that waits.
+#[derive(Default)]
+struct Begun(Mutex<bool>, Condvar);
+
+impl Begun {
+    fn set(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.1.wait_while(begun, |it| !*it));
     }
 }
 
