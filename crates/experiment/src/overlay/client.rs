@@ -1,5 +1,5 @@
-//! Clients of the benchmark: publishers and subscribers of faircast and of NATS, by the same code
-//! but for the frames.
+//! Publishers and subscribers of the benchmark. Clients of faircast and of NATS share their code,
+//! and differ in their frames.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -86,8 +86,10 @@ impl Client {
         Ok(subscriber)
     }
 
-    /// Has a thread take what the server says to a publisher, which nobody needs.
+    /// Has a thread take what the server says to a publisher, which nobody needs. A server that
+    /// takes nothing for 2 s ends the publisher with an error.
     pub(super) fn drain(&self) -> io::Result<()> {
+        self.socket.set_write_timeout(Some(SILENCE))?;
         let mut socket = self.socket.try_clone()?;
         let mut bytes = vec![0; IO_BYTES];
         // Ends with the connection.

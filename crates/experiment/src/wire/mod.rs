@@ -279,7 +279,8 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
     rows
 }
 
-fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
+/// Row of a ratio, with one value for each round.
+pub(crate) fn row(id: &str, title: &str, all: Vec<f64>) -> Row {
     let [low, ours, high] = spread(all.iter().copied()).unwrap_or([f64::NAN; 3]);
     Row {
         id: id.into(),
