@@ -81,7 +81,7 @@ mod tests {
     fn using(name: &str, uses: &[&str]) -> Crate {
         let uses = uses.iter().map(|used| used.to_string()).collect();
         let (name, package) = (name.to_string(), format!("faircast-{name}"));
-        Crate { name, package, manifest: "".into(), uses }
+        Crate { name, package, manifest: "".into(), uses, tests: Vec::new() }
     }
 
     #[test]

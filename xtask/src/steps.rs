@@ -207,6 +207,7 @@ impl Run {
         })
     }
 
+    /// Runs the tests of networks beside all others: the first wait, the others compute.
     fn tests(&mut self, begun: &Begun) -> Result<Said, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.max(TEST_THREADS_MIN).to_string();
@@ -220,22 +221,31 @@ impl Run {
             Ok(()) => env.push(("FAIRCAST_REQUIRE_INTEROP", "1")),
             Err(why) => println!("tests with other implementations pass over: {why}"),
         }
-        let interesting = |line: &str| {
-            if line.starts_with("     Running") {
-                begun.set();
-            }
-            ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
-                .iter()
-                .any(|start| line.starts_with(start))
-                && !line.starts_with("    Finished")
-                && !line.starts_with("    Blocking")
-        };
-        let go_on: &[&str] = if self.options.keep_going { &["--no-fail-fast"] } else { &[] };
-        let arguments: Vec<&str> = ["test", "--workspace"].iter().chain(go_on).copied().collect();
-        let (lines, ended) = shell::run_and_remember("cargo", &arguments, &env, interesting);
+        let (waiting, computing) = test_arguments(&self.crates);
+        let run = |part: &[String]| self.cargo_test(part, &env, begun);
+        let (waited, computed) = std::thread::scope(|scope| {
+            let computed = scope.spawn(|| {
+                begun.wait();
+                let (mut lines, ended) = run(&computing);
+                let documented = match &ended {
+                    Err(_) if !self.options.keep_going => Ok(()),
+                    _ => {
+                        let (more, documented) = run(&["--doc".into()]);
+                        lines.extend(more);
+                        documented
+                    }
+                };
+                (lines, ended.and(documented))
+            });
+            let waited = run(&waiting);
+            begun.set();
+            let lost = || (Vec::new(), Err("a thread of the tests was lost".to_string()));
+            (waited, computed.join().unwrap_or_else(|_| lost()))
+        });
+        let lines: Vec<String> = computed.0.into_iter().chain(waited.0).collect();
         let passed: u64 = lines.iter().filter_map(|line| passed(line)).sum();
         self.tests = lines;
-        ended?;
+        waited.1.and(computed.1)?;
         match passed {
             0 => Err("cargo test ran no test at all".to_string()),
             _ => {
@@ -247,6 +257,44 @@ impl Run {
             }
         }
     }
+
+    /// Runs `cargo test` on a part of the workspace. Returns the lines of its results.
+    fn cargo_test(
+        &self,
+        part: &[String],
+        env: &[(&str, &str)],
+        begun: &Begun,
+    ) -> (Vec<String>, Result<(), String>) {
+        let interesting = |line: &str| {
+            if line.starts_with("     Running") {
+                begun.set();
+            }
+            ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
+                .iter()
+                .any(|start| line.starts_with(start))
+                && !line.starts_with("    Finished")
+                && !line.starts_with("    Blocking")
+        };
+        let go_on = self.options.keep_going.then_some("--no-fail-fast");
+        let part = part.iter().map(String::as_str);
+        let arguments: Vec<&str> =
+            ["test", "--workspace"].into_iter().chain(go_on).chain(part).collect();
+        shell::run_and_remember("cargo", &arguments, env, interesting)
+    }
+}
+
+/// The arguments of `cargo test` for the tests of networks, and for all others but those of
+/// the documents. Both name targets and not crates: features of a part would differ.
+fn test_arguments(crates: &[Crate]) -> (Vec<String>, Vec<String>) {
+    let named = |networks: bool| {
+        crates
+            .iter()
+            .filter(move |found| TESTS_ON_NETWORKS.contains(&found.name.as_str()) == networks)
+            .flat_map(|found| &found.tests)
+            .flat_map(|test| ["--test".to_string(), test.clone()])
+    };
+    let computing = ["--lib".to_string(), "--bins".to_string()].into_iter().chain(named(false));
+    (named(true).collect(), computing.collect())
 }
 
 /// Becomes true once, for a thread that waits.
@@ -310,6 +358,9 @@ fn licences() -> Result<Said, String> {
     cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
 }
 
+/// Crates whose integration tests wait for sockets, programs and browsers.
+const TESTS_ON_NETWORKS: &[&str] = &["cli", "experiment", "faircast", "lab", "net", "node"];
+
 /// Tests that run at one time: those of programs and networks wait, most of the time, for each other.
 const TEST_THREADS_MIN: usize = 8;
 
@@ -326,6 +377,21 @@ mod tests {
         assert_eq!(Options::parse(&["--without-browser", "--keep-going"]), Ok(both));
         assert_eq!(Options::parse(&[]), Ok(Options::default()));
         assert!(Options::parse(&["--fast"]).unwrap_err().contains("--fast"));
+    }
+
+    #[test]
+    fn each_integration_test_is_named_once_and_no_name_is_in_both_parts() {
+        let crates = workspace::crates().unwrap();
+        let (waiting, computing) = test_arguments(&crates);
+        let names = |part: &[String]| -> std::collections::BTreeSet<String> {
+            part.iter().filter(|word| !word.starts_with("--")).cloned().collect()
+        };
+        let (waiting, computing) = (names(&waiting), names(&computing));
+        assert!(waiting.contains("live") && computing.contains("contract"));
+        // Cargo runs every test of a name: one name in both parts would run twice.
+        assert_eq!(waiting.intersection(&computing).count(), 0);
+        let all: usize = crates.iter().map(|found| found.tests.len()).sum();
+        assert!(waiting.len() + computing.len() <= all);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Crate {
     pub(crate) manifest: PathBuf,
     /// The folders of the crates that it uses when it is built or runs.
     pub(crate) uses: Vec<String>,
+    /// Names of its integration tests, which are programs of their own.
+    pub(crate) tests: Vec<String>,
 }
 
 /// All crates of the workspace.
@@ -37,12 +39,19 @@ fn from_metadata(package: &Value) -> Crate {
         .filter_map(|dependency| dependency["path"].as_str())
         .map(|path| folder(Path::new(path)))
         .collect();
+    let targets = package["targets"].as_array().cloned().unwrap_or_default();
+    let tests = targets
+        .iter()
+        .filter(|target| target["kind"][0].as_str() == Some("test"))
+        .map(|target| text(&target["name"]))
+        .collect();
     let manifest = PathBuf::from(text(&package["manifest_path"]));
     Crate {
         name: manifest.parent().map_or(String::new(), folder),
         package: text(&package["name"]),
         manifest,
         uses,
+        tests,
     }
 }
 

@@ -178,6 +178,7 @@ mod tests {
                 package: format!("faircast-{name}"),
                 manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
                 uses: Vec::new(),
+                tests: Vec::new(),
             })
             .collect();
         let impure = [
