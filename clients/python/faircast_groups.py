@@ -26,7 +26,7 @@ REASONS = ("join", "leave", "disconnect", "network")
 CODES = {
     1: "malformed", 2: "version", 3: "name", 4: "session", 5: "replaced", 6: "slow", 7: "idle",
     8: "handshake", 9: "shutdown", 10: "group", 11: "length", 12: "changing", 13: "retention",
-    14: "flood",
+    14: "flood", 15: "held", 16: "view",
 }
 # Errors after which another connection would end in the same way.
 FINAL = ("malformed", "version", "name", "replaced")
@@ -121,6 +121,14 @@ def decode_event(kind, fields):
     elif kind == 20:
         event = {"event": "cut", "lost": fields.numbers("QQ")}
         fields.number("B")
+    elif kind == 22:
+        request, members = fields.numbers("QI")
+        event = {"event": "receipt", "request": request, "members": members,
+                 "view": fields.view()}
+    elif kind == 23:
+        request = fields.number("Q")
+        groups = [fields.name() for _ in range(fields.number("B"))]
+        event = {"event": "no-members", "request": request, "groups": groups}
     else:
         raise GroupError("malformed", f"a frame of type {kind}")
     event["number"] = number
@@ -128,9 +136,10 @@ def decode_event(kind, fields):
 
 
 class Client:
-    """Session at a daemon: `tcp:ADDR:PORT` or `unix:/PATH`."""
+    """Session at a daemon: `tcp:ADDR:PORT` or `unix:/PATH`. With `virtual_synchrony` messages arrive
+    in the view that `next` has returned last, or a `refused` event with code `view` comes."""
 
-    def __init__(self, address, client_name, incarnation=None):
+    def __init__(self, address, client_name, incarnation=None, virtual_synchrony=False):
         self.address, self.name = address, client_name
         self.incarnation = incarnation or time.time_ns() // 1000
         self.full_name = None
@@ -138,6 +147,7 @@ class Client:
         self._socket, self._buffer = None, bytearray()
         self._next, self._request = 0, FIRST_REQUEST
         self._groups = {}
+        self._is_synchronous, self._view = virtual_synchrony, None
         self._pending, self._pending_bytes = collections.deque(), 0
         self._events = collections.deque()
         name(client_name)
@@ -153,24 +163,31 @@ class Client:
     def __exit__(self, *_):
         self.close()
 
-    def join(self, group):
-        """Requests to join a group. The group's event with this client follows."""
-        self._groups[group] = True
-        return self._ask(8, name(group))
+    def join(self, group, hold_senders=False):
+        """Requests to join a group. The group's event with this client follows. `hold_senders` asks
+        that the group's senders wait while a member is slow, instead of cutting it off."""
+        self._groups[group] = hold_senders
+        return self._ask(8, bytes([hold_senders]), name(group))
 
     def leave(self, group):
         """Requests to leave a group. The group's event with this client follows."""
         self._groups.pop(group, None)
         return self._ask(9, name(group))
 
-    def send(self, groups, payload, service="fifo"):
-        """Sends a message to groups. Waits while the daemon has 1 MB of requests to handle."""
+    def send(self, groups, payload, service="fifo", receipt=False):
+        """Sends a message to groups. Waits while the daemon has 1 MB of requests to handle. With
+        `receipt` an event tells how many members a causal, agreed or safe message has reached."""
         names = [name(group) for group in groups]
         if not 1 <= len(names) <= 100:
             raise ValueError("a message has 1 to 100 groups")
         if len(payload) > 16 << 20:
             raise ValueError("a message has at most 16 MB")
-        head = bytes([SERVICES.index(service)])
+        if receipt and SERVICES.index(service) < 3:
+            raise ValueError(f"a {service} message has no receipt; use agreed or safe")
+        head = bytes([SERVICES.index(service) | (0x80 if receipt else 0)])
+        if self._is_synchronous and self._view:
+            numbers = (int(part, 16 if i else 10) for i, part in enumerate(self._view.split(".")))
+            head = bytes([head[0] | 0x40]) + struct.pack(">QQQ", *numbers)
         return self._ask(10, head, bytes([len(names)]), *names, bytes(payload))
 
     def next(self, timeout=None):
@@ -181,7 +198,10 @@ class Client:
             self._serve(left)
             if left == 0 and not self._events:
                 return None
-        return self._events.popleft()
+        event = self._events.popleft()
+        if event["event"] == "view":
+            self._view = event["id"]
+        return event
 
     def fileno(self):
         """Descriptor for `select`: once it is readable, call `next(0)` until it returns `None`."""
@@ -347,8 +367,9 @@ class Client:
         self.incarnation = max(time.time_ns() // 1000, self.incarnation + 1)
         self._next = 0
         unsure = sum(data[4] == 10 for _, data in self._pending)
-        joins = enumerate(self._groups, start=1)
-        joins = [(n, frame(8, struct.pack(">Q", n), name(group))) for n, group in joins]
+        joins = enumerate(self._groups.items(), start=1)
+        joins = [(n, frame(8, struct.pack(">QB", n, hold), name(group)))
+                 for n, (group, hold) in joins]
         self._pending = collections.deque(joins)
         self._pending_bytes = sum(len(data) for _, data in joins)
         self._events.append({"event": "restarted", "unsure": unsure})

@@ -41,22 +41,63 @@ pub(crate) struct Quiet {
     pub(crate) connected: Set,
 }
 
+fn closes() -> bool {
+    true
+}
+
 /// Event, with the names of the format.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
-    Start { daemon: String, virtual_synchrony: Option<bool> },
-    Send { view: Option<String>, id: String, service: Service, groups: Set, hash: String },
-    Deliver { view: String, transitional: bool, id: String, hash: String },
-    Join { group: String },
-    Leave { group: String },
+    Start {
+        daemon: String,
+        virtual_synchrony: Option<bool>,
+    },
+    Send {
+        view: Option<String>,
+        id: String,
+        service: Service,
+        groups: Set,
+        hash: String,
+    },
+    Deliver {
+        view: String,
+        transitional: bool,
+        id: String,
+        hash: String,
+    },
+    Join {
+        group: String,
+    },
+    Leave {
+        group: String,
+    },
     Group(Change),
-    View { id: String, members: Set, transitional_set: Set, previous: Option<String> },
-    Transitional { closes: String, members: Set },
+    View {
+        id: String,
+        members: Set,
+        transitional_set: Set,
+        previous: Option<String>,
+    },
+    Transitional {
+        closes: String,
+        members: Set,
+    },
     Crash,
     Stop,
-    Cut { from: u64, to: u64 },
-    Resume { next: u64 },
+    Cut {
+        from: u64,
+        to: u64,
+        /// False if the client goes on without another connection.
+        #[serde(default = "closes")]
+        closes: bool,
+    },
+    Resume {
+        next: u64,
+    },
+    Receipt,
+    #[serde(rename = "no-members")]
+    NoMembers,
     Quiet(Quiet),
 }
 

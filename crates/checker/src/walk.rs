@@ -60,7 +60,7 @@ impl<'t> Walk<'t> {
                     (walk.is_lost, walk.moved) = (false, Some((members, members)));
                     model.stays[walk.stay].closing = Some(members);
                 }
-                Event::Cut { from, to } => {
+                Event::Cut { from, to, .. } => {
                     stay.cut = stay.cut.saturating_add(to.saturating_sub(*from)).saturating_add(1);
                     (walk.is_lost, walk.moved) = (true, None);
                     walk.members.clear();
@@ -80,11 +80,12 @@ impl<'t> Walk<'t> {
     }
 
     /// R13: deliveries are numbered from 1 without a gap but cuts; a cut begins at the next number;
-    /// a resume names the next number, and comes before the first delivery after a cut.
+    /// a resume names the next number, and comes before the first delivery after a cut that
+    /// closes the connection.
     fn number(&mut self, line: &Line, found: &mut Findings<'_>) {
         let next = self.last.saturating_add(1);
         let (first, last, is_cut) = match line.event {
-            Event::Cut { from, to } => (from, to, true),
+            Event::Cut { from, to, closes } => (from, to, closes),
             Event::Resume { next } => (next, next.saturating_sub(1), false),
             Event::Send { .. } | Event::Join { .. } | Event::Leave { .. } | Event::Quiet(_) => {
                 return;

@@ -1,5 +1,6 @@
 //! `faircast pub` and `faircast sub`: groups of the overlay for shells.
 
+use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
@@ -10,11 +11,11 @@ use faircast::groups::{
 };
 use faircast_base::escaped_lines;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{ConnectOptions, PubArgs, SERVICES, SubArgs};
-use crate::error::{Failure, note};
+use crate::error::{Failure, note, print};
 use crate::live;
 use crate::progress::{interrupted, listen};
 
@@ -46,12 +47,18 @@ async fn until_interrupted() {
 }
 
 pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
+    if args.receipts && !args.service.is_ordered() {
+        let text = "--receipts: expected --service causal, agreed or safe".to_string();
+        return Err(Failure::Usage(text));
+    }
     listen();
     live::runtime()?.block_on(async {
         let client = connect(&args.to, "pub").await?;
+        let (count, news) = (Cell::new(0), Notify::new());
+        let receipts = Receipts { asked: args.receipts, count, news };
         let done = tokio::select! {
-            done = send_all(args, &client) => done,
-            failed = watch(&client) => Err(failed),
+            done = send_all(args, &client, &receipts) => done,
+            failed = watch(&client, &receipts) => Err(failed),
             () = until_interrupted() => {
                 Err(Failure::Work("interrupted: not all messages were sent".to_string()))
             }
@@ -61,7 +68,15 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     })
 }
 
-async fn send_all(args: &PubArgs, client: &Client) -> Result<(), Failure> {
+/// Receipts that have come.
+struct Receipts {
+    asked: bool,
+    count: Cell<u64>,
+    news: Notify,
+}
+
+async fn send_all(args: &PubArgs, client: &Client, receipts: &Receipts) -> Result<(), Failure> {
+    let mut sent = 0;
     let mut messages = read_ahead(args.binary);
     let mut pace = args.rate.map(|rate| {
         let mut pace = tokio::time::interval(Duration::from_secs(1) / rate);
@@ -73,16 +88,39 @@ async fn send_all(args: &PubArgs, client: &Client) -> Result<(), Failure> {
         if let Some(pace) = &mut pace {
             pace.tick().await;
         }
-        client.send(args.service, &[&args.group], message).await?;
+        if args.receipts {
+            client.send_for_receipt(args.service, &[&args.group], message).await?;
+            sent += 1;
+        } else {
+            client.send(args.service, &[&args.group], message).await?;
+        }
     }
-    Ok(client.flush().await?)
+    client.flush().await?;
+    while receipts.count.get() < sent {
+        receipts.news.notified().await;
+    }
+    Ok(())
 }
 
 /// Takes the events of a client that only sends. Returns when a request is refused or the session
 /// is over.
-async fn watch(client: &Client) -> Failure {
+async fn watch(client: &Client, receipts: &Receipts) -> Failure {
     loop {
         match client.next().await {
+            Ok(GroupEvent::Receipt { members, .. }) => {
+                receipts.count.set(receipts.count.get() + 1);
+                receipts.news.notify_one();
+                if let Err(failed) = print(&format!("{members}\n")) {
+                    return failed;
+                }
+            }
+            Ok(GroupEvent::NoMembers { groups, .. }) => {
+                let names: Vec<&str> = groups.iter().map(|name| &**name).collect();
+                note(&format!("nobody gets the messages: no members in {}", names.join(", ")));
+            }
+            Ok(GroupEvent::Restarted { .. }) if receipts.asked => {
+                return Failure::Work("the daemon has started again: receipts are lost".into());
+            }
             Ok(GroupEvent::Refused { text, .. }) => return Failure::Work(text),
             Ok(GroupEvent::Disconnected { reason }) => note(&disconnected(&reason)),
             Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
@@ -149,7 +187,11 @@ pub(crate) fn subscribe(args: &SubArgs) -> Result<(), Failure> {
     live::runtime()?.block_on(async {
         let client = connect(&args.to, "sub").await?;
         for group in &args.groups {
-            client.join(group).await?;
+            if args.hold_senders {
+                client.join_and_hold_senders(group).await?;
+            } else {
+                client.join(group).await?;
+            }
         }
         let done = tokio::select! {
             done = print_all(args, &client) => done,
@@ -309,6 +351,14 @@ fn json_of(event: GroupEvent) -> Value {
         GroupEvent::Refused { request, text } => {
             json!({ "event": "refused", "request": request, "text": text })
         }
+        GroupEvent::Receipt { request, members, view } => {
+            json!({ "event": "receipt", "request": request, "members": members, "view": view })
+        }
+        GroupEvent::NoMembers { request, groups } => json!({
+            "event": "no-members",
+            "request": request,
+            "groups": groups.iter().map(|name| &**name).collect::<Vec<_>>(),
+        }),
         // Later kinds of events.
         _ => json!({ "event": "other" }),
     }

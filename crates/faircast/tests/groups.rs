@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use faircast::groups::{Client, GroupError, GroupEvent, Reason, Service, WaitReason};
+use faircast::groups::{
+    Client, ClientOptions, GroupError, GroupEvent, Reason, Service, WaitReason,
+};
 use faircast_node::{Server, ServerSettings};
 
 /// Longest time for anything: longer means that it hangs.
@@ -95,6 +97,52 @@ async fn clients_join_send_receive_and_leave() {
     assert!(error.starts_with("unix:/no/such/path: "), "{error}");
     alice.close().await;
     assert!(matches!(alice.join("chat").await, Err(GroupError::Closed)));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn senders_get_receipts_learn_of_empty_groups_and_choose_their_view() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let mut options = ClientOptions::default();
+    options.virtual_synchrony = true;
+    let alice = Client::connect_with(&address, "alice", options).await.unwrap();
+    let bob = Client::connect(&address, "bob").await.unwrap();
+    for client in [&alice, &bob] {
+        client.join_and_hold_senders("chat").await.unwrap();
+    }
+    members(&alice, 2).await;
+    let receipt = |event| match event {
+        GroupEvent::Receipt { request, members, .. } => Some((request, members)),
+        _ => None,
+    };
+    for service in [Service::Causal, Service::Agreed, Service::Safe] {
+        let request = alice.send_for_receipt(service, &["chat"], "hello").await.unwrap();
+        assert_eq!(until(&alice, receipt).await, (request, 2));
+        assert_eq!(message(&bob).await, b"hello");
+    }
+    let error = alice.send_for_receipt(Service::Fifo, &["chat"], "").await.unwrap_err();
+    assert!(error.to_string().contains("a fifo message has no receipt"), "{error}");
+    let request = bob.send(Service::Fifo, &["nobody"], "lost").await.unwrap();
+    let empty = until(&bob, |event| match event {
+        GroupEvent::NoMembers { request, groups } => Some((request, groups[0].to_string())),
+        _ => None,
+    });
+    assert_eq!(empty.await, (request, "nobody".to_string()));
+    // The daemon starts again. Before alice takes its view she sends for the view that is over.
+    server.close().await;
+    let server = start(&path).await;
+    until(&alice, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+    let request = alice.send(Service::Agreed, &["chat"], "too late").await.unwrap();
+    let refused = until(&alice, |event| match event {
+        GroupEvent::Refused { request, text } => Some((request, text)),
+        _ => None,
+    });
+    let (number, text) = refused.await;
+    assert_eq!(number, request);
+    assert!(text.contains("the view in which the message was to be delivered is over"), "{text}");
     server.close().await;
 }
 

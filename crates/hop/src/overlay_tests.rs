@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 use faircast_overlay::{
-    ClientEvent, ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings, SendError, Service,
+    ClientEvent, ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings, Outgoing, SendError,
+    Service,
 };
 
 use crate::{CongestionControl, DaemonNode, Endpoint, RelayKey};
@@ -63,7 +64,7 @@ impl World {
             world.call(NodeId(id as u32), |node, cx| {
                 node.with(cx, |daemon, cx| {
                     daemon.connect(cx, CLIENT, "c".into(), 1).unwrap();
-                    daemon.join(cx, CLIENT, "g".into()).unwrap();
+                    daemon.join(cx, CLIENT, "g".into(), false).unwrap();
                 });
             });
         }
@@ -129,7 +130,8 @@ impl World {
 
     fn send(&mut self, at: u32, service: Service, text: &str) -> Result<(), SendError> {
         self.call(NodeId(at), |node, cx| {
-            node.with(cx, |daemon, cx| daemon.send(cx, CLIENT, service, &[b"g"], text.as_bytes()))
+            let message = Outgoing::new(service, &[b"g"], text.as_bytes());
+            node.with(cx, |daemon, cx| daemon.send(cx, CLIENT, &message))
         })
     }
 

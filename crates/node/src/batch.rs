@@ -5,8 +5,8 @@ use std::io::{self, IoSlice};
 
 use bytes::{Buf as _, Bytes};
 
-use crate::protocol::Frame;
 use crate::server::ClientSocket;
+use faircast_overlay::protocol::Frame;
 
 /// Longest payload that is copied beside its frame's fields: a copy is cheaper than one more slice.
 const COPIED_BYTES_MAX: usize = 1024;

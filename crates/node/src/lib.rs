@@ -1,11 +1,10 @@
-//! A daemon of the overlay over real sockets, and the protocol of its clients.
+//! A daemon of the overlay over real sockets.
 //!
-//! Reading order: [`protocol`], `server` (one task for the daemon, one for each client),
+//! Reading order: `server` (one task for the daemon, one for each client),
 //! [`NodeConfig`], `report`.
 
 mod batch;
 mod config;
-pub mod protocol;
 mod report;
 mod server;
 

@@ -68,9 +68,27 @@ alice.send(["bob's own"], b"seen")
 while not (event := bob.next(0)):
     assert select.select([bob], [], [], 60)[0], "no event within 60 s"
 assert event["payload"] == b"seen" and bob.next(0) is None, event
+# Receipts, groups without members, and messages for a view that is known.
+request = alice.send(["chat"], b"counted", "safe", receipt=True)
+receipt = until(alice, "receipt")
+assert (receipt["request"], receipt["members"]) == (request, 1), receipt
+alice.send(["nobody"], b"lost")
+assert until(alice, "no-members", lambda event: event["groups"] == ["nobody"])
+carol = Client(sys.argv[2], "carol", virtual_synchrony=True)
+until(carol, "view")
+carol.join("carol's own", hold_senders=True)
+until(carol, "group")
+carol.send(["carol's own"], b"in view")
+assert until(carol, "message")["view"] == carol._view
+carol._view = "1" + carol._view
+request = carol.send(["carol's own"], b"too late")
+refused = until(carol, "refused")
+assert (refused["request"], refused["code"]) == (request, "view"), refused
+carol.close()
 alice.leave("chat")
 until(alice, "group", lambda event: event["reason"] == "leave")
-for wrong in (lambda: alice.join("x" * 65), lambda: alice.send([], b""), lambda: Client("x", "y")):
+for wrong in (lambda: alice.join("x" * 65), lambda: alice.send([], b""), lambda: Client("x", "y"),
+              lambda: alice.send(["chat"], b"", "fifo", receipt=True)):
     try:
         wrong()
         raise AssertionError("a wrong call is taken")

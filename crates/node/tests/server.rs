@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_hop::RelayKey;
-use faircast_node::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
 use faircast_node::{Batch, ClientAddress, ClientSocket, DaemonReport, Server, ServerSettings};
+use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
 use faircast_overlay::{ClientEvent, DaemonSettings, Reason, Service};
 
 /// Longest time for anything: longer means that it hangs.
@@ -94,13 +94,14 @@ impl Peer {
 
     async fn join(&mut self, group: &'static str) {
         self.request += 1;
-        self.put(Frame::Join(self.request, group.into())).await;
+        self.put(Frame::Join(self.request, group.into(), false)).await;
     }
 
     async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
         self.request += 1;
         let (request, groups, payload) = (self.request, vec![group.into()], payload.into());
-        self.put(Frame::Send { request, service, groups, payload }).await;
+        let (wants_receipt, view) = (false, None);
+        self.put(Frame::Send { request, service, wants_receipt, view, groups, payload }).await;
     }
 
     /// Next frame; `None` at the end of the stream.
@@ -257,6 +258,39 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn senders_wait_for_a_slow_member_where_the_group_asks_and_other_clients_go_on() {
+    let limits = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
+    let server = start("north", limits).await;
+    let at = &server.addresses()[0];
+    let mut slow = Peer::connect(at, "slow").await;
+    slow.put(Frame::Join(1, "g".into(), true)).await;
+    while !matches!(slow.event().await, (_, ClientEvent::Group { .. })) {}
+    let mut sender = Peer::connect(at, "sender").await;
+    let sent = tokio::spawn(async move {
+        for number in 0..1000u32 {
+            let payload = [&number.to_be_bytes()[..], &[0; 20_000]].concat();
+            sender.send(Service::Fifo, "g", payload).await;
+        }
+        sender
+    });
+    let waits = |report: &DaemonReport| {
+        let sender = report.clients.iter().find(|it| it.name == "sender").unwrap();
+        sender.waiting.as_ref().is_some_and(|reason| reason.contains("slow"))
+    };
+    until(&server, waits).await;
+    let mut other = Peer::member(at, "other", "h").await;
+    other.send(Service::Agreed, "h", "on").await;
+    assert_eq!(other.message().await, "on");
+    for number in 0..1000u32 {
+        let message = slow.message().await;
+        assert_eq!(message[..4], number.to_be_bytes());
+    }
+    sent.await.unwrap();
+    let report = until(&server, |report| !waits(report)).await;
+    assert_eq!((report.counters.cuts, report.counters.messages), (0, 1001));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_resumes_gets_every_event_once() {
     let server = start("north", DaemonSettings::default()).await;
     let at = server.addresses()[0].clone();
@@ -375,7 +409,7 @@ async fn nonsense_ends_its_connection_alone() {
     }
     let name = vec![b'x'; 65];
     honest.request += 1;
-    honest.put(Frame::Join(honest.request, name.into())).await;
+    honest.put(Frame::Join(honest.request, name.into(), false)).await;
     let refused = loop {
         match honest.frame().await.unwrap() {
             Frame::Refused(number, code, _) => break (number, code),
@@ -396,7 +430,7 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     let mut client = Peer::connect(&at, "client").await;
     let mut batch = Batch::default();
     for request in 1..300_000 {
-        batch.push(&Frame::Join(request, Bytes::new()));
+        batch.push(&Frame::Join(request, Bytes::new(), false));
     }
     // The daemon closes the connection before it has read everything.
     let _ = batch.write(&client.socket).await;

@@ -78,7 +78,8 @@ pub(crate) enum Kind {
     /// A client is gone, from all groups.
     Gone,
     /// Groups of the source's clients when the view began, in the payload: 1 if no such cell
-    /// follows or 0, then pairs of group and client, each behind its length.
+    /// follows or 0, then group and client, each behind its length, and 1 if the client asks for
+    /// senders to wait for slow members or 0.
     Table,
     /// A cell of the configuration before, sent again: source, number and the cell.
     Recovered,
@@ -88,9 +89,13 @@ pub(crate) enum Kind {
     Have,
     /// An earlier cell of the source for daemons that keep it for others: number and the cell.
     Kept,
+    /// Senders to groups wait: a member at this daemon is slow, and the groups ask for that.
+    Hold,
+    /// Senders to groups go on.
+    Free,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Message,
     Kind::More,
     Kind::Join,
@@ -102,6 +107,8 @@ const KINDS: [Kind; 11] = [
     Kind::Sent,
     Kind::Have,
     Kind::Kept,
+    Kind::Hold,
+    Kind::Free,
 ];
 
 impl Kind {
@@ -115,9 +122,8 @@ impl Kind {
         match self {
             Self::Message | Self::More => service.is_ordered(),
             Self::Joined | Self::Leave | Self::Gone => true,
-            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have | Self::Kept => {
-                false
-            }
+            Self::Join | Self::Table | Self::Recovered | Self::Sent | Self::Have => false,
+            Self::Kept | Self::Hold | Self::Free => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Clients of a daemon: what waits for them, and what they are told.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,6 +40,10 @@ pub enum SendError {
     Changing,
     /// Not all daemons have earlier messages yet; the request can be repeated soon.
     Retention,
+    /// A member of a group is slow, and the group asks for senders to wait.
+    Held,
+    /// The view in which alone the message may be delivered is over.
+    View,
 }
 
 impl fmt::Display for SendError {
@@ -50,6 +54,8 @@ impl fmt::Display for SendError {
             Self::Length => "the message is longer than 16 MB",
             Self::Changing => "the members of the view change; try again",
             Self::Retention => "not all daemons have the earlier messages yet; try again",
+            Self::Held => "a member of the group is slow, and the group asks senders to wait",
+            Self::View => "the view in which the message was to be delivered is over",
         })
     }
 }
@@ -109,6 +115,25 @@ pub enum ClientEvent {
         /// That view; `None` for the first view of a client.
         previous: Option<ViewId>,
     },
+    /// A message of the client that asked for a receipt has its place in the common order, and is
+    /// delivered.
+    Receipt {
+        /// Number of the request.
+        request: u64,
+        /// Members that the message has reached: for safe messages all of them have it, for
+        /// agreed and causal ones they get it at the same place unless their daemons fail.
+        members: u32,
+        /// View of the message.
+        view: ViewId,
+    },
+    /// The groups of a message of the client have no members. Not repeated until a message has
+    /// found members.
+    NoMembers {
+        /// Number of the request.
+        request: u64,
+        /// The groups.
+        groups: Vec<Bytes>,
+    },
     /// Events are lost: the client was too slow, or away for too long.
     Cut {
         /// Numbers of the first and the last lost event.
@@ -148,6 +173,8 @@ pub(crate) struct Joining {
     pub(crate) announced: Option<(Ballot, u64)>,
     /// Place of the step by which the client joins, in the common order, once it has left.
     pub(crate) joins_at: Option<u64>,
+    /// True if the client asks for senders to wait while it is slow.
+    pub(crate) asks: bool,
 }
 
 /// Most bytes that wait for a client, and that are kept for one that resumes.
@@ -185,6 +212,10 @@ pub(crate) struct Client {
     kept_bytes: usize,
     /// True if the client has lost events and has not resumed since.
     pub(crate) is_cut: bool,
+    /// Numbers of messages that are to have receipts, and of their requests.
+    pub(crate) receipts: Vec<(u64, u64)>,
+    /// Groups of which the client knows that they have no members.
+    pub(crate) empty: BTreeSet<Bytes>,
 }
 
 impl Client {
@@ -197,7 +228,7 @@ impl Client {
     pub(crate) fn new(mate: Mate) -> Self {
         fresh! {
             Self { mate, }
-            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, is_cut
+            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, is_cut, receipts, empty
         }
     }
 

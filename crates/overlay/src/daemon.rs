@@ -8,9 +8,10 @@
 //! and a new view begins when the groups of all members are known.
 
 mod session;
+mod slow;
 mod view;
 
-pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX};
+pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, Outgoing};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::fields::Fields;
 
+use self::slow::Slow;
 use self::view::{Entry, Proposal};
 use crate::cell::Kind;
 use crate::client::Client;
@@ -108,6 +110,13 @@ pub struct Daemon {
     joiners: BTreeSet<ClientId>,
     /// Steps of membership that wait for the view: kind, client and groups.
     steps: Vec<(Kind, Bytes, Vec<Bytes>)>,
+    /// Slow clients; groups whose senders wait for them; true if that may have changed.
+    slow: BTreeMap<ClientId, Slow>,
+    held: BTreeSet<Bytes>,
+    is_slow_new: bool,
+    frees: u64,
+    /// In a transitional view: daemons that move on together.
+    moving: Vec<DaemonRun>,
     /// When the topology changed last and first since the last proposal.
     changed: Option<(Time, Time)>,
     progress_at: Time,
@@ -147,6 +156,11 @@ impl Daemon {
             ready: VecDeque::new(),
             joiners: BTreeSet::new(),
             steps: Vec::new(),
+            slow: BTreeMap::new(),
+            held: BTreeSet::new(),
+            is_slow_new: false,
+            frees: 0,
+            moving: Vec::new(),
             changed: None,
             progress_at: now,
             stuck_after: Duration::ZERO,
@@ -396,6 +410,7 @@ impl Daemon {
             self.refresh_at = cx.now + REFRESH;
             self.current.refresh();
             self.expire_clients(cx);
+            self.judge_slow(cx.now);
         }
         self.settle(cx);
     }
@@ -405,6 +420,7 @@ impl Daemon {
         self.propose(cx.now);
         self.catch_up(cx.now);
         self.finish_joins(cx.now);
+        self.settle_slow(cx.now);
         if !self.is_changing() {
             self.current.note_passed();
             while let Some(message) = self.current.next_ordered() {

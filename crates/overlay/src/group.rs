@@ -39,6 +39,10 @@ struct Group {
     joining: Vec<(Mate, u64)>,
     /// Places of the daemons of both.
     routes: Set,
+    /// Members that ask for senders to wait while a member is slow.
+    askers: Vec<Mate>,
+    /// Places of the daemons that have such slow members.
+    holds: Set,
 }
 
 impl Group {
@@ -69,6 +73,32 @@ impl Groups {
         self.table.get(group).map_or(&[], |it| &it.members)
     }
 
+    /// True if senders to one of the groups wait for a slow member.
+    pub(crate) fn is_held(&self, groups: &[&[u8]]) -> bool {
+        let mut known = groups.iter().filter_map(|name| self.table.get(*name));
+        known.any(|it| it.holds != Set::default())
+    }
+
+    /// Groups of a client whose members ask for senders to wait.
+    pub(crate) fn asking(&self, mate: &Mate) -> Vec<Bytes> {
+        let asks = |it: &Group| !it.askers.is_empty() && it.members.contains(mate);
+        self.table.iter().filter(|(_, it)| asks(it)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// True if a member of a group has asked for senders to wait.
+    pub(crate) fn asks(&self, name: &Bytes, mate: &Mate) -> bool {
+        self.table.get(name).is_some_and(|it| it.askers.contains(mate))
+    }
+
+    /// A daemon has slow members in a group, or has none any more.
+    pub(crate) fn hold(&mut self, name: &Bytes, place: usize, is_held: bool) {
+        let Some(group) = self.table.get_mut(name) else { return };
+        group.holds = group.holds.without(Set::of(place));
+        if is_held {
+            group.holds = group.holds.or(Set::of(place));
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &[Mate])> {
         self.table.iter().map(|(name, it)| (name, &*it.members))
     }
@@ -81,9 +111,20 @@ impl Groups {
         group.routes = group.routes.or(Set::of(place));
     }
 
-    /// A client has joined. Returns true if the client was no member before.
-    pub(crate) fn join(&mut self, group: Bytes, mate: Mate, place: usize, sequence: u64) -> bool {
+    /// A client has joined, and asks for senders to wait or not. Returns true if the client was no
+    /// member before.
+    pub(crate) fn join(
+        &mut self,
+        group: Bytes,
+        mate: Mate,
+        asks: bool,
+        (place, sequence): (usize, u64),
+    ) -> bool {
         let group = self.table.entry(group).or_default();
+        group.askers.retain(|it| *it != mate);
+        if asks {
+            group.askers.push(mate.clone());
+        }
         group.joining.retain(|it| it.0 != mate || it.1 > sequence);
         let is_new = !group.members.contains(&mate);
         if is_new {
@@ -98,6 +139,7 @@ impl Groups {
         let Some(group) = self.table.get_mut(name) else { return false };
         let before = group.members.len();
         group.members.retain(|it| it != mate);
+        group.askers.retain(|it| it != mate);
         group.joining.retain(|it| it.0 != *mate || it.1 > sequence);
         group.route(mate, place);
         let left = before > group.members.len();

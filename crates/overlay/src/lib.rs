@@ -1,7 +1,8 @@
 //! Overlay of daemons as a pure state machine: views, groups, ordered delivery.
 //!
 //! Reading order: `ids`, `topology` (components and trees), `stream` (cells along trees, the common
-//! order), [`Daemon`] (configurations and views), `client`.
+//! order), [`Daemon`] (configurations and views), `client`, `session` (clients over a stream of
+//! bytes).
 
 #![no_std]
 
@@ -16,6 +17,7 @@ mod group;
 mod ids;
 mod mutant;
 mod neighbor;
+mod session;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -25,9 +27,15 @@ mod wire;
 
 pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
 pub use client::{ClientEvent, Reason, SendError};
-pub use daemon::{CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX};
+pub use daemon::{
+    CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX, Outgoing,
+};
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
+pub use session::protocol;
+pub use session::{
+    GroupEvent, GroupMember, GroupMessage, GroupName, RemoteSession, SessionError, WaitReason,
+};
 pub use topology::NAME_BYTES_MAX;
 pub use trace::ClientTrace;
 pub use wire::FRAME_BYTES_MAX;

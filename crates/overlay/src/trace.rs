@@ -155,8 +155,15 @@ pub(crate) fn fields(
                  \"reason\":\"network\""
             )
         }
-        ClientEvent::Cut { lost: (from, to), .. } => {
-            format!("\"cut\",\"from\":{from},\"to\":{to}")
+        ClientEvent::Receipt { request, members, view } => {
+            format!("\"receipt\",\"request\":{request},\"members\":{members},\"view\":\"{view}\"")
+        }
+        ClientEvent::NoMembers { request, groups } => {
+            let groups = list(groups.iter().map(|it| quoted(it)));
+            format!("\"no-members\",\"request\":{request},\"groups\":{groups}")
+        }
+        ClientEvent::Cut { lost: (from, to), closes } => {
+            format!("\"cut\",\"from\":{from},\"to\":{to},\"closes\":{closes}")
         }
     }
 }

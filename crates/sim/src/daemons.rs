@@ -6,7 +6,7 @@ use faircast_base::{ClientAct, ClientNote, Cx, Duration, NodeId, Time};
 use faircast_hop::{DaemonNode, Endpoint};
 use faircast_overlay::{
     ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, Mate,
-    SendError,
+    Outgoing, SendError,
 };
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
@@ -104,7 +104,7 @@ impl DaemonProgram {
                         let act = ClientAct::Other;
                         notes.push_back(ClientNote { client: client.spec.index, act, line });
                     }
-                    Err(SendError::Changing | SendError::Retention) => {
+                    Err(SendError::Changing | SendError::Retention | SendError::Held) => {
                         client.steps.push_front((cx.now + AGAIN, step));
                     }
                     Err(error) => unreachable!("the scenario was checked: {error}"),
@@ -140,7 +140,7 @@ fn take_step(
             Ok(client.trace.start(&me))
         }
         Step::Join(group) => {
-            daemon.join(cx, id, group.clone().into())?;
+            daemon.join(cx, id, group.clone().into(), false)?;
             Ok(client.trace.join(group.as_bytes()))
         }
         Step::Leave(group) => {
@@ -181,7 +181,7 @@ fn send(
     }
     let groups: Vec<&[u8]> = of.groups.iter().map(|it| it.as_bytes()).collect();
     let view = daemon.view().0;
-    match daemon.send(cx, id, of.service, &groups, &payload) {
+    match daemon.send(cx, id, &Outgoing::new(of.service, &groups, &payload)) {
         Ok(()) => {
             client.sent += 1;
             client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
@@ -189,7 +189,7 @@ fn send(
             let act = ClientAct::Sent { bytes: payload.len() as u32 };
             Some(ClientNote { client: client.spec.index, act, line })
         }
-        Err(SendError::Changing | SendError::Retention) => {
+        Err(SendError::Changing | SendError::Retention | SendError::Held) => {
             client.again_at = cx.now + AGAIN;
             None
         }

@@ -21,6 +21,7 @@ Examples:
   echo hello | faircast pub chat
   tail -f access.log | faircast pub logs --connect unix:/run/faircast/node.sock
   seq 1000000 | faircast pub numbers --service agreed --rate 1000
+  echo go | faircast pub jobs --service safe --receipts      prints how many members have it
 
 Ends when standard input ends and the daemon has taken all messages. Services: unreliable, reliable,
 fifo, causal, agreed, safe; docs/promises.md has their guarantees.
@@ -41,6 +42,9 @@ pub struct PubArgs {
     /// Read messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
     pub binary: bool,
+    /// Print for each message how many members it has reached, and wait for all
+    #[arg(long)]
+    pub receipts: bool,
     /// Connection.
     #[command(flatten)]
     pub to: ConnectOptions,
@@ -69,6 +73,9 @@ pub struct SubArgs {
     /// Write messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
     pub binary: bool,
+    /// Have the groups' senders wait while a member is slow, instead of cutting it off
+    #[arg(long)]
+    pub hold_senders: bool,
     /// End after N messages [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use faircast_node::protocol::{Frame, VERSION};
 use faircast_overlay::Service;
+use faircast_overlay::protocol::{Frame, VERSION};
 use socket2::Socket;
 
 /// Group and subject of all messages.
@@ -73,7 +73,7 @@ impl Client {
     /// Joins the group. Returns once the server knows.
     pub(super) fn subscribe(self) -> io::Result<Subscriber> {
         let join = match self.protocol {
-            Protocol::Faircast(_) => Frame::Join(1, GROUP.into()).encode(),
+            Protocol::Faircast(_) => Frame::Join(1, GROUP.into(), false).encode(),
             Protocol::Nats => format!("SUB {GROUP} 1\r\nPING\r\n").into_bytes(),
         };
         (&self.socket).write_all(&join)?;
@@ -276,7 +276,14 @@ mod tests {
         let (_, range) = subscriber.frame().unwrap();
         let frame = Frame::decode(&subscriber.bytes[range].to_vec().into());
         let (service, groups) = (Service::Agreed, vec![GROUP.into()]);
-        let expected = Frame::Send { request: 1, service, groups, payload: "abc".into() };
+        let expected = Frame::Send {
+            request: 1,
+            service,
+            wants_receipt: false,
+            view: None,
+            groups,
+            payload: "abc".into(),
+        };
         assert_eq!(frame, Ok(expected));
     }
 

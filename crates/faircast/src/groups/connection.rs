@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use faircast_node::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
 use faircast_node::{Batch, ClientAddress, ClientSocket};
+use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
 use tokio::time::{Instant, timeout};
 
 use super::session::Shared;
@@ -74,7 +74,7 @@ pub(super) struct Open {
 pub(super) async fn open(address: &ClientAddress, shared: &Shared) -> Result<Open, Lost> {
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
     loop {
-        let (hello, resumes) = shared.hello();
+        let (hello, resumes) = shared.session().hello();
         let attempt = timeout(CONNECT_TIMEOUT, greet(address, &hello));
         match attempt.await.map_err(|_| silent())? {
             Ok((open, welcome)) => {
@@ -127,7 +127,7 @@ pub(super) async fn run(address: ClientAddress, shared: Arc<Shared>, first: Open
         }
         tracing::debug!(target: "faircast::session", ?lost, "the connection to the daemon is lost");
         shared.disconnected(lost.to_string());
-        if shared.is_closing() {
+        if shared.session().is_closing() {
             let at = *closes_at.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
             if Instant::now() + pause > at {
                 return shared.end(None);
@@ -202,7 +202,7 @@ async fn write(socket: &ClientSocket, shared: &Shared) -> Result<(), Lost> {
             batch.write(socket).await?;
             continue;
         }
-        if shared.is_closing() {
+        if shared.session().is_closing() {
             // The daemon may hold requests back for longer.
             let at = *closing.get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
             if Instant::now() >= at {

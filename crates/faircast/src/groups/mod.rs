@@ -21,7 +21,6 @@
 //! ```
 
 mod connection;
-mod event;
 mod session;
 
 use std::sync::Arc;
@@ -29,14 +28,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_node::ClientAddress;
-use faircast_node::protocol::{Code, Frame, check_groups};
-use faircast_overlay::{CLIENT_BYTES_MAX, SendError};
+use faircast_overlay::protocol::{Frame, check_groups};
+use faircast_overlay::{CLIENT_BYTES_MAX, SendError, SessionError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-pub use self::event::{GroupEvent, GroupMember, GroupMessage, GroupName};
 use self::session::Shared;
-pub use faircast_overlay::{MESSAGE_BYTES_MAX, Reason, Service};
+pub use faircast_overlay::{
+    GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, Service,
+    WaitReason,
+};
 
 /// Longest time for requests that wait when a client is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,24 +73,14 @@ pub enum GroupError {
     Closed,
 }
 
-/// Reason for which a request would have to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WaitReason {
-    /// The daemon has not handled 1 MB of earlier requests yet.
-    #[error("the daemon has not handled 1 MB of earlier requests yet")]
-    Window,
-    /// 4 MB of events wait for [`Client::next`]: until then the client reads nothing more.
-    #[error("4 MB of events wait to be taken")]
-    Events,
-    /// The connection to the daemon is lost.
-    #[error("the connection to the daemon is lost")]
-    Disconnected,
-    /// Not all daemons have the earlier messages of this daemon's clients.
-    #[error("not all daemons have the earlier messages yet")]
-    Retention,
-    /// The members of the view change.
-    #[error("the members of the view change")]
-    Changing,
+impl From<SessionError> for GroupError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::WouldBlock(reason) => Self::WouldBlock(reason),
+            SessionError::Refused(code, text) => Self::Refused { code: code as u8, text },
+            SessionError::Closed => Self::Closed,
+        }
+    }
 }
 
 /// Session of a client at a daemon. Dropped, the session ends as after [`close`](Self::close).
@@ -99,6 +90,16 @@ pub struct Client {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Choices of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// Messages are delivered in the view that the application has taken by [`Client::next`] before
+    /// it sent them, or refused by a [`GroupEvent::Refused`] (virtual synchrony). Without this a
+    /// message may be delivered in a later view.
+    pub virtual_synchrony: bool,
+}
+
 impl Client {
     /// Connects to a daemon: `unix:/PATH` or `tcp:ADDR:PORT`. `name` has 1 to 56 bytes. An earlier
     /// run of the same client ends.
@@ -106,12 +107,24 @@ impl Client {
     /// # Errors
     /// No daemon answers, or the daemon refuses the name.
     pub async fn connect(address: &str, name: &str) -> Result<Self, GroupError> {
+        Self::connect_with(address, name, ClientOptions::default()).await
+    }
+
+    /// Connects to a daemon with other choices.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_with(
+        address: &str,
+        name: &str,
+        options: ClientOptions,
+    ) -> Result<Self, GroupError> {
         let address: ClientAddress = address.parse().map_err(GroupError::Usage)?;
         if !(1..=CLIENT_BYTES_MAX).contains(&name.len()) {
             let text = format!("name \"{name}\": expected 1 to {CLIENT_BYTES_MAX} bytes");
             return Err(GroupError::Usage(text));
         }
-        let shared = Arc::new(Shared::new(name));
+        let shared = Arc::new(Shared::new(name, options));
         let connected = connection::open(&address, &shared).await;
         let open = connected.map_err(|error| error.into_public(&address))?;
         let task = tokio::spawn(connection::run(address, shared.clone(), open));
@@ -120,7 +133,7 @@ impl Client {
 
     /// Name of the client in the overlay: `name@daemon`.
     pub fn full_name(&self) -> String {
-        self.shared.full_name()
+        self.shared.session().full_name().to_string()
     }
 
     /// Requests to join a group. The group's event with this client follows; messages that were
@@ -130,8 +143,22 @@ impl Client {
     /// The name is not allowed, or the client is closed. Safe to cancel: the request is made or
     /// not.
     pub async fn join(&self, group: &str) -> Result<u64, GroupError> {
+        self.join_as(group, false).await
+    }
+
+    /// Requests to join a group, and asks that its senders wait while a member is slow, in place of
+    /// cutting the member off. Senders wait as long as one member is in the group that has asked. A
+    /// member that takes nothing for 10 s is cut off all the same.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    pub async fn join_and_hold_senders(&self, group: &str) -> Result<u64, GroupError> {
+        self.join_as(group, true).await
+    }
+
+    async fn join_as(&self, group: &str, holds: bool) -> Result<u64, GroupError> {
         let name = checked(&[group])?.remove(0);
-        self.request(|number| Frame::Join(number, name.clone()), 0).await
+        self.request(|number| Frame::Join(number, name.clone(), holds), 0).await
     }
 
     /// Requests to leave a group. The group's event with this client follows.
@@ -155,12 +182,26 @@ impl Client {
         groups: &[&str],
         payload: impl Into<Bytes>,
     ) -> Result<u64, GroupError> {
-        let (groups, payload) = (checked(groups)?, payload_of(payload)?);
-        let len = payload.len();
-        let frame = |request| {
-            let (groups, payload) = (groups.clone(), payload.clone());
-            Frame::Send { request, service, groups, payload }
-        };
+        let (frame, len) = message(service, groups, payload, false)?;
+        self.request(frame, len).await
+    }
+
+    /// Sends a message to groups as [`send`](Self::send) does. A [`GroupEvent::Receipt`] follows
+    /// that tells how many members the message has reached.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); besides, the service is none of causal, agreed and safe.
+    pub async fn send_for_receipt(
+        &self,
+        service: Service,
+        groups: &[&str],
+        payload: impl Into<Bytes>,
+    ) -> Result<u64, GroupError> {
+        if !service.is_ordered() {
+            let text = format!("a {} message has no receipt; use agreed or safe", service.name());
+            return Err(GroupError::Usage(text));
+        }
+        let (frame, len) = message(service, groups, payload, true)?;
         self.request(frame, len).await
     }
 
@@ -175,9 +216,8 @@ impl Client {
         groups: &[&str],
         payload: impl Into<Bytes>,
     ) -> Result<u64, GroupError> {
-        let (groups, payload) = (checked(groups)?, payload_of(payload)?);
-        let len = payload.len();
-        self.shared.request(|request| Frame::Send { request, service, groups, payload }, len)
+        let (frame, len) = message(service, groups, payload, false)?;
+        self.shared.request(frame, len)
     }
 
     async fn request(&self, frame: impl Fn(u64) -> Frame, bytes: usize) -> Result<u64, GroupError> {
@@ -199,7 +239,7 @@ impl Client {
         loop {
             let mut room = std::pin::pin!(self.shared.room.notified());
             room.as_mut().enable();
-            if self.shared.is_flushed()? {
+            if self.shared.session().is_flushed()? {
                 return Ok(());
             }
             room.await;
@@ -243,19 +283,21 @@ fn checked(groups: &[&str]) -> Result<Vec<Bytes>, GroupError> {
     Ok(groups.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect())
 }
 
-fn payload_of(payload: impl Into<Bytes>) -> Result<Bytes, GroupError> {
-    let payload = payload.into();
-    if payload.len() > MESSAGE_BYTES_MAX {
+/// Request to send a message, and the length of its payload.
+fn message(
+    service: Service,
+    groups: &[&str],
+    payload: impl Into<Bytes>,
+    wants_receipt: bool,
+) -> Result<(impl Fn(u64) -> Frame, usize), GroupError> {
+    let (groups, payload) = (checked(groups)?, payload.into());
+    let len = payload.len();
+    if len > MESSAGE_BYTES_MAX {
         return Err(GroupError::Usage(SendError::Length.to_string()));
     }
-    Ok(payload)
-}
-
-impl From<Code> for WaitReason {
-    fn from(code: Code) -> Self {
-        match code {
-            Code::Changing => Self::Changing,
-            _ => Self::Retention,
-        }
-    }
+    let frame = move |request| {
+        let (groups, payload) = (groups.clone(), payload.clone());
+        Frame::Send { request, service, wants_receipt, view: None, groups, payload }
+    };
+    Ok((frame, len))
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_overlay::{ClientId, Service};
+use faircast_overlay::{Ballot, ClientId, Service};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::outbox::Outbox;
 use super::{ClientSocket, ToHub};
 use crate::batch::Batch;
-use crate::protocol::{Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION};
+use faircast_overlay::protocol::{
+    Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION,
+};
 
 /// Longest time until the hello of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,9 +41,16 @@ pub(super) struct Hello {
 /// Request of a client.
 #[derive(Debug)]
 pub(super) enum Act {
-    Join(Bytes),
+    /// Group, and true if its senders are to wait for slow members.
+    Join(Bytes, bool),
     Leave(Bytes),
-    Send { service: Service, groups: Vec<Bytes>, payload: Bytes },
+    Send {
+        service: Service,
+        wants_receipt: bool,
+        view: Option<Ballot>,
+        groups: Vec<Bytes>,
+        payload: Bytes,
+    },
 }
 
 /// Requests of a client with their numbers. The client is read from again when the batch is
@@ -201,13 +210,23 @@ impl Link<'_> {
         while bytes < BATCH_BYTES {
             match decoder.poll() {
                 Ok(None) => return (queue, true, None),
-                Ok(Some(Frame::Join(number, group))) => queue.push_back((number, Act::Join(group))),
+                Ok(Some(Frame::Join(number, group, asks))) => {
+                    queue.push_back((number, Act::Join(group, asks)));
+                }
                 Ok(Some(Frame::Leave(number, group))) => {
                     queue.push_back((number, Act::Leave(group)));
                 }
-                Ok(Some(Frame::Send { request, service, groups, payload })) => {
+                Ok(Some(Frame::Send {
+                    request,
+                    service,
+                    wants_receipt,
+                    view,
+                    groups,
+                    payload,
+                })) => {
                     bytes += payload.len();
-                    queue.push_back((request, Act::Send { service, groups, payload }));
+                    let act = Act::Send { service, wants_receipt, view, groups, payload };
+                    queue.push_back((request, act));
                 }
                 Ok(Some(Frame::Ping(number))) => self.outbox.set_pong(number),
                 Ok(Some(Frame::Pong(_))) => {}

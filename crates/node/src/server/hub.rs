@@ -10,7 +10,8 @@ use faircast_base::{Cx, NodeId, Purpose, Rng, Time};
 use faircast_hop::DaemonNode;
 use faircast_net::Datagrams;
 use faircast_overlay::{
-    ClientId, Daemon, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, SendError,
+    ClientId, Daemon, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, Outgoing,
+    SendError,
 };
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -20,8 +21,8 @@ use tokio::time::Instant;
 use super::connection::{Act, Hello, Requests};
 use super::outbox::Outbox;
 use super::{ToHub, full_name};
-use crate::protocol::{Code, Frame, Welcome};
 use crate::report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
+use faircast_overlay::protocol::{Code, Frame, Welcome};
 
 /// Most sessions of a daemon.
 const SESSIONS_MAX: usize = 65_536;
@@ -66,6 +67,10 @@ pub(super) struct Hub {
     by_name: BTreeMap<Bytes, ClientId>,
     /// Clients whose requests wait, in turn.
     stalled: VecDeque<ClientId>,
+    /// Clients whose requests wait for slow members of groups, and the count of times at which
+    /// such requests could go on.
+    held: Vec<ClientId>,
+    frees: u64,
     last_id: u32,
     /// Moment of the next try if the socket was full.
     send_at: Option<Time>,
@@ -94,6 +99,8 @@ impl Hub {
             sessions: BTreeMap::new(),
             by_name: BTreeMap::new(),
             stalled: VecDeque::new(),
+            held: Vec::new(),
+            frees: 0,
             last_id: 0,
             send_at: None,
             peers_at: Time::ZERO,
@@ -263,34 +270,49 @@ impl Hub {
         if session.is_stalled {
             return;
         }
+        session.is_stalled = true;
         // Requests of clients that wait already go first.
-        if !self.stalled.is_empty() || self.handle(id).1 {
+        if self.stalled.is_empty() {
+            self.advance(id);
+        } else {
             self.stalled.push_back(id);
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.is_stalled = true;
-            }
         }
     }
 
     /// Handles requests that had to wait, as many as are possible now.
     fn retry(&mut self) {
+        let frees = self.node.daemon().frees();
+        if std::mem::replace(&mut self.frees, frees) != frees {
+            self.stalled.extend(self.held.drain(..));
+        }
         while let Some(id) = self.stalled.pop_front() {
-            match self.handle(id) {
-                (_, false) => {
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.is_stalled = false;
-                    }
-                }
-                (true, true) => self.stalled.push_back(id),
-                (false, true) => return self.stalled.push_front(id),
+            if self.advance(id) {
+                return;
             }
         }
     }
 
-    /// Handles requests of a client. Returns true if any was handled, and true if the others have
-    /// to wait.
-    fn handle(&mut self, id: ClientId) -> (bool, bool) {
-        let Some(session) = self.sessions.get_mut(&id) else { return (false, false) };
+    /// Handles requests of a client. Returns true if nothing was possible for a reason that holds
+    /// for all clients.
+    fn advance(&mut self, id: ClientId) -> bool {
+        let (is_done, waiting) = self.handle(id);
+        match waiting {
+            None => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.is_stalled = false;
+                }
+            }
+            Some(Code::Held) => self.held.push(id),
+            Some(_) if is_done => self.stalled.push_back(id),
+            Some(_) => self.stalled.push_front(id),
+        }
+        waiting.is_some_and(|code| code != Code::Held && !is_done)
+    }
+
+    /// Handles requests of a client. Returns true if any was handled, and the reason for which the
+    /// others have to wait.
+    fn handle(&mut self, id: ClientId) -> (bool, Option<Code>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return (false, None) };
         let before = session.taken;
         let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
         let counters = &mut self.counters;
@@ -298,15 +320,15 @@ impl Hub {
             while let Some(requests) = session.pending.front_mut() {
                 while let Some((number, act)) = requests.queue.front() {
                     let done = match *number > session.taken {
-                        true => perform(daemon, cx, id, act, counters),
+                        true => perform(daemon, cx, id, (*number, act), counters),
                         // The client has sent the request again after it was handled.
                         false => Ok(()),
                     };
                     match done {
                         Ok(()) => {}
-                        Err(error @ (SendError::Changing | SendError::Retention)) => {
-                            return Some(Code::from(error));
-                        }
+                        Err(
+                            error @ (SendError::Changing | SendError::Retention | SendError::Held),
+                        ) => return Some(Code::from(error)),
                         Err(error) => {
                             counters.refused += 1;
                             let refused = Frame::Refused(*number, error.into(), error.to_string());
@@ -336,7 +358,7 @@ impl Hub {
         if waiting.is_none() && session.is_leaving {
             self.leave(id);
         }
-        (is_done, waiting.is_some())
+        (is_done, waiting)
     }
 
     /// Gives events to the connection of a client, if it has room.
@@ -462,16 +484,24 @@ fn perform(
     daemon: &mut Daemon,
     cx: &mut Cx<'_>,
     id: ClientId,
-    act: &Act,
+    (number, act): (u64, &Act),
     counters: &mut ServerCounters,
 ) -> Result<(), SendError> {
     match act {
         // Names outlive the buffer of the connection.
-        Act::Join(group) => daemon.join(cx, id, Bytes::copy_from_slice(group)),
+        Act::Join(group, asks) => daemon.join(cx, id, Bytes::copy_from_slice(group), *asks),
         Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
-        Act::Send { service, groups, payload } => {
+        Act::Send { service, wants_receipt, view, groups, payload } => {
             let groups: Vec<&[u8]> = groups.iter().map(|group| &group[..]).collect();
-            daemon.send(cx, id, *service, &groups, payload)?;
+            let message = Outgoing {
+                service: *service,
+                groups: &groups,
+                payload,
+                request: number,
+                wants_receipt: *wants_receipt,
+                view: *view,
+            };
+            daemon.send(cx, id, &message)?;
             counters.messages += 1;
             counters.message_bytes += payload.len() as u64;
             Ok(())

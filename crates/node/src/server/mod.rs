@@ -25,8 +25,8 @@ use self::hub::Hub;
 use self::outbox::Outbox;
 use self::socket::Listener;
 pub use self::socket::{ClientAddress, ClientSocket};
-use crate::protocol::Code;
 use crate::report::DaemonReport;
+use faircast_overlay::protocol::Code;
 
 /// Requests that wait for the daemon's task.
 const QUEUE_MAX: usize = 1024;

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::batch::Batch;
-use crate::protocol::{Code, Frame};
+use faircast_overlay::protocol::{Code, Frame};
 
 /// Bytes of events after which further events wait in the daemon, where its limits count them.
 const ROOM_BYTES: usize = 256 * 1024;

@@ -1,5 +1,6 @@
 //! Sessions of clients: requests, and delivery of messages and of steps of membership.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -7,10 +8,10 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 
 use super::{Daemon, DaemonEvent};
-use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Kind, Service};
+use crate::cell::{Cell, GROUP_BYTES_MAX, GROUPS_MAX, Kind, Service};
 use crate::client::{Client, ClientEvent, Joining, Reason, Room, SendError};
 use crate::group::Mate;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, Set, ViewId};
 use crate::mutant::{Mutant, breaks};
 use crate::stream::Ready;
 
@@ -20,6 +21,31 @@ pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
 const RESUME_MAX: Duration = Duration::from_secs(30);
 /// Most groups that a client is about to join, with changes of groups that wait for a view.
 const REQUESTS_MAX: usize = 1000;
+/// Message of a client to groups, as its daemon takes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outgoing<'a> {
+    /// Service.
+    pub service: Service,
+    /// Names of 1 to 100 groups.
+    pub groups: &'a [&'a [u8]],
+    /// Payload, at most [`MESSAGE_BYTES_MAX`].
+    pub payload: &'a [u8],
+    /// Number of the client's request, for what the client is told of it.
+    pub request: u64,
+    /// True if the client wants a [`ClientEvent::Receipt`]: causal, agreed and safe messages alone
+    /// have one.
+    pub wants_receipt: bool,
+    /// View in which alone the message may be delivered (virtual synchrony).
+    pub view: Option<ViewId>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A message without a receipt, in any view.
+    pub fn new(service: Service, groups: &'a [&'a [u8]], payload: &'a [u8]) -> Self {
+        Self { service, groups, payload, ..Self::default() }
+    }
+}
+
 /// Most bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
@@ -56,6 +82,9 @@ impl Daemon {
                         }
                     }
                 }
+                if cell.service.is_ordered() {
+                    self.give_receipt(&mate, sequence, &cell);
+                }
                 let event = ClientEvent::Message {
                     from: mate.clone(),
                     service: cell.service,
@@ -78,8 +107,12 @@ impl Daemon {
                 }
             }
             Kind::Joined => {
+                let asks = !cell.payload.is_empty();
+                let is_slow = self.own(&mate).is_some_and(|id| self.slow.contains_key(&id));
+                self.is_slow_new |= asks || is_slow;
                 for group in cell.groups() {
-                    if self.groups.join(group.clone(), mate.clone(), source, sequence) {
+                    let at = (source, sequence);
+                    if self.groups.join(group.clone(), mate.clone(), asks, at) {
                         self.tell_group(&group, Reason::Join, Some(mate.clone()), position);
                     }
                     self.release(&mate, &group, time);
@@ -95,8 +128,29 @@ impl Daemon {
                     self.leave(&group, &mate, (source, sequence), Reason::Disconnect, position);
                 }
             }
+            Kind::Hold | Kind::Free => {
+                for group in cell.groups() {
+                    self.groups.hold(&group, source, cell.kind == Kind::Hold);
+                }
+                self.frees += 1;
+            }
             Kind::Table | Kind::Recovered | Kind::Sent | Kind::Have | Kind::Kept => {}
         }
+    }
+
+    /// Tells the sender of a message, if that is a client of this daemon and asked for it.
+    fn give_receipt(&mut self, mate: &Mate, sequence: u64, cell: &Cell) {
+        let Some(id) = self.own(mate) else { return };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(at) = client.receipts.iter().position(|it| it.0 == sequence) else { return };
+        let (_, request) = client.receipts.remove(at);
+        let moves =
+            |it: &Mate| self.moving.is_empty() || self.moving.iter().any(|run| run.id == it.daemon);
+        let groups: Vec<Bytes> = cell.groups().collect();
+        let all = groups.iter().flat_map(|it| self.groups.members(it));
+        let reached: BTreeSet<&Mate> = all.filter(|it| moves(it)).collect();
+        let (members, view) = (reached.len() as u32, self.view);
+        self.tell(id, ClientEvent::Receipt { request, members, view });
     }
 
     /// Keeps a message for clients of this daemon that the sender already knows as members: their
@@ -160,6 +214,7 @@ impl Daemon {
         position: (u64, u64, u64),
     ) {
         if self.groups.leave(group, mate, place, sequence) {
+            self.is_slow_new |= self.held.contains(group);
             self.tell_group(group, reason, Some(mate.clone()), position);
             // The one that leaves learns it too.
             if let Some(id) = self.own(mate) {
@@ -206,6 +261,7 @@ impl Daemon {
             if !core::mem::replace(&mut client.is_ready, true) {
                 self.ready.push_back(id);
             }
+            self.note_queue(id);
         }
     }
 
@@ -248,6 +304,7 @@ impl Daemon {
     pub fn suspend(&mut self, now: Time, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.away_since = Some(now);
+            self.forget_slow(id);
         }
     }
 
@@ -269,6 +326,7 @@ impl Daemon {
             return Err(SendError::Name);
         }
         let gap = client.gap(next);
+        self.forget_slow(old);
         if let Some(mut client) = self.clients.remove(&old) {
             client.is_ready = true;
             self.names.insert(name.clone(), id);
@@ -289,6 +347,7 @@ impl Daemon {
         let Some(client) = self.clients.remove(&id) else { return };
         self.names.remove(&client.mate.name);
         self.joiners.remove(&id);
+        self.forget_slow(id);
         if !breaks(Mutant::NoGone) {
             self.step(cx.now, Kind::Gone, &client.mate.encode(), &[]);
         }
@@ -331,18 +390,29 @@ impl Daemon {
     /// Next event for a client, with its number in the session.
     pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, ClientEvent)> {
         let room = self.room();
-        self.clients.get_mut(&id)?.pop(room)
+        let event = self.clients.get_mut(&id)?.pop(room);
+        if !self.slow.is_empty() {
+            self.note_queue(id);
+        }
+        event
     }
 
-    /// Client asks to join a group.
+    /// Client asks to join a group. While a member that `asks` is in the group, its senders wait
+    /// for slow members.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
-    pub fn join(&mut self, cx: &mut Cx<'_>, id: ClientId, group: Bytes) -> Result<(), SendError> {
+    pub fn join(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        group: Bytes,
+        asks: bool,
+    ) -> Result<(), SendError> {
         self.check(&[&group])?;
         self.admit(id)?;
         let client = self.clients.get_mut(&id).ok_or(SendError::Name)?;
-        let joining = Joining { group: group.clone(), announced: None, joins_at: None };
+        let joining = Joining { group: group.clone(), announced: None, joins_at: None, asks };
         client.joining.push(joining);
         self.joiners.insert(id);
         let mate = client.mate.clone();
@@ -409,33 +479,47 @@ impl Daemon {
         self.current.is_open && !self.is_changing()
     }
 
-    /// Sends a message of a client to groups.
+    /// Sends a message of a client to groups. Nothing is sent to groups without members.
     ///
     /// # Errors
-    /// The message is not taken: a name or length is wrong, members change at this moment, or not
-    /// all daemons have earlier messages of this one yet.
+    /// The message is not taken: a name or length is wrong, its view is over, members change at
+    /// this moment or are slow, or not all daemons have earlier messages of this one yet.
     pub fn send(
         &mut self,
         cx: &mut Cx<'_>,
         id: ClientId,
-        service: Service,
-        groups: &[&[u8]],
-        payload: &[u8],
+        message: &Outgoing<'_>,
     ) -> Result<(), SendError> {
+        let Outgoing { service, groups, payload, request, wants_receipt, view } = *message;
         self.check(groups)?;
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
         }
         let name = self.clients.get(&id).ok_or(SendError::Name)?.mate.encode();
+        if view.is_some_and(|view| view != self.view) {
+            return Err(SendError::View);
+        }
         if !self.is_open() {
             return Err(SendError::Changing);
         }
         if !self.current.has_room(&name, self.settings.retention_bytes) {
             return Err(SendError::Retention);
         }
-        let mut ready = Vec::new();
+        if self.groups.is_held(groups) {
+            return Err(SendError::Held);
+        }
         let routes = self.groups.route(groups);
+        if self.is_in_vain(id, message, routes) {
+            return Ok(());
+        }
+        let mut ready = Vec::new();
         self.current.send_message(service, &name, groups, payload, routes, &mut ready);
+        if wants_receipt && service.is_ordered() {
+            let (sequence, _) = self.current.own();
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.receipts.push((sequence, request));
+            }
+        }
         for message in ready {
             self.take_message(cx.now, message);
         }
@@ -443,17 +527,53 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends a step of a client's membership to all daemons.
+    /// True if nobody is a member of the groups of a message, which its sender is told.
+    fn is_in_vain(&mut self, id: ClientId, message: &Outgoing<'_>, routes: Set) -> bool {
+        let Outgoing { groups, request, wants_receipt, .. } = *message;
+        let Some(client) = self.clients.get_mut(&id) else { return true };
+        if routes != Set::default() {
+            if !client.empty.is_empty() {
+                groups.iter().for_each(|group| _ = client.empty.remove(*group));
+            }
+            return false;
+        }
+        let known = client.empty.len();
+        client.empty.extend(groups.iter().map(|group| Bytes::copy_from_slice(group)));
+        let is_new = client.empty.len() > known;
+        if client.empty.len() > REQUESTS_MAX {
+            client.empty.clear();
+        }
+        if is_new {
+            let groups = groups.iter().map(|group| Bytes::copy_from_slice(group)).collect();
+            self.tell(id, ClientEvent::NoMembers { request, groups });
+        }
+        if wants_receipt {
+            let (members, view) = (0, self.view);
+            self.tell(id, ClientEvent::Receipt { request, members, view });
+        }
+        true
+    }
+
+    /// Sends a step of a client's membership, or of its groups, to all daemons.
     pub(super) fn step(&mut self, now: Time, kind: Kind, client: &Bytes, groups: &[&Bytes]) {
         if !self.is_open() {
             let groups = groups.iter().copied().cloned().collect();
             return self.steps.push((kind, client.clone(), groups));
         }
+        self.send_step((now, kind), client, groups, &[]);
+    }
+
+    fn send_step(
+        &mut self,
+        (now, kind): (Time, Kind),
+        client: &Bytes,
+        groups: &[&Bytes],
+        asks: &[u8],
+    ) {
         let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
-        let groups = &groups[..];
         let mut ready = Vec::new();
         let what = (kind, Service::Reliable, true);
-        self.current.send_to_all(what, client, groups, &[], &mut ready);
+        self.current.send_to_all(what, client, &groups, &[asks], &mut ready);
         self.take_messages(now, ready);
     }
 
@@ -478,16 +598,17 @@ impl Daemon {
             for joining in &mut client.joining {
                 if joining.announced.is_some_and(|(at, number)| at == ballot && number <= stable) {
                     joining.announced = None;
-                    done.push((*id, client.mate.encode(), joining.group.clone()));
+                    let asks: &[u8] = if joining.asks { &[1] } else { &[] };
+                    done.push((*id, client.mate.encode(), joining.group.clone(), asks));
                 }
             }
         }
-        for (id, name, group) in done {
+        for (id, name, group, asks) in done {
             let joins_at = Some(self.current.time + 1);
             let joining = self.clients.get_mut(&id).into_iter().flat_map(|it| &mut it.joining);
             let same = |it: &&mut Joining| it.group == group && it.joins_at.is_none();
             joining.filter(same).for_each(|it| it.joins_at = joins_at);
-            self.step(now, Kind::Joined, &name, &[&group]);
+            self.send_step((now, Kind::Joined), &name, &[&group], asks);
         }
     }
 

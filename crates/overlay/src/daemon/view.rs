@@ -54,7 +54,7 @@ pub(super) struct Entry {
     pub(super) said_have: bool,
     /// Members whose groups have come, and these groups.
     pub(super) complete: Set,
-    pub(super) groups: Vec<(Bytes, Mate)>,
+    pub(super) groups: Vec<(Bytes, Mate, bool)>,
     /// Messages of members that are further.
     pub(super) waiting: Vec<Ready>,
 }
@@ -342,24 +342,28 @@ impl Daemon {
 
     /// Sends the groups of own clients, as they are when the old view has ended, to all members.
     fn send_tables(&mut self, now: Time) {
-        let mut groups: BTreeSet<(Bytes, Mate)> = BTreeSet::new();
+        let mut groups: BTreeMap<(Bytes, Mate), bool> = BTreeMap::new();
         for (group, members) in self.groups.iter() {
             let own = members.iter().filter(|it| it.daemon == self.me.id);
-            groups.extend(own.map(|it| (group.clone(), it.clone())));
+            let asks = |it: &Mate| self.groups.asks(group, it);
+            groups.extend(own.map(|it| ((group.clone(), it.clone()), asks(it))));
         }
         for Ready { cell, .. } in
             self.current.rest().iter().filter(|it| it.source == self.current.me)
         {
             let mate = Mate::decode(self.me.id, &cell.client);
             match cell.kind {
-                Kind::Joined => groups.extend(cell.groups().map(|it| (it, mate.clone()))),
+                Kind::Joined => {
+                    let asks = !cell.payload.is_empty();
+                    groups.extend(cell.groups().map(|it| ((it, mate.clone()), asks)));
+                }
                 Kind::Leave => cell.groups().for_each(|it| _ = groups.remove(&(it, mate.clone()))),
-                Kind::Gone => groups.retain(|it| it.1 != mate),
+                Kind::Gone => groups.retain(|it, _| it.1 != mate),
                 _ => {}
             }
         }
         let mut pages: Vec<Vec<u8>> = alloc::vec![Vec::new()];
-        for (group, mate) in groups {
+        for ((group, mate), asks) in groups {
             if pages.last().is_some_and(|it| it.len() > PAGE_BYTES) {
                 pages.push(Vec::new());
             }
@@ -368,6 +372,7 @@ impl Daemon {
                 page.push(name.len() as u8);
                 page.extend_from_slice(&name);
             }
+            page.push(u8::from(asks));
         }
         let Some(entry) = &mut self.entry else { return };
         let count = pages.len();
@@ -394,8 +399,10 @@ impl Daemon {
                 let len = usize::from(fields.read::<u8>()?);
                 fields.bytes(len).map(|it| part.slice_ref(it))
             };
-            while let (Some(group), Some(client)) = (name(&mut fields), name(&mut fields)) {
-                entry.groups.push((group, Mate::decode(daemon, &client)));
+            while let (Some(group), Some(client), Some(asks)) =
+                (name(&mut fields), name(&mut fields), fields.read::<u8>())
+            {
+                entry.groups.push((group, Mate::decode(daemon, &client), asks == 1));
             }
         }
         if is_last {
@@ -423,16 +430,20 @@ impl Daemon {
         let together: Vec<DaemonRun> = together.iter().map(|it| members[it]).collect();
         let closes = self.view;
         self.tell_all(&ClientEvent::Transitional { closes, members: together.clone() });
+        self.moving = together;
         for message in self.current.rest() {
             self.deliver(message);
         }
+        let together = core::mem::take(&mut self.moving);
+        (self.held, self.is_slow_new) = (BTreeSet::new(), true);
+        self.frees += 1;
         // All members put the table together in the same way, whatever they knew before.
         let mut table = Groups::default();
         let mut joined = groups;
         joined.sort();
-        for (group, mate) in joined {
+        for (group, mate, asks) in joined {
             if let Some(place) = members.iter().position(|it| it.id == mate.daemon) {
-                table.join(group, mate, place, 0);
+                table.join(group, mate, asks, (place, 0));
             }
         }
         if !breaks(Mutant::OldTable) {

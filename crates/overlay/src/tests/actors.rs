@@ -10,7 +10,7 @@ use faircast_base::Duration;
 use super::trace::number_of;
 use super::{CLIENTS, Client, Delivery, World};
 use crate::trace::{daemon, fields};
-use crate::{ClientEvent, ClientId, SendError, Service};
+use crate::{ClientEvent, ClientId, Outgoing, SendError, Service};
 
 impl World {
     /// A new run of a client connects.
@@ -80,7 +80,10 @@ impl World {
                     it.reads = !closes;
                     self.lost.push((at, client, *lost));
                 }
-                ClientEvent::Group { .. } => {}
+                ClientEvent::Receipt { request, members, .. } => {
+                    self.receipts.push((*request as usize, *members as usize));
+                }
+                ClientEvent::Group { .. } | ClientEvent::NoMembers { .. } => {}
             }
             let name = || match &event {
                 ClientEvent::Message { parts, .. } => format!("m{}", number_of(parts)),
@@ -98,7 +101,8 @@ impl World {
         let id = self.hosts[at].clients[client].id;
         self.note(at, client, 0, &format!("\"join\",\"group\":\"{group}\""));
         let group = Bytes::copy_from_slice(group.as_bytes());
-        self.call(at, |daemon, cx| daemon.join(cx, id, group).unwrap());
+        let asks = self.asks;
+        self.call(at, |daemon, cx| daemon.join(cx, id, group, asks).unwrap());
     }
 
     pub(super) fn leave(&mut self, at: usize, client: usize, group: &str) {
@@ -134,9 +138,12 @@ impl World {
         // Deliveries to the sender itself follow the line of the message.
         let place = self.lines.len();
         self.sent.push(self.now);
-        let mut result = Ok(());
+        let (mut result, number) = (Ok(()), self.sent.len() as u64 - 1);
         self.call(at, |daemon, cx| {
-            result = daemon.send(cx, sender, service, &names, text.as_bytes());
+            let wants_receipt = service.is_ordered();
+            let message = Outgoing::new(service, &names, text.as_bytes());
+            let message = Outgoing { request: number, wants_receipt, ..message };
+            result = daemon.send(cx, sender, &message);
         });
         if result.is_err() {
             self.sent.pop();
@@ -180,7 +187,7 @@ impl World {
             0 => self.join(at, client, &group),
             1 => self.leave(at, client, &group),
             _ => match self.send(at, client, service, &[&group], bytes) {
-                Ok(()) | Err(SendError::Changing | SendError::Retention) => {}
+                Ok(()) | Err(SendError::Changing | SendError::Retention | SendError::Held) => {}
                 Err(error) => panic!("{error}"),
             },
         }

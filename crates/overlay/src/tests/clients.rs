@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{CLIENTS, Delivery, World, full, ms, secs};
 use crate::{
     CLIENT_BYTES_MAX, ClientId, DaemonSettings, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX,
-    SendError, Service,
+    Outgoing, SendError, Service,
 };
 
 fn settled(seed: u64, settings: DaemonSettings) -> World {
@@ -169,7 +169,7 @@ fn joins_without_end_are_refused_where_a_daemon_takes_nothing() {
     for _ in 0..5000 {
         world.call(0, |daemon, cx| {
             refused += u32::from(daemon.part(cx, id, group.clone()).is_err());
-            refused += u32::from(daemon.join(cx, id, group.clone()).is_err());
+            refused += u32::from(daemon.join(cx, id, group.clone(), false).is_err());
         });
         assert!(world.daemon(0).unstable_bytes() < 60_000);
     }
@@ -224,14 +224,17 @@ fn requests_beyond_the_limits_are_refused_and_those_at_the_limits_arrive() {
     let many: Vec<&[u8]> = names.iter().map(|it| it.as_bytes()).collect();
     let huge = alloc::vec![0; MESSAGE_BYTES_MAX + 1];
     world.call(0, |daemon, cx| {
-        let (fifo, group) = (Service::Fifo, &[&b"g0"[..]][..]);
-        assert_eq!(daemon.send(cx, id, fifo, group, &huge), Err(SendError::Length));
-        assert_eq!(daemon.send(cx, ClientId(0), fifo, group, b""), Err(SendError::Name));
+        let group = &[&b"g0"[..]][..];
+        let mut send = |id, groups, payload| {
+            daemon.send(cx, id, &Outgoing::new(Service::Fifo, groups, payload))
+        };
+        assert_eq!(send(id, group, &huge), Err(SendError::Length));
+        assert_eq!(send(ClientId(0), group, b""), Err(SendError::Name));
         for groups in [&[][..], &[&b""[..]], &[long.as_bytes()], &many] {
-            assert_eq!(daemon.send(cx, id, fifo, groups, b""), Err(SendError::Group));
+            assert_eq!(send(id, groups, b""), Err(SendError::Group));
         }
         for group in [Bytes::new(), long.clone().into()] {
-            assert_eq!(daemon.join(cx, id, group.clone()), Err(SendError::Group));
+            assert_eq!(daemon.join(cx, id, group.clone(), false), Err(SendError::Group));
             assert_eq!(daemon.part(cx, id, group), Err(SendError::Group));
         }
         for name in ["", &long[..CLIENT_BYTES_MAX + 1], "c0"] {

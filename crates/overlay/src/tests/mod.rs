@@ -1,6 +1,7 @@
 //! Daemons in a network that is made up, under faults.
 
 mod actors;
+mod answers;
 mod clients;
 mod daemons;
 mod exhaustive;
@@ -170,6 +171,10 @@ struct World {
     views: Vec<(Time, usize, ViewId, Vec<DaemonRun>)>,
     /// Events that clients have lost, by daemon and client.
     lost: Vec<(usize, usize, (u64, u64))>,
+    /// Receipts: number of the message, and of the members that it has reached.
+    receipts: Vec<(usize, usize)>,
+    /// True if clients that join ask for senders to wait for slow members.
+    asks: bool,
     /// Frames that daemons have sent, each with true for the control lane, if they are kept.
     recorded: Option<Vec<(bool, Bytes)>>,
     /// Lines of the trace that the checker reads.
@@ -213,6 +218,8 @@ impl World {
             deliveries: Vec::new(),
             views: Vec::new(),
             lost: Vec::new(),
+            receipts: Vec::new(),
+            asks: false,
             recorded: None,
             lines: Vec::new(),
             random: Rng::new(seed, NodeId(2), Purpose::Machine(0)),

@@ -2,14 +2,18 @@
 //!
 //! `docs/overlay-protocol.md` has the tables and test vectors. Integers are in network byte order.
 
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 use bytes::{Bytes, BytesMut};
-use faircast_overlay::{
-    Ballot, ClientEvent, DaemonId, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, Mate,
-    Reason, SendError, Service,
-};
 use faircast_proto::fields::{Encoded, Fields};
+
+use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
+use crate::client::{ClientEvent, Reason, SendError};
+use crate::daemon::MESSAGE_BYTES_MAX;
+use crate::group::Mate;
+use crate::ids::{Ballot, DaemonId, DaemonRun};
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
@@ -21,6 +25,10 @@ pub const HELLO_BYTES_MAX: usize = 128;
 pub const EVENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 /// Bytes for which room is made before a read.
 const ROOM_BYTES: usize = 64 * 1024;
+
+/// Flags beside the service of a message.
+const RECEIPT: u8 = 0x80;
+const IN_VIEW: u8 = 0x40;
 
 /// Frame of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +54,9 @@ pub enum Frame {
     Goodbye,
     /// Last frame before a connection is closed.
     Error(Code, String),
-    /// Request to join a group.
-    Join(u64, Bytes),
+    /// Request to join a group, and true if the client asks for the group's senders to wait while
+    /// members are slow.
+    Join(u64, Bytes, bool),
     /// Request to leave a group.
     Leave(u64, Bytes),
     /// Request to send a message.
@@ -56,6 +65,10 @@ pub enum Frame {
         request: u64,
         /// Service.
         service: Service,
+        /// True if the client wants a receipt.
+        wants_receipt: bool,
+        /// View in which alone the message may be delivered.
+        view: Option<Ballot>,
         /// Groups, 1 to 100.
         groups: Vec<Bytes>,
         /// Payload.
@@ -123,11 +136,15 @@ pub enum Code {
     Retention,
     /// The client does not read refusals, or the daemon has too many clients.
     Flood,
+    /// A member of a group is slow, and the group asks senders to wait.
+    Held,
+    /// The view in which alone the message may be delivered is over.
+    View,
 }
 
 impl Code {
     /// All codes, by their numbers from 1 on.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::Version,
         Self::Name,
@@ -142,6 +159,8 @@ impl Code {
         Self::Changing,
         Self::Retention,
         Self::Flood,
+        Self::Held,
+        Self::View,
     ];
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
@@ -158,6 +177,8 @@ impl From<SendError> for Code {
             SendError::Length => Self::Length,
             SendError::Changing => Self::Changing,
             SendError::Retention => Self::Retention,
+            SendError::Held => Self::Held,
+            SendError::View => Self::View,
         }
     }
 }
@@ -179,15 +200,16 @@ impl fmt::Display for Code {
             Self::Changing => "the members of the view change",
             Self::Retention => "not all daemons have the earlier messages yet",
             Self::Flood => "there are too many clients, or too many refusals that nobody reads",
+            Self::Held => "a member of the group is slow, and the group asks senders to wait",
+            Self::View => "the view in which the message was to be delivered is over",
         })
     }
 }
 
 /// Bytes that are no frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The length of a frame is 0 or above the limit.
-    #[error("a frame of {len} bytes; allowed: 1 to {max}")]
     Length {
         /// Length.
         len: usize,
@@ -195,9 +217,21 @@ pub enum FrameError {
         max: usize,
     },
     /// The fields are not those of the frame's type.
-    #[error("a frame of type {0} has wrong fields, or there is no such type")]
     Fields(u8),
 }
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length { len, max } => write!(f, "a frame of {len} bytes; allowed: 1 to {max}"),
+            Self::Fields(kind) => {
+                write!(f, "a frame of type {kind} has wrong fields, or there is no such type")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FrameError {}
 
 impl Frame {
     /// Appends the frame without the payload of its message, which follows in parts.
@@ -236,18 +270,21 @@ impl Frame {
                 (6u8, *code as u8).put(out);
                 out.extend_from_slice(text.as_bytes());
             }
-            Self::Join(request, group) => {
-                (8u8, *request).put(out);
+            Self::Join(request, group, asks) => {
+                (8u8, *request, u8::from(*asks)).put(out);
                 put_name(out, group);
             }
             Self::Leave(request, group) => {
                 (9u8, *request).put(out);
                 put_name(out, group);
             }
-            Self::Send { request, service, groups, payload } => {
-                (10u8, *request, *service as u8).put(out);
+            Self::Send { request, service, wants_receipt, view, groups, payload } => {
+                let receipt = if *wants_receipt { RECEIPT } else { 0 };
+                let in_view = if view.is_some() { IN_VIEW } else { 0 };
+                (10u8, *request, *service as u8 | receipt | in_view).put(out);
+                view.iter().for_each(|view| view.put(out));
                 put_names(out, groups);
-                return std::slice::from_ref(payload);
+                return core::slice::from_ref(payload);
             }
             Self::Sent(request) => (11u8, *request).put(out),
             Self::Refused(request, code, text) => {
@@ -290,12 +327,18 @@ impl Frame {
             4 => Self::Pong(fields.read()?),
             5 => Self::Goodbye,
             6 => Self::Error(Code::take(fields)?, text(fields)?),
-            8 => Self::Join(fields.read()?, take_name(bytes, fields)?),
+            8 => {
+                let (request, asks): (_, u8) = fields.read()?;
+                Self::Join(request, take_name(bytes, fields)?, asks == 1)
+            }
             9 => Self::Leave(fields.read()?, take_name(bytes, fields)?),
             10 => {
-                let (request, service) = (fields.read()?, take_service(fields)?);
-                let groups = take_names(bytes, fields)?;
-                Self::Send { request, service, groups, payload: rest(bytes, fields) }
+                let (request, head): (_, u8) = fields.read()?;
+                let wants_receipt = head & RECEIPT != 0;
+                let service = *Service::ALL.get(usize::from(head & !(RECEIPT | IN_VIEW)))?;
+                let view = if head & IN_VIEW != 0 { Some(fields.read()?) } else { None };
+                let (groups, payload) = (take_names(bytes, fields)?, rest(bytes, fields));
+                Self::Send { request, service, wants_receipt, view, groups, payload }
             }
             11 => Self::Sent(fields.read()?),
             12 => Self::Refused(fields.read()?, Code::take(fields)?, text(fields)?),
@@ -304,7 +347,7 @@ impl Frame {
                 Self::Waiting(None)
             }
             13 => Self::Waiting(Some(Code::take(fields)?)),
-            16..21 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?),
+            16..21 | 22 | 23 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?),
             21 => Self::Resumed(Some(fields.read()?).filter(|it| *it != (0, 0))),
             _ => return None,
         })
@@ -338,6 +381,13 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
             put_runs(out, together);
         }
         ClientEvent::Cut { lost, closes } => (20u8, number, *lost, u8::from(*closes)).put(out),
+        ClientEvent::Receipt { request, members, view } => {
+            (22u8, number, *request, *members, *view).put(out);
+        }
+        ClientEvent::NoMembers { request, groups } => {
+            (23u8, number, *request).put(out);
+            put_names(out, groups);
+        }
     }
     &[]
 }
@@ -379,6 +429,13 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
             let previous = Some(previous).filter(|it| *it != Ballot::default());
             ClientEvent::View { id, members, names, together: take_runs(fields)?, previous }
         }
+        22 => {
+            let (request, members, view) = fields.read()?;
+            ClientEvent::Receipt { request, members, view }
+        }
+        23 => {
+            ClientEvent::NoMembers { request: fields.read()?, groups: take_names(bytes, fields)? }
+        }
         _ => {
             let (lost, closes): (_, u8) = fields.read()?;
             ClientEvent::Cut { lost, closes: closes == 1 }
@@ -396,7 +453,7 @@ fn put_name(out: &mut Vec<u8>, name: &[u8]) {
 /// Reads a name of at most 255 bytes of UTF-8.
 fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
     let len = usize::from(fields.read::<u8>()?);
-    let name = fields.bytes(len).filter(|name| std::str::from_utf8(name).is_ok())?;
+    let name = fields.bytes(len).filter(|name| core::str::from_utf8(name).is_ok())?;
     Some(bytes.slice_ref(name))
 }
 
@@ -435,7 +492,7 @@ fn take_service(fields: &mut Fields<'_>) -> Option<Service> {
 }
 
 fn text(fields: &mut Fields<'_>) -> Option<String> {
-    std::str::from_utf8(fields.rest()).ok().map(String::from)
+    core::str::from_utf8(fields.rest()).ok().map(String::from)
 }
 
 fn rest(bytes: &Bytes, fields: &mut Fields<'_>) -> Bytes {

@@ -1,21 +1,27 @@
 //! Events of a client of groups.
 
-use std::fmt;
-use std::ops::Deref;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Deref;
 
 use bytes::Bytes;
-use faircast_overlay::{Ballot, ClientEvent, Mate, Reason, Service};
+
+use crate::cell::Service;
+use crate::client::{ClientEvent, Reason};
+use crate::group::Mate;
+use crate::ids::Ballot;
 
 /// Name of a group or a client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupName(pub(super) Bytes);
+pub struct GroupName(Bytes);
 
 impl Deref for GroupName {
     type Target = str;
 
     fn deref(&self) -> &str {
         // The decoder takes UTF-8 alone.
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        core::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
@@ -107,6 +113,24 @@ pub enum GroupEvent {
         /// That view; `None` for the first view of a client.
         previous: Option<String>,
     },
+    /// A message that asked for a receipt has its place in the common order and is delivered.
+    Receipt {
+        /// Number of the request.
+        request: u64,
+        /// Members that the message has reached: for safe messages all of them have it, for
+        /// agreed and causal ones they get it at the same place unless their daemons fail.
+        members: u32,
+        /// View of the message.
+        view: String,
+    },
+    /// Groups of a message have no members: nobody gets the message. Comes once, and again after
+    /// a message has found members.
+    NoMembers {
+        /// Number of the request.
+        request: u64,
+        /// The groups.
+        groups: Vec<GroupName>,
+    },
     /// Events are lost since the client was too slow: numbers of the first and the last one.
     Cut {
         /// Numbers of the first and the last lost event.
@@ -167,6 +191,13 @@ impl From<ClientEvent> for GroupEvent {
                 together: together.into_iter().map(|run| run.id.0).collect(),
                 previous: previous.map(shown),
             },
+            ClientEvent::Receipt { request, members, view } => {
+                Self::Receipt { request, members, view: shown(view) }
+            }
+            ClientEvent::NoMembers { request, groups } => {
+                let groups = groups.into_iter().map(GroupName).collect();
+                Self::NoMembers { request, groups }
+            }
             ClientEvent::Cut { lost, .. } => Self::Cut { lost },
         }
     }

@@ -1,5 +1,9 @@
 //! The codec against the page of the protocol, and against any bytes.
 
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -33,9 +37,21 @@ fn frames() -> Vec<(&'static str, Frame)> {
     let send = Frame::Send {
         request: 3,
         service: Service::Fifo,
+        wants_receipt: false,
+        view: None,
         groups: vec![chat(), "log".into()],
         payload: "hi".into(),
     };
+    let send_in = Frame::Send {
+        request: 5,
+        service: Service::Safe,
+        wants_receipt: true,
+        view: Some(view(2)),
+        groups: vec![chat()],
+        payload: "hi".into(),
+    };
+    let receipt = ClientEvent::Receipt { request: 5, members: 3, view: view(2) };
+    let no_members = ClientEvent::NoMembers { request: 6, groups: vec![chat()] };
     let message = ClientEvent::Message {
         from: alice(),
         service: Service::Agreed,
@@ -68,9 +84,11 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("pong", Frame::Pong(1)),
         ("goodbye", Frame::Goodbye),
         ("error", Frame::Error(Code::Shutdown, "the daemon stops".into())),
-        ("join", Frame::Join(1, chat())),
+        ("join", Frame::Join(1, chat(), false)),
+        ("join-holding", Frame::Join(1, chat(), true)),
         ("leave", Frame::Leave(2, chat())),
         ("send", send),
+        ("send-in-view", send_in),
         ("sent", Frame::Sent(3)),
         ("refused", Frame::Refused(4, Code::Group, "no".into())),
         ("waiting", Frame::Waiting(Some(Code::Retention))),
@@ -82,6 +100,8 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("cut", Frame::Event(30, ClientEvent::Cut { lost: (21, 30), closes: true })),
         ("resumed", Frame::Resumed(Some((5, 6)))),
         ("resumed-whole", Frame::Resumed(None)),
+        ("receipt", Frame::Event(10, receipt)),
+        ("no-members", Frame::Event(11, no_members)),
     ]
 }
 
@@ -144,7 +164,7 @@ fn lengths_are_bounded() {
 proptest! {
     #[test]
     fn any_bytes_are_frames_or_an_error(mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
-                                        kind in 0u8..24, cut in 1usize..50) {
+                                        kind in 0u8..26, cut in 1usize..50) {
         if let Some(first) = bytes.first_mut() {
             *first = kind;
         }
@@ -160,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames_are_frames_or_an_error(which in 0usize..20, at in any::<prop::sample::Index>(),
+    fn damaged_frames_are_frames_or_an_error(which in 0usize..24, at in any::<prop::sample::Index>(),
                                              value in any::<u8>()) {
         let (_, frame) = &frames()[which];
         let mut bytes = frame.encode();

@@ -1,0 +1,353 @@
+//! The client's end of a session: requests that the daemon has not handled, events for the
+//! application, and what a new connection has to say again.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::event::GroupEvent;
+use super::protocol::{Code, Frame, VERSION, Welcome};
+use crate::client::ClientEvent;
+use crate::ids::Ballot;
+
+/// Most bytes of requests that the daemon has not handled.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Most bytes of events that wait for the application.
+const EVENT_BYTES: usize = 4 << 20;
+/// Bytes of requests that are written together.
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes of a request or an event beside its payload.
+const HEAD_BYTES: usize = 128;
+/// Number of the first request. Joins of a new session have smaller ones.
+const FIRST_REQUEST: u64 = 1 << 32;
+
+/// Reason for which a request would have to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The daemon has not handled 1 MB of earlier requests yet.
+    Window,
+    /// 4 MB of events wait for the application: until then the client reads nothing more.
+    Events,
+    /// The connection to the daemon is lost.
+    Disconnected,
+    /// Not all daemons have the earlier messages of this daemon's clients.
+    Retention,
+    /// The members of the view change.
+    Changing,
+    /// A member of a group is slow, and the group asks senders to wait.
+    Held,
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "the daemon has not handled 1 MB of earlier requests yet",
+            Self::Events => "4 MB of events wait to be taken",
+            Self::Disconnected => "the connection to the daemon is lost",
+            Self::Retention => "not all daemons have the earlier messages yet",
+            Self::Changing => "the members of the view change",
+            Self::Held => "a member of the group is slow, and the group asks senders to wait",
+        })
+    }
+}
+
+impl From<Code> for WaitReason {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Changing => Self::Changing,
+            Code::Held => Self::Held,
+            _ => Self::Retention,
+        }
+    }
+}
+
+/// Refusal of a request of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// The request would have to wait.
+    WouldBlock(WaitReason),
+    /// The daemon has refused the session.
+    Refused(Code, String),
+    /// The client was closed.
+    Closed,
+}
+
+/// The client's end of a session, over one connection after the other.
+#[derive(Debug)]
+pub struct RemoteSession {
+    name: Bytes,
+    full_name: String,
+    incarnation: u64,
+    /// Number of the next event; 0 before the first session.
+    next: u64,
+    last_request: u64,
+    /// Requests that the daemon has not handled.
+    queue: VecDeque<(u64, Frame, usize)>,
+    queue_bytes: usize,
+    /// Requests at the front of the queue that are written.
+    written: usize,
+    /// Requests at the front of the queue that any connection may have brought to the daemon.
+    tried: usize,
+    groups: BTreeMap<Bytes, bool>,
+    waiting: Option<WaitReason>,
+    pong: Option<u64>,
+    /// True if messages are delivered in the view that the application knows, or refused.
+    is_synchronous: bool,
+    /// Views of events that wait for the application, and the view that it knows.
+    views: VecDeque<Ballot>,
+    view: Option<Ballot>,
+    events: VecDeque<(GroupEvent, usize)>,
+    event_bytes: usize,
+    is_closing: bool,
+    /// Error that has ended the session.
+    over: Option<SessionError>,
+}
+
+impl RemoteSession {
+    /// Session of a client. `incarnation` grows with each start of its program. With
+    /// `is_synchronous` its messages are delivered in the view that the application knew as it
+    /// sent them, or refused (virtual synchrony).
+    pub fn new(name: &str, incarnation: u64, is_synchronous: bool) -> Self {
+        Self {
+            is_synchronous,
+            views: VecDeque::new(),
+            view: None,
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            full_name: String::new(),
+            incarnation,
+            next: 0,
+            last_request: FIRST_REQUEST,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            written: 0,
+            tried: 0,
+            groups: BTreeMap::new(),
+            waiting: None,
+            pong: None,
+            events: VecDeque::new(),
+            event_bytes: 0,
+            is_closing: false,
+            over: None,
+        }
+    }
+
+    /// Name of the client in the overlay: `name@daemon`.
+    pub fn full_name(&self) -> &str {
+        &self.full_name
+    }
+
+    /// Queues a request with `bytes` of payload. Returns its number.
+    ///
+    /// # Errors
+    /// There is no room, or the session is over.
+    pub fn request(
+        &mut self,
+        frame: impl FnOnce(u64) -> Frame,
+        bytes: usize,
+    ) -> Result<u64, SessionError> {
+        self.check()?;
+        if self.is_closing {
+            return Err(SessionError::Closed);
+        }
+        let bytes = bytes + HEAD_BYTES;
+        if self.queue_bytes > 0 && self.queue_bytes + bytes > WINDOW_BYTES {
+            let is_full = self.event_bytes >= EVENT_BYTES;
+            let own = if is_full { WaitReason::Events } else { WaitReason::Window };
+            return Err(SessionError::WouldBlock(self.waiting.unwrap_or(own)));
+        }
+        self.last_request += 1;
+        let number = self.last_request;
+        let mut frame = frame(number);
+        if let Frame::Send { view, .. } = &mut frame {
+            *view = self.view.filter(|_| self.is_synchronous);
+        }
+        match &frame {
+            Frame::Join(_, group, asks) => _ = self.groups.insert(group.clone(), *asks),
+            Frame::Leave(_, group) => _ = self.groups.remove(group),
+            _ => {}
+        }
+        self.queue_bytes += bytes;
+        self.queue.push_back((number, frame, bytes));
+        Ok(number)
+    }
+
+    /// True if the daemon has handled all requests.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn is_flushed(&self) -> Result<bool, SessionError> {
+        self.check().map(|()| self.queue.is_empty())
+    }
+
+    /// Next event for the application; `None` until one comes.
+    ///
+    /// # Errors
+    /// The session is over, and all events are taken.
+    pub fn poll_event(&mut self) -> Result<Option<GroupEvent>, SessionError> {
+        let Some((event, bytes)) = self.events.pop_front() else {
+            return self.check().map(|()| None);
+        };
+        self.event_bytes -= bytes;
+        if matches!(event, GroupEvent::View { .. }) {
+            self.view = self.views.pop_front();
+        }
+        Ok(Some(event))
+    }
+
+    /// True if events wait for the application.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Ends the session once all requests are handled.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// True once the session is to be closed.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// True if the session is to be closed and all requests are handled.
+    pub fn is_done(&self) -> bool {
+        self.is_closing && self.queue.is_empty()
+    }
+
+    /// Ends the session for good.
+    pub fn end(&mut self, refused: Option<(Code, String)>) {
+        let over = refused.map(|(code, text)| SessionError::Refused(code, text));
+        self.over = Some(over.unwrap_or(SessionError::Closed));
+    }
+
+    /// First frame of a connection, and true if it resumes a session.
+    pub fn hello(&self) -> (Frame, bool) {
+        let Self { incarnation, next, .. } = *self;
+        let hello = Frame::Hello { version: VERSION, incarnation, next, name: self.name.clone() };
+        (hello, next > 0)
+    }
+
+    /// Forgets a session that the daemon does not have any more. The next one joins all groups.
+    /// `incarnation` is the number of a run that begins now.
+    pub fn restart(&mut self, incarnation: u64) {
+        self.incarnation = incarnation.max(self.incarnation + 1);
+        self.next = 0;
+        let tried = core::mem::take(&mut self.tried);
+        let is_send = |frame: &Frame| matches!(frame, Frame::Send { .. });
+        let unsure = self.queue.iter().take(tried).filter(|it| is_send(&it.1)).count();
+        let joins = (1..).zip(&self.groups);
+        let joins = joins
+            .map(|(number, (group, asks))| (number, Frame::Join(number, group.clone(), *asks), 0));
+        let mut queue: VecDeque<_> = joins.collect();
+        let rest = core::mem::take(&mut self.queue);
+        queue.extend(rest.into_iter().skip(tried).filter(|it| is_send(&it.1)));
+        self.queue_bytes = queue.iter().map(|it| it.2).sum();
+        self.queue = queue;
+        self.push(GroupEvent::Restarted { unsure }, 0);
+    }
+
+    /// A connection is up: requests that the daemon has not handled are written again.
+    pub fn begin(&mut self, welcome: &Welcome) {
+        self.full_name = String::from_utf8_lossy(&welcome.full_name).into_owned();
+        self.next = self.next.max(1);
+        (self.written, self.waiting) = (0, None);
+        self.handled(welcome.taken);
+    }
+
+    /// Notes a lost connection; an event tells the application once until another one is up.
+    pub fn disconnected(&mut self, reason: String) {
+        let lost = Some(WaitReason::Disconnected);
+        if core::mem::replace(&mut self.waiting, lost) != lost {
+            self.push(GroupEvent::Disconnected { reason }, 0);
+        }
+    }
+
+    /// Gives frames that are to be written now to `put`.
+    pub fn fill(&mut self, mut put: impl FnMut(&Frame)) {
+        if let Some(number) = self.pong.take() {
+            put(&Frame::Pong(number));
+        }
+        let mut bytes = 0;
+        while let Some((_, frame, len)) = self.queue.get(self.written)
+            && bytes < BATCH_BYTES
+        {
+            put(frame);
+            bytes += len;
+            self.written += 1;
+        }
+        self.tried = self.tried.max(self.written);
+    }
+
+    /// Takes a frame of the daemon. Returns true if there may be room for requests, or
+    /// [work](Self::has_work).
+    ///
+    /// # Errors
+    /// The daemon closes the connection, or the frame is not allowed.
+    pub fn take(&mut self, frame: Frame) -> Result<bool, (Code, String)> {
+        match frame {
+            Frame::Event(number, event) => {
+                self.next = number + 1;
+                if let ClientEvent::View { id, .. } = &event {
+                    self.views.push_back(*id);
+                }
+                let bytes = match &event {
+                    ClientEvent::Message { parts, .. } => parts.iter().map(Bytes::len).sum(),
+                    _ => 0,
+                };
+                self.push(event.into(), bytes);
+            }
+            Frame::Resumed(lost) => self.push(GroupEvent::Resumed { lost }, 0),
+            Frame::Refused(request, _, text) => {
+                self.push(GroupEvent::Refused { request, text }, 0);
+            }
+            Frame::Sent(request) => {
+                self.handled(request);
+                return Ok(true);
+            }
+            Frame::Waiting(code) => self.waiting = code.map(WaitReason::from),
+            Frame::Ping(number) => {
+                self.pong = Some(number);
+                return Ok(true);
+            }
+            Frame::Pong(_) => {}
+            Frame::Error(code, text) => return Err((code, text)),
+            _ => return Err((Code::Malformed, "a frame that clients send".to_string())),
+        }
+        Ok(false)
+    }
+
+    /// True if there is something to write beside requests: an answer, or the end.
+    pub fn has_work(&self) -> bool {
+        self.pong.is_some() || self.is_done()
+    }
+
+    /// True if events may be read: not too many wait for the application, or nobody takes them.
+    pub fn has_room(&self) -> bool {
+        self.event_bytes < EVENT_BYTES || self.is_closing
+    }
+
+    fn push(&mut self, event: GroupEvent, bytes: usize) {
+        if self.is_closing {
+            return self.views.clear();
+        }
+        let bytes = bytes + HEAD_BYTES;
+        self.event_bytes += bytes;
+        self.events.push_back((event, bytes));
+    }
+
+    /// Forgets requests up to a number.
+    fn handled(&mut self, request: u64) {
+        while let Some((_, _, bytes)) = self.queue.front().filter(|it| it.0 <= request) {
+            self.queue_bytes -= bytes;
+            self.queue.pop_front();
+            self.written = self.written.saturating_sub(1);
+            self.tried = self.tried.saturating_sub(1);
+        }
+    }
+
+    fn check(&self) -> Result<(), SessionError> {
+        self.over.clone().map_or(Ok(()), Err)
+    }
+}

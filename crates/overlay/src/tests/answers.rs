@@ -1,0 +1,186 @@
+//! Answers to senders: receipts, groups without members, slow members, views that are over.
+
+use alloc::vec::Vec;
+
+use super::{World, full, ms, secs};
+use crate::{DaemonSettings, Outgoing, SendError, Service};
+
+fn settled(settings: DaemonSettings) -> World {
+    let mut world = World::with(3, &full(3), 1, settings);
+    world.settle(secs(10));
+    world
+}
+
+/// Three daemons with two members each, of a group whose senders wait for slow members.
+fn holding() -> World {
+    let mut world = settled(DaemonSettings { client_bytes: 100_000, ..DaemonSettings::default() });
+    world.asks = true;
+    world.join_all("g0");
+    world.run(secs(2));
+    world
+}
+
+/// Sends messages of 1 kB as fast as the daemons take them, from two of them. Returns their number.
+fn pour(world: &mut World, millis: u64) -> usize {
+    let mut taken = 0;
+    for _ in 0..millis {
+        for at in [0, 1] {
+            match world.send(at, 0, Service::Fifo, &["g0"], 1000) {
+                Ok(()) => taken += 1,
+                Err(SendError::Held) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        world.run(ms(1));
+    }
+    taken
+}
+
+#[test]
+fn a_group_that_asks_has_its_senders_wait_for_a_slow_member_and_loses_nothing() {
+    let mut world = holding();
+    world.hosts[2].clients[1].reads = false;
+    let taken = pour(&mut world, 1000);
+    assert!(taken < 150, "{taken} messages of 1 kB beside a queue of 100 kB");
+    assert_eq!(world.daemon(2).held_groups().count(), 1);
+    for daemon in 0..3 {
+        let sender = world.hosts[daemon].clients[1].id;
+        world.call(daemon, |daemon, cx| {
+            let held = daemon.send(cx, sender, &Outgoing::new(Service::Fifo, &[b"g0"], b""));
+            assert_eq!(held, Err(SendError::Held));
+            // Other groups go on.
+            let other = Outgoing::new(Service::Fifo, &[b"g0", b"other"], b"");
+            assert_eq!(daemon.send(cx, sender, &other), Err(SendError::Held));
+            let other = Outgoing::new(Service::Fifo, &[b"other"], b"");
+            assert_eq!(daemon.send(cx, sender, &other), Ok(()));
+        });
+    }
+    world.hosts[2].clients[1].reads = true;
+    world.read(2, 1);
+    world.run(ms(100));
+    assert!(pour(&mut world, 100) == 200, "nobody waits");
+    world.finish();
+    assert_eq!(world.lost, []);
+}
+
+#[test]
+fn a_member_that_takes_nothing_for_10_s_is_cut_and_its_senders_go_on() {
+    let mut world = holding();
+    world.hosts[2].clients[1].reads = false;
+    pour(&mut world, 1000);
+    world.run(secs(8));
+    assert_eq!(pour(&mut world, 100), 0);
+    world.run(secs(2));
+    assert_eq!(pour(&mut world, 500), 1000);
+    let id = world.hosts[2].clients[1].id;
+    assert!(world.daemon(2).is_cut(id));
+    world.resume(2, 1);
+    world.finish();
+    assert_eq!(world.lost.len(), 1, "the client is told once");
+}
+
+#[test]
+fn senders_wait_no_longer_once_the_slow_member_or_its_daemon_or_all_that_ask_are_gone() {
+    for way in 0..3 {
+        let mut world = holding();
+        world.hosts[2].clients[1].reads = false;
+        pour(&mut world, 1000);
+        assert_eq!(pour(&mut world, 10), 0);
+        match way {
+            0 => world.lose(2, 1),
+            1 => world.kill(2),
+            _ => {
+                for at in 0..3 {
+                    (0..2).for_each(|client| world.leave(at, client, "g0"));
+                }
+            }
+        }
+        world.run(secs(10));
+        assert_eq!(pour(&mut world, 10), 20, "way {way}");
+    }
+}
+
+#[test]
+fn a_new_view_does_not_forget_that_senders_wait() {
+    let mut world = holding();
+    world.hosts[2].clients[1].reads = false;
+    pour(&mut world, 1000);
+    let view = world.daemon(0).view().0;
+    // The member reads too little to be no longer slow, and enough to be kept.
+    world.cut(0, 1);
+    world.cut(0, 2);
+    world.run(secs(3));
+    world.cut.clear();
+    world.run(secs(3));
+    assert_ne!(world.daemon(0).view().0, view);
+    assert!(pour(&mut world, 100) <= 2);
+    world.hosts[2].clients[1].reads = true;
+    world.read(2, 1);
+    world.run(ms(100));
+    assert_eq!(pour(&mut world, 10), 20);
+    world.finish();
+}
+
+#[test]
+fn a_receipt_has_the_number_of_members_that_the_message_has_reached() {
+    let mut world = settled(DaemonSettings::default());
+    for at in 0..3 {
+        world.join(at, 0, "g0");
+        world.join(at, 1, "g1");
+    }
+    world.run(secs(1));
+    for (groups, members) in [(&["g0"][..], 3), (&["g0", "g1"], 6), (&["g2"], 0)] {
+        for service in [Service::Causal, Service::Agreed, Service::Safe] {
+            world.receipts.clear();
+            world.send(0, 0, service, groups, 10).unwrap();
+            world.run(secs(1));
+            let request = world.sent.len() - 1;
+            assert_eq!(world.receipts, [(request, members)], "{groups:?} {service:?}");
+        }
+    }
+    // In a partition a message reaches the members that move together.
+    world.receipts.clear();
+    world.cut(0, 1);
+    world.cut(0, 2);
+    world.send(0, 0, Service::Safe, &["g0"], 10).unwrap();
+    world.send(1, 0, Service::Safe, &["g0"], 10).unwrap();
+    let last = world.sent.len() - 1;
+    world.run(secs(10));
+    world.receipts.sort_unstable();
+    assert_eq!(world.receipts, [(last - 1, 1), (last, 2)]);
+}
+
+#[test]
+fn a_sender_to_nobody_is_told_once_until_there_are_members() {
+    let mut world = settled(DaemonSettings::default());
+    let told = |world: &World| world.lines.iter().filter(|it| it.contains("no-members")).count();
+    for expected in [1, 1] {
+        world.send(0, 0, Service::Fifo, &["g0"], 10).unwrap();
+        assert_eq!(told(&world), expected);
+    }
+    world.send(0, 0, Service::Fifo, &["g1"], 10).unwrap();
+    world.join(1, 0, "g0");
+    world.run(secs(1));
+    world.send(0, 0, Service::Fifo, &["g0"], 10).unwrap();
+    assert_eq!(told(&world), 2);
+    world.leave(1, 0, "g0");
+    world.run(secs(1));
+    world.send(0, 0, Service::Fifo, &["g0"], 10).unwrap();
+    assert_eq!(told(&world), 3);
+    world.finish();
+}
+
+#[test]
+fn a_message_for_a_view_that_is_over_is_refused() {
+    let mut world = settled(DaemonSettings::default());
+    world.join_all("g0");
+    world.run(secs(1));
+    let (view, id) = (world.daemon(0).view().0, world.hosts[0].clients[0].id);
+    let message = Outgoing::new(Service::Agreed, &[b"g0"], b"m0");
+    let message = Outgoing { view: Some(view), ..message };
+    let mut results = Vec::new();
+    world.call(0, |daemon, cx| results.push(daemon.send(cx, id, &message)));
+    world.renew();
+    world.call(0, |daemon, cx| results.push(daemon.send(cx, id, &message)));
+    assert_eq!(results, [Ok(()), Err(SendError::View)]);
+}
