@@ -1,5 +1,6 @@
 //! `faircast node`: a daemon of the overlay.
 
+mod rehearse;
 mod top;
 
 use std::fs::OpenOptions;
@@ -39,6 +40,7 @@ pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
     match (&args.verb, &args.config) {
         (Some(NodeVerb::Init(args)), _) => init(args),
         (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(status(args)),
+        (Some(NodeVerb::Rehearse(args)), _) => live::runtime()?.block_on(rehearse::rehearse(args)),
         (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
         (None, None) => Err(Failure::Usage("--config: which file?".to_string())),

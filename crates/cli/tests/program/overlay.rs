@@ -165,6 +165,18 @@ fn sites_of_one_key_make_one_view() {
 }
 
 #[test]
+fn a_program_rehearses_with_daemons_of_its_own() {
+    let words = "node rehearse --daemons 2 --seed 7 --faults 0s -- sh -c";
+    let served = "echo $FAIRCAST_SEED; for it in $FAIRCAST_DAEMONS; do test -S ${it#unix:} && echo $it; done";
+    let site = site::Site::with("");
+    let ended = site.start(&format!("{words} '{served}'")).end_with(0);
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "7"), "{}", ended.err);
+    let failed = site.start(&format!("{words} 'exit 3'")).end_with(1);
+    assert!(failed.err.contains("exit status: 3; again by --seed 7"), "{}", failed.err);
+}
+
+#[test]
 fn wrong_words_and_missing_daemons_are_named() {
     for (words, want) in [
         ("pub chat --service fast", "expected one of unreliable, reliable, fifo"),

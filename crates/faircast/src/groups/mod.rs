@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use self::session::Shared;
+pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
     GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, Service,
     WaitReason,

@@ -105,6 +105,8 @@ pub(super) async fn serve(mut socket: ClientSocket, hub: mpsc::Sender<ToHub>) {
         end = link.read(&mut decoder) => end,
         Err(error) = link.write(&mut batch) => End::from(error),
         (code, text) = outbox.closed() => End::Closed(code, text),
+        // The daemon was dropped: nobody answers any more.
+        () = hub.closed() => End::Lost,
     };
     // A hub that is gone knows no client.
     let _ = match end {
