@@ -97,7 +97,7 @@ fn every_kind_of_use_keeps_the_rules_and_gets_its_messages() {
         // A site that was cut lacks 8 s of 31, and the others lack what it said.
         ("chat.toml", "person-paris-1", "person-tokyo-1", (1.0, 1.0), 5000),
         ("chat.toml", "person-paris-1", "person-lima-1", (0.7, 0.9), 5000),
-        // At 1 Mbit/s 128 kB of samples wait in the daemon for 1 s, and as much in QUIC and the link.
+        // At 1 Mbit/s 128 kB of samples wait in the daemon for 1 s, and as much in QUIC.
         ("telemetry.toml", "board-hub", "sensor-d1-1", (1.0, 1.0), 300),
         ("telemetry.toml", "board-hub", "alarm-d1", (1.0, 1.0), 300),
         ("telemetry.toml", "board-d4", "sensor-d1-1", (0.1, 0.6), 3500),

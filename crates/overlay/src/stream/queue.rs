@@ -9,8 +9,8 @@ use faircast_proto::fields::Encoded;
 use crate::ids::Ballot;
 use crate::wire::{Clock, FRAME_BYTES_MAX, Item};
 
-/// Most bytes of unreliable cells that wait for a link: a second at 1 Mbit/s. Older ones give way to
-/// newer ones, which replace what they say.
+/// Most bytes of unreliable cells that wait for a link: a second at 1 Mbit/s. Older cells give way
+/// to newer ones.
 const UNRELIABLE_BYTES_MAX: usize = 128 * 1024;
 
 /// Items that wait for a link.
