@@ -12,6 +12,6 @@ pub use batch::Batch;
 pub use config::{ConfigError, NodeConfig};
 pub use report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
 pub use server::{
-    ClientAddress, ClientSocket, Inquiry, Server, ServerSettings, StartError, daemon_id,
-    incarnation,
+    ClientAddress, ClientSocket, ClientTls, Inquiry, Server, ServerSettings, ServerTls, StartError,
+    TlsSocket, daemon_id, incarnation,
 };
