@@ -113,27 +113,23 @@ impl NodeConfig {
             },
         };
         let files = [read.certificate, read.certificate_key, read.client_ca, read.tokens];
-        let files = files.map(|file| file.map(|file| folder.join(file)));
         let keys = ["certificate", "certificate_key", "client_ca", "tokens"];
         let unused = keys.iter().zip(&files).find(|(_, file)| file.is_some());
+        let files = files.each_ref().map(|file| file.as_ref().map(|file| folder.join(file)));
         let has_tls = clients.iter().any(|it| matches!(it, ClientAddress::Tls(_)));
-        let tls = match files.each_ref().map(Option::as_deref) {
-            [Some(certificate), Some(secret), client_ca, tokens] if has_tls => {
-                let tls = ServerTls::read((certificate, secret), client_ca, tokens);
-                Some(tls.map_err(|(key, text)| wrong(key, text))?)
+        let tls = match (files.each_ref().map(Option::as_deref), unused) {
+            (_, Some((key, _))) if !has_tls => {
+                return Err(wrong(key, "expected tls:ADDR:PORT in clients, too".to_string()));
             }
-            _ if has_tls => {
-                let text =
-                    "tls:ADDR:PORT needs certificate, certificate_key, and client_ca or tokens";
-                return Err(wrong("clients", text.to_string()));
+            (_, None) if !has_tls => None,
+            ([Some(certificate), Some(key), client_ca, tokens], _) => {
+                let read = ServerTls::read((certificate, key), client_ca, tokens);
+                Some(read.map_err(|(key, text)| wrong(key, text))?)
             }
-            _ => match unused {
-                None => None,
-                Some((key, _)) => {
-                    let text = "expected an address tls:ADDR:PORT in clients, too".to_string();
-                    return Err(wrong(key, text));
-                }
-            },
+            _ => {
+                let needed = "certificate, certificate_key, and client_ca or tokens";
+                return Err(wrong("clients", format!("tls:ADDR:PORT needs {needed}")));
+            }
         };
         let listen = read.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         if !key.authenticates() && !listen.ip().is_loopback() {
@@ -172,23 +168,20 @@ impl NodeConfig {
         let _ = write!(text, "{}]\n\n", peers.join(", "));
         text += "# Key of all daemons. Bring the file to each site by a way that you trust.\n\
                  key = \"overlay.key\"\n\n";
-        text += match has_tls {
-            false => {
-                "# Addresses for clients of this host.\n\
-                 clients = [\"unix:/run/faircast/node.sock\", \"tcp:127.0.0.1:4803\"]\n\n"
-            }
-            true => {
-                "# Addresses for clients of this host, and by TLS for clients of other hosts.\n\
-                 clients = [\"unix:/run/faircast/node.sock\", \"tcp:127.0.0.1:4803\", \
-                 \"tls:0.0.0.0:4804\"]\n\n"
-            }
+        let (others, place) = match has_tls {
+            false => ("", ""),
+            true => (", and by TLS for clients of other hosts", ", \"tls:0.0.0.0:4804\""),
         };
+        let _ = write!(
+            text,
+            "# Addresses for clients of this host{others}.\n\
+             clients = [\"unix:/run/faircast/node.sock\", \"tcp:127.0.0.1:4803\"{place}]\n\n"
+        );
         if has_tls {
             let _ = write!(
                 text,
                 "# Certificate of this host, and tokens of clients of other hosts.\n\
-                 certificate = \"{0}.pem\"\n\
-                 certificate_key = \"{0}-key.pem\"\n\
+                 certificate = \"{0}.pem\"\ncertificate_key = \"{0}-key.pem\"\n\
                  tokens = \"tokens.txt\"\n\n",
                 name(site)
             );
@@ -230,7 +223,7 @@ mod tests {
                 "tls:[::]:1",
                 "n.toml:4: clients: tls:ADDR:PORT needs certificate,",
             ),
-            ("name", "tokens = \"t\"\nname", "n.toml:1: tokens: expected an address tls:ADDR:PORT"),
+            ("name", "tokens = \"t\"\nname", "n.toml:1: tokens: expected tls:ADDR:PORT"),
             ("\"127.0.0.1:0\"", "\"0.0.0.0:9\"", "n.toml:2: listen: 0.0.0.0:9: without a key"),
             ("\"127.0.0.1:0\"", "7", "n.toml:2: invalid type"),
             ("name", "key = \"none.key\"\nname", "n.toml:1: key: none.key: "),

@@ -161,10 +161,17 @@ fn sites_of_one_key_make_one_view() {
 fn wrong_words_and_missing_daemons_are_named() {
     for (words, want) in [
         ("pub chat --service fast", "expected one of unreliable, reliable, fifo"),
-        ("sub chat --connect udp:1", "expected unix:/PATH or tcp:ADDR:PORT"),
+        ("sub chat --connect udp:1", "expected unix:/PATH, tls:HOST:PORT or tcp:ADDR:PORT"),
         ("node", "--config"),
         ("node --config no.toml", "`faircast node init DIR --sites 2` writes an example"),
         ("node init x --sites 0", "0 is not in 1..=128"),
+        ("node init x --sites 1 --host a --host b", "--host: 2 hosts; expected at most --sites 1"),
+        ("sub chat --connect tls:127.0.0.1:1", "tls:127.0.0.1:1: expected the file of a CA"),
+        ("sub chat --connect tls:127.0.0.1:1 --ca no.pem", "no.pem: "),
+        ("sub chat --ca no.pem", "tcp:127.0.0.1:4803: expected tls:HOST:PORT for a token, a CA or"),
+        ("sub chat --certificate a.pem", "--certificate-key"),
+        ("sub chat --token-file no.txt", "no.txt: "),
+        ("sub chat --token-file /dev/null", "/dev/null: no token"),
     ] {
         let line = refuse(words);
         assert!(line.contains(want), "{line}");

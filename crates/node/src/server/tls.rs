@@ -189,7 +189,8 @@ impl TlsSocket {
 
     /// Takes a connection of a client, before the handshake.
     pub(super) fn accept(stream: TcpStream, tls: &ServerTls) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
+        // A stream that has ended already is found by the handshake.
+        let _ = stream.set_nodelay(true);
         let connection = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
         Ok(Self { stream, tls: Mutex::new(connection.into()), tokens: tls.tokens.clone() })
     }
