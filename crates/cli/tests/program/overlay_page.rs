@@ -168,7 +168,7 @@ fn clients_of_other_hosts_connect_by_tls() {
         };
         let (issue, sub_too) = certificates.trim_end().rsplit_once('\n').unwrap();
         shell(&site, init).succeed();
-        shell(&site, &format!("set -eo pipefail; {issue}")).succeed();
+        shell(&site, &format!("exec 2> issued; set -eo pipefail; {issue}")).succeed();
         let text = site.read("tls/site1.toml");
         let has = |line: &str| text.lines().any(|it| it == line);
         assert!(block("toml", "tls:0.0.0.0:4804").lines().all(has), "{text}");
@@ -199,7 +199,7 @@ fn clients_of_other_hosts_connect_by_tls() {
         std::fs::set_permissions(site.path(key), open).unwrap();
         stop(node);
         let refused = site.start(&format!("node --config {at}")).refuse();
-        let want = format!("{at}:18: certificate_key: tls/site1-key.pem: ");
+        let want = format!("{at}:20: certificate_key: tls/site1-key.pem: ");
         assert!(refused.contains(&want), "{refused}");
     });
 }
