@@ -31,7 +31,7 @@ use crate::report::DaemonReport;
 use faircast_overlay::protocol::Code;
 
 /// Most connections of an address whose clients are not admitted yet. Others wait.
-const STRANGERS_MAX: usize = 1024;
+const UNADMITTED_MAX: usize = 1024;
 /// Requests that wait for the daemon's task.
 const QUEUE_MAX: usize = 1024;
 /// Pause after a connection could not be accepted, as when the process has no more descriptors.
@@ -201,7 +201,7 @@ impl Drop for Server {
 }
 
 async fn accept(listener: Listener, hub: mpsc::Sender<ToHub>, alive: mpsc::Sender<()>) {
-    let places = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let places = Arc::new(Semaphore::new(UNADMITTED_MAX));
     while let Ok(place) = places.clone().acquire_owned().await {
         match listener.accept().await {
             Ok(socket) => {
