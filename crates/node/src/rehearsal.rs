@@ -107,6 +107,7 @@ impl Rehearsal {
                 peers: dialled.map(|link| link.dialled.to_string()).collect(),
                 key: RelayKey::none(),
                 clients: vec![ClientAddress::Unix(rehearsal.folder.join(format!("d{at}.sock")))],
+                tls: None,
                 limits: DaemonSettings::default(),
             };
             rehearsal.settings.push(settings);

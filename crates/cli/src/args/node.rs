@@ -55,9 +55,13 @@ pub enum NodeVerb {
 #[command(after_help = "\
 Example:
   faircast node init overlay --sites 3
+  faircast node init overlay --sites 2 --host hq.example.org --host backup.example.org --tls
 
 Files that exist are not overwritten. Replace the example hosts in `peers` by your own, and bring to
 each site its configuration and the key.
+
+With --tls clients of other hosts connect to tls:HOST:4804, by overlay-ca.pem and a token. The key of
+the CA is not kept.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the arguments are wrong.")]
 pub struct NodeInitArgs {
@@ -67,6 +71,12 @@ pub struct NodeInitArgs {
     /// Number of sites
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub sites: u16,
+    /// The host name or IP address of the first site, the second and so on [default: siteN.example]
+    #[arg(long = "host", value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// Serve clients of other hosts: write a CA, a certificate for each host, and a token
+    #[arg(long)]
+    pub tls: bool,
 }
 
 /// Arguments of `faircast node status`.

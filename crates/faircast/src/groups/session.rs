@@ -24,7 +24,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, options: ClientOptions) -> Self {
+    pub(super) fn new(name: &str, options: &ClientOptions) -> Self {
         let [events, room, work, drained, closing] = std::array::from_fn(|_| Notify::new());
         let session =
             Mutex::new(RemoteSession::new(name, incarnation(), options.virtual_synchrony));
