@@ -127,7 +127,7 @@ impl Plan {
             true => rng.chance(0.5),
             false => {
                 let without = fault.is_of_heads() && !heads;
-                later.chance(0.5) && !without && !fault.is_of_relays()
+                later.chance(0.5) && !without && !fault.is_of_networks()
             }
         });
         let drawn: Vec<_> = drawn.collect();

@@ -23,6 +23,7 @@
 mod connection;
 mod session;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,13 +92,17 @@ pub struct Client {
 }
 
 /// Choices of a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientOptions {
     /// Messages are delivered in the view that the application has taken by [`Client::next`] before
     /// it sent them, or refused by a [`GroupEvent::Refused`] (virtual synchrony). Without this a
     /// message may be delivered in a later view.
     pub virtual_synchrony: bool,
+    /// File to which the client adds a trace for `faircast-check`: lines of JSON, one for each
+    /// request and event. The first 16 bytes of each payload name the message, and must be unique
+    /// among all messages of the run.
+    pub trace: Option<PathBuf>,
 }
 
 impl Client {
@@ -124,7 +129,7 @@ impl Client {
             let text = format!("name \"{name}\": expected 1 to {CLIENT_BYTES_MAX} bytes");
             return Err(GroupError::Usage(text));
         }
-        let shared = Arc::new(Shared::new(name, options));
+        let shared = Arc::new(Shared::new(name, &options)?);
         let connected = connection::open(&address, &shared).await;
         let open = connected.map_err(|error| error.into_public(&address))?;
         let task = tokio::spawn(connection::run(address, shared.clone(), open));
