@@ -25,8 +25,15 @@ const GROUPS_MAX: usize = 4;
 const ID_BYTES: usize = 16;
 /// Pause of a client without a daemon.
 const AGAIN: Duration = Duration::from_millis(200);
+/// Pause of a client after each of its first joins.
+const JOIN_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause between two messages of a client in milliseconds; the mean is the half.
 const PAUSE_MAX_MS: u64 = 2_000;
+/// Most bytes of a message, and the number of ranges of sizes, each half as large as the one before.
+const LARGEST_BYTES: u64 = 20_000;
+const SIZES: u64 = 10;
+/// Messages of a burst: enough that clients that stand still are cut off.
+const BURST: usize = 40;
 
 /// Time of a round, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,13 +240,15 @@ impl Writer<'_> {
         }
         for group in &groups {
             self.client.join(group).await?;
+            // Observers get the members of each group at the pace of a reader that is not cut off.
+            tokio::time::sleep(JOIN_PAUSE).await;
         }
         let mut is_marked = is_observer;
         while !self.world.is(Phase::Quiet) {
             let pause = self.rng.below(PAUSE_MAX_MS);
             tokio::time::sleep(Duration::from_millis(pause)).await;
             if self.world.is(Phase::Healed) && !is_marked {
-                self.send(Service::Agreed, &groups, true).await?;
+                self.send(Service::Agreed, &groups, (true, SIZES)).await?;
                 is_marked = true;
             } else if !is_observer {
                 self.act(&mut groups).await?;
@@ -252,12 +261,12 @@ impl Writer<'_> {
 
     async fn act(&mut self, groups: &mut Vec<String>) -> Result<(), Ended> {
         let other = self.group();
-        match self.rng.below(50) {
-            0 if groups.len() < GROUPS_MAX && !groups.contains(&other) => {
+        match self.rng.below(400) {
+            0..8 if groups.len() < GROUPS_MAX && !groups.contains(&other) => {
                 self.client.join(&other).await?;
                 groups.push(other);
             }
-            1 if groups.len() > 1 => {
+            8..16 if groups.len() > 1 => {
                 let group = groups.remove(self.rng.below(groups.len() as u64) as usize);
                 self.client.leave(&group).await?;
             }
@@ -265,11 +274,14 @@ impl Writer<'_> {
                 let service = Service::ALL[1 + self.rng.below(5) as usize];
                 let own = groups[self.rng.below(groups.len() as u64) as usize].clone();
                 let to = match draw {
-                    2..6 => vec![other],
-                    6..12 if own != other => vec![own, other],
+                    16..50 => vec![other],
+                    50..100 if own != other => vec![own, other],
                     _ => vec![own],
                 };
-                self.send(service, &to, false).await?;
+                let (count, sizes) = if draw == 399 { (BURST, 1) } else { (1, SIZES) };
+                for _ in 0..count {
+                    self.send(service, &to, (false, sizes)).await?;
+                }
             }
         }
         Ok(())
@@ -279,14 +291,19 @@ impl Writer<'_> {
         format!("g{}", self.rng.below(GROUPS as u64))
     }
 
-    async fn send(&mut self, service: Service, to: &[String], mark: bool) -> Result<(), Ended> {
+    /// Sends a message with a mark or without, of one of the largest `sizes` ranges.
+    async fn send(
+        &mut self,
+        service: Service,
+        to: &[String],
+        (mark, sizes): (bool, u64),
+    ) -> Result<(), Ended> {
         let mut id = [0; ID_BYTES];
         id[..4].copy_from_slice(&(self.number as u32).to_be_bytes());
         id[4..8].copy_from_slice(&self.run.to_be_bytes());
         id[8..].copy_from_slice(&self.sent.to_be_bytes());
         self.sent += 1;
-        // 32 B to 20 kB, small ones more often.
-        let largest = 39 << self.rng.below(10);
+        let largest = LARGEST_BYTES >> self.rng.below(sizes);
         let filled = 15 + self.rng.below(largest) as usize;
         let mut payload = id.to_vec();
         payload.push(mark.into());

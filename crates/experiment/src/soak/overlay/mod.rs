@@ -40,9 +40,9 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// Most memory of a daemon.
 const MEMORY_MAX: u64 = 200 << 20;
 /// Bytes of events that may wait for a client: few enough that slow clients are cut off.
-const CLIENT_BYTES: u32 = 1 << 20;
+const CLIENT_BYTES: u32 = 256 << 10;
 /// Most violations that are shown.
-const SHOWN_MAX: usize = 20;
+const SHOWN_MAX: usize = 10;
 
 /// Runs the round of a seed. Returns the faults that happened, and the result.
 pub(super) fn run(

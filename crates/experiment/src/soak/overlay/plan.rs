@@ -7,6 +7,7 @@ use std::time::Duration;
 use faircast_base::{NodeId, Purpose, Rng};
 
 use super::super::Fault;
+use super::super::sequence::shuffle;
 
 /// Daemons of a round.
 pub(super) const DAEMONS: usize = 5;
@@ -18,7 +19,7 @@ pub(super) const EDGES: [(usize, usize); 7] =
 /// Time before the first fault.
 const WARM_UP: Duration = Duration::from_secs(10);
 /// Longest pause between two faults in milliseconds: shorter ones hit views that form.
-const PAUSE_MAX_MS: u64 = 6_000;
+const PAUSE_MAX_MS: u64 = 3_000;
 /// Delay of a link without a fault in milliseconds.
 const DELAY_MS: u64 = 2;
 
@@ -57,10 +58,16 @@ impl Plan {
         let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
         let faults = if only.is_empty() { &Fault::of('o') } else { only };
         let (mut trials, mut end) = (Vec::<Trial>::new(), WARM_UP);
+        // Each fault happens once before any happens again.
+        let mut deck = Vec::new();
         while end < WARM_UP + duration {
             let (first, begin) = (trials.len(), end);
             for _ in 0..=rng.below(2) {
-                let fault = faults[rng.below(faults.len() as u64) as usize];
+                if deck.is_empty() {
+                    deck.extend_from_slice(faults);
+                    shuffle(&mut deck, &mut rng);
+                }
+                let Some(fault) = deck.pop() else { break };
                 let trial = Trial::new(fault, begin, &mut rng);
                 end = end.max(trial.to);
                 let is_apart = |it: &Trial| it.fault != trial.fault && it.at != trial.at;
@@ -90,7 +97,7 @@ impl Trial {
             Fault::StopDaemon => (1_000, 12_000),
             Fault::KillClients => (500, 10_000),
             Fault::StopClients => (4_999, 5_000),
-            _ => (2_000, 20_000),
+            _ => (1_000, 12_000),
         };
         let to = from + Duration::from_millis(between(shortest, longest));
         // One daemon or two against the others.
