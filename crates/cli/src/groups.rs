@@ -56,9 +56,11 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
         let client = connect(&args.to, "pub").await?;
         let (count, news) = (Cell::new(0), Notify::new());
         let receipts = Receipts { asked: args.receipts, count, news };
+        // What comes with the last answer is told before the end.
         let done = tokio::select! {
-            done = send_all(args, &client, &receipts) => done,
+            biased;
             failed = watch(&client, &receipts) => Err(failed),
+            done = send_all(args, &client, &receipts) => done,
             () = until_interrupted() => {
                 Err(Failure::Work("interrupted: not all messages were sent".to_string()))
             }

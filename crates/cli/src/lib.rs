@@ -35,9 +35,20 @@ use args::{Args, LabVerb, Verb};
 
 pub use error::Failure;
 
+/// Allows as many open files and connections as the system lets this user have: a daemon has one
+/// for each client.
+fn raise_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A system that refuses leaves the limit as it is.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
 /// Reads the command line and does what it says. Exit status 0: done; 1: it failed; 2: the
 /// arguments or a file that they name are wrong.
 pub fn main() -> ExitCode {
+    raise_descriptors();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return not_parsed(error),

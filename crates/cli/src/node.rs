@@ -1,7 +1,10 @@
 //! `faircast node`: a daemon of the overlay.
 
+mod top;
+
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -36,6 +39,7 @@ pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
     match (&args.verb, &args.config) {
         (Some(NodeVerb::Init(args)), _) => init(args),
         (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(status(args)),
+        (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
         (None, None) => Err(Failure::Usage("--config: which file?".to_string())),
     }
@@ -196,13 +200,22 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
     }
 }
 
-async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
-    let text = live::metrics::status(args.at).await.map_err(|error| {
+/// State of a daemon from its `status` address.
+async fn fetch(at: SocketAddr) -> Result<Value, Failure> {
+    let text = live::metrics::status(at).await.map_err(|error| {
         let expected = "expected the `status` address of a running daemon";
-        Failure::Work(format!("{}: {error}; {expected}", args.at))
+        Failure::Work(format!("{at}: {error}; {expected}"))
     })?;
-    let other = || Failure::Work(format!("{}: it answers with something else", args.at));
-    let status: Value = serde_json::from_str(&text).map_err(|_| other())?;
+    serde_json::from_str(&text).map_err(|_| not_a_daemon(at))
+}
+
+fn not_a_daemon(at: SocketAddr) -> Failure {
+    Failure::Work(format!("{at}: it answers with something else"))
+}
+
+async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
+    let status = fetch(args.at).await?;
+    let other = || not_a_daemon(args.at);
     if args.json {
         // Written anew: nothing in it moves a terminal's cursor.
         return print(&format!("{status}\n"));

@@ -196,6 +196,8 @@ enum Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) mate: Mate,
+    /// The client as cells have it.
+    pub(crate) encoded: Bytes,
     pub(crate) joining: Vec<Joining>,
     /// Messages outside the common order that wait for the client's step into a group, and FIFO
     /// messages of the same senders behind them.
@@ -226,8 +228,9 @@ impl Client {
     }
 
     pub(crate) fn new(mate: Mate) -> Self {
+        let encoded = mate.encode();
         fresh! {
-            Self { mate, }
+            Self { mate, encoded, }
             joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, is_cut, receipts, empty
         }
     }

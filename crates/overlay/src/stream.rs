@@ -176,6 +176,11 @@ impl Streams {
         share < retention_bytes.saturating_sub(self.unstable_bytes())
     }
 
+    /// True if this daemon is the only member: all members have its cells at once.
+    fn is_alone(&self) -> bool {
+        self.graph.members.len() == 1
+    }
+
     /// Number of the newest own cell, and the number up to which all members have them.
     pub(crate) fn own(&self) -> (u64, u64) {
         let own = &self.sources[self.me];
@@ -257,7 +262,8 @@ impl Streams {
         let is_pruned = !service.is_ordered() || breaks(Mutant::PrunedOrder);
         let routes = if is_pruned { routes } else { Set::ALL };
         let mut to = routes.or(Set::of(self.me));
-        if service >= Service::Fifo {
+        let is_tracked = service >= Service::Fifo && !self.is_alone();
+        if is_tracked {
             to = self.spread(client, groups, to, ready);
         }
         let most = payload_bytes_max(groups);
@@ -268,7 +274,7 @@ impl Streams {
             let kind = if i == 0 { Kind::Message } else { Kind::More };
             self.send((kind, service, i + 1 == count), to, client, groups, &[part], ready);
         }
-        if service >= Service::Fifo {
+        if is_tracked {
             let last = self.sources[self.me].through;
             if !self.spread.contains_key(client) {
                 self.spread.insert(Bytes::copy_from_slice(client), BTreeMap::new());
@@ -394,6 +400,7 @@ impl Streams {
         ready: &mut Vec<Ready>,
     ) -> Option<()> {
         let cell = Cell::decode(&bytes)?;
+        let is_alone = self.is_alone();
         let from = &mut self.sources[source];
         let is_long = cell.kind == Kind::More && from.pieces.parts.len() >= PIECES_MAX;
         let is_full = source != self.me && from.bytes + bytes.len() > self.kept_max;
@@ -402,7 +409,10 @@ impl Streams {
         }
         self.time = self.time.max(cell.time);
         (from.through, from.clock) = (sequence, cell.time);
-        if cell.kind != Kind::Kept {
+        let is_safe = cell.service == Service::Safe && cell.last && !breaks(Mutant::HastySafe);
+        if is_alone && !is_safe && from.safe.is_empty() {
+            from.stable = sequence;
+        } else if cell.kind != Kind::Kept {
             from.keep(sequence, bytes.clone());
             if source == self.me {
                 match self.shares.get_mut(&cell.client) {
@@ -423,7 +433,7 @@ impl Streams {
         }
         from.unacked += bytes.len();
         from.ack_due |= cell.kind == Kind::Join || from.unacked > ACK_BYTES;
-        if cell.service == Service::Safe && cell.last && !breaks(Mutant::HastySafe) {
+        if is_safe {
             from.safe.push_back((sequence, cell.time));
         }
         let is_ordered = cell.kind.is_ordered(cell.service);
@@ -466,12 +476,13 @@ impl Streams {
     fn sort_in(&mut self, place: u8, message: Ready, ready: &mut Vec<Ready>) {
         let cell = &message.cell;
         let is_ordered = cell.kind.is_ordered(cell.service);
-        let lane = (place, cell.client.clone());
+        let lane = || (place, cell.client.clone());
         if is_ordered && cell.kind.is_message() {
-            self.lanes.entry(lane).or_default().waiting.push_back((message.time, Vec::new()));
+            self.lanes.entry(lane()).or_default().waiting.push_back((message.time, Vec::new()));
         } else if cell.service == Service::Fifo
             && !breaks(Mutant::FifoOvertakes)
-            && let Some(before) = self.lanes.get_mut(&lane).and_then(|it| it.waiting.back_mut())
+            && !self.lanes.is_empty()
+            && let Some(before) = self.lanes.get_mut(&lane()).and_then(|it| it.waiting.back_mut())
         {
             return before.1.push(message);
         }

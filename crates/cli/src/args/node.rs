@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use faircast_base::Duration;
 
-use super::live::address;
+use super::live::{address, quantity};
 
 /// Arguments of `faircast node`.
 #[derive(Debug, Args)]
@@ -14,6 +15,7 @@ Examples:
   faircast node init overlay --sites 2           writes overlay/site1.toml, site2.toml and a key
   faircast node --config overlay/site1.toml      runs the daemon of the first site
   faircast node status                           its links, view, groups and clients
+  faircast node top                              rates and queues, every second
   faircast sub chat                              in one terminal, and in another:
   echo hello | faircast pub chat
 
@@ -41,6 +43,8 @@ pub enum NodeVerb {
     Init(NodeInitArgs),
     /// Print the state of a daemon: links, view, groups and clients
     Status(NodeStatusArgs),
+    /// Show rates and queues of a daemon's links and clients until Ctrl-C
+    Top(NodeTopArgs),
 }
 
 /// Arguments of `faircast node init`.
@@ -73,4 +77,23 @@ pub struct NodeStatusArgs {
     /// Print it as one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `faircast node top`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The busiest 15 of each table are shown. Ctrl-C ends it.
+
+Exit status: 0 ended by Ctrl-C or --count, 1 no daemon serves its status there, 2 the arguments are
+wrong.")]
+pub struct NodeTopArgs {
+    /// The `status` address of the daemon's configuration
+    #[arg(value_name = "ADDR:PORT", value_parser = address, default_value = "127.0.0.1:9480")]
+    pub at: SocketAddr,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::<Duration>)]
+    pub interval: Duration,
+    /// End after N pages [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
 }

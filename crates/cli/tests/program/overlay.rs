@@ -75,7 +75,7 @@ fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
         event["text"] == "hello" && event["from"]["name"] == "alice" && event["service"] == "fifo"
     });
     json.until("message", |event| event["text"] == "999" && event["service"] == "agreed");
-    let framed = Running::start(&format!("sub other --binary --count 2 {to}"));
+    let framed = Running::start(&format!("sub other --hold-senders --binary --count 2 {to}"));
     json.until("group", |event| {
         event["group"] == "other" && event["members"].as_array().map(Vec::len) == Some(2)
     });
@@ -88,6 +88,13 @@ fn lines_go_through_a_group_and_the_daemon_reports_its_state() {
     assert!(status.contains("    chat: members: 1, here: 1"), "{status}");
     let status = super::json(&format!("node status {at} --json"));
     assert_eq!((&status["name"], &status["settled"]), (&"north".into(), &true.into()));
+    let top = succeed(&format!("node top {at} --interval 100ms --count 2"));
+    assert_eq!(top.matches("north: view ").count(), 2, "{top}");
+    assert!(top.contains("\nwatcher ") && top.contains("\nchat "), "{top}");
+    let receipts = fed(&format!("pub chat {to} --service safe --receipts"), b"one\ntwo\n");
+    assert_eq!(receipts.succeed(), "1\n1\n");
+    let nobody = fed(&format!("pub nobody {to}"), b"one\ntwo\n").end_with(0);
+    assert_eq!(nobody.err.matches("nobody gets the messages: no members in nobody").count(), 1);
     let metrics = overlay.page("/metrics").1;
     for line in ["faircast_node_members 1", "faircast_node_clients 1", "faircast_node_cuts_total 0"]
     {
@@ -161,6 +168,8 @@ fn sites_of_one_key_make_one_view() {
 fn wrong_words_and_missing_daemons_are_named() {
     for (words, want) in [
         ("pub chat --service fast", "expected one of unreliable, reliable, fifo"),
+        ("pub chat --receipts", "--receipts: expected --service causal, agreed or safe"),
+        ("node top --interval 1ms", "--interval 0.001 s: expected 0.1 s or more"),
         ("sub chat --connect udp:1", "expected unix:/PATH or tcp:ADDR:PORT"),
         ("node", "--config"),
         ("node --config no.toml", "`faircast node init DIR --sites 2` writes an example"),

@@ -70,11 +70,16 @@ impl Client {
         Ok(Self { socket, protocol, request: 0, out: Vec::new() })
     }
 
-    /// Joins the group. Returns once the server knows.
+    /// Joins the group of all messages. Returns once the server knows.
     pub(super) fn subscribe(self) -> io::Result<Subscriber> {
+        self.subscribe_to(GROUP)
+    }
+
+    /// Joins a group. Returns once the server knows.
+    pub(super) fn subscribe_to(self, group: &str) -> io::Result<Subscriber> {
         let join = match self.protocol {
-            Protocol::Faircast(_) => Frame::Join(1, GROUP.into(), false).encode(),
-            Protocol::Nats => format!("SUB {GROUP} 1\r\nPING\r\n").into_bytes(),
+            Protocol::Faircast(_) => Frame::Join(1, group.to_string().into(), false).encode(),
+            Protocol::Nats => format!("SUB {group} 1\r\nPING\r\n").into_bytes(),
         };
         (&self.socket).write_all(&join)?;
         self.socket.set_read_timeout(Some(SILENCE))?;
@@ -155,6 +160,11 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
+    /// The connection alone, without buffers.
+    pub(super) fn into_socket(self) -> Socket {
+        self.socket
+    }
+
     fn read(&mut self) -> io::Result<()> {
         self.bytes.drain(..self.start);
         self.start = 0;

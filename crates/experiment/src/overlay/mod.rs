@@ -6,6 +6,7 @@
 //! publisher, servers and subscribers at once.
 
 mod client;
+mod limits;
 mod server;
 
 use std::io;
@@ -42,8 +43,20 @@ struct Setup {
     servers: usize,
     is_unix: bool,
     protocol: Protocol,
-    /// True if every server has a subscriber, and only 1 kB is measured.
-    everywhere: bool,
+    measures: Measures,
+}
+
+/// Kind of a setup's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measures {
+    /// Rates of all sizes and numbers of subscribers at the last server.
+    All,
+    /// Rates of 1 kB, with a subscriber at every server.
+    Everywhere,
+    /// Four subscribers beside one that reads nothing.
+    Stuck,
+    /// Ten thousand clients.
+    Crowd,
 }
 
 const FIFO: Protocol = Protocol::Faircast(Service::Fifo);
@@ -53,11 +66,11 @@ const ONE: Setup = Setup {
     servers: 1,
     is_unix: false,
     protocol: FIFO,
-    everywhere: false,
+    measures: Measures::All,
 };
 const CHAIN: Setup =
     Setup { id: "chain", title: "chain of three daemons, encrypted links", servers: 3, ..ONE };
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 9] = [
     ONE,
     Setup { id: "one-nats", title: "one nats-server", protocol: Protocol::Nats, ..ONE },
     Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
@@ -72,16 +85,23 @@ const SETUPS: [Setup; 7] = [
         id: "agreed",
         title: "agreed order, a member at each of three daemons",
         protocol: Protocol::Faircast(Service::Agreed),
-        everywhere: true,
+        measures: Measures::Everywhere,
         ..CHAIN
     },
     Setup {
         id: "safe",
         title: "safe, a member at each of three daemons",
         protocol: Protocol::Faircast(Service::Safe),
-        everywhere: true,
+        measures: Measures::Everywhere,
         ..CHAIN
     },
+    Setup {
+        id: "stuck",
+        title: "a subscriber that reads nothing",
+        measures: Measures::Stuck,
+        ..ONE
+    },
+    Setup { id: "crowd", title: "many clients", measures: Measures::Crowd, ..ONE },
 ];
 
 const SIZES: [(&str, usize); 4] = [("16", 16), ("128", 128), ("1k", 1024), ("16k", 16 << 10)];
@@ -101,12 +121,17 @@ fn cases(request: &Request) -> Result<Vec<Case>, Error> {
     for setup in SETUPS {
         for (name, bytes) in SIZES {
             for subscribers in SUBSCRIBERS {
-                let id = match setup.everywhere {
+                let is_only = setup.measures != Measures::All;
+                let id = match is_only {
                     true if name == "1k" && subscribers == 1 => setup.id.to_string(),
                     true => continue,
                     false => format!("{}.{name}.{subscribers}", setup.id),
                 };
-                let subscribers = if setup.everywhere { setup.servers } else { subscribers };
+                let subscribers = match setup.measures {
+                    Measures::All => subscribers,
+                    Measures::Everywhere => setup.servers,
+                    Measures::Stuck | Measures::Crowd => 4,
+                };
                 all.push(Case { id, setup, bytes, subscribers });
             }
         }
@@ -148,20 +173,29 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
         weight: cases.len() as u64,
         long: false,
     });
-    let mut measured: Vec<(Case, Figures)> = Vec::new();
+    let (mut measured, mut limits): (Vec<(Case, Figures)>, Vec<Row>) = (Vec::new(), Vec::new());
     for case in cases {
         let folder = tempfile::tempdir().map_err(|error| Error::doing(&case.id, error))?;
         let Setup { protocol, servers, is_unix, .. } = case.setup;
         let servers = Servers::start(&request.own, folder.path(), protocol, (servers, is_unix))?;
-        let figures = measure(&case, &servers).map_err(|error| Error::doing(&case.id, error))?;
-        measured.push((case, figures));
+        let failed = |error| Error::doing(&case.id, error);
+        match case.setup.measures {
+            Measures::Stuck => limits.extend(limits::stuck(&case, &servers).map_err(failed)?),
+            Measures::Crowd => limits.extend(limits::crowd(&case, &servers).map_err(failed)?),
+            Measures::All | Measures::Everywhere => {
+                let figures = measure(&case, &servers).map_err(failed)?;
+                measured.push((case, figures));
+            }
+        }
         if monitor.is_to_stop() {
             return Err(Error::Interrupted("a sitting that is not finished has no verdict"));
         }
         monitor.ended(1);
     }
     monitor.finish();
-    let suite = Suite { name: "overlay".into(), about: TITLE.into(), rows: rows(&measured) };
+    let mut rows = rows(&measured);
+    rows.extend(limits);
+    let suite = Suite { name: "overlay".into(), about: TITLE.into(), rows };
     let json = suite.to_json() + "\n";
     Ok(Results {
         table: suite.table(),
@@ -180,10 +214,8 @@ fn measure(case: &Case, servers: &Servers) -> io::Result<Figures> {
     for _ in 0..PACES_MAX {
         let before = servers.cpu_s();
         let run = transfer(case, servers, pace, false)?;
-        let deliveries: u64 = run.received.iter().map(|it| it.messages).sum();
-        let ends = run.received.iter().filter_map(|it| it.at).max();
-        let seconds = ends.map_or(f64::INFINITY, |at| (at - run.began).as_secs_f64());
-        figures.rate = deliveries as f64 / seconds;
+        let deliveries = run.deliveries();
+        figures.rate = run.rate();
         figures.cpu_s = (servers.cpu_s() - before) / (deliveries as f64 / 1e6);
         figures.whole = deliveries as f64 / (run.sent * case.subscribers as u64) as f64;
         // The chain of NATS has no back pressure: its publisher is slowed until nothing is lost.
@@ -193,7 +225,8 @@ fn measure(case: &Case, servers: &Servers) -> io::Result<Figures> {
         let rate = run.sent as f64 / PUBLISH.as_secs_f64();
         pace = Some(pace.unwrap_or(rate) * SLOWER);
     }
-    if case.bytes == 1024 && (case.subscribers == 1 || case.setup.everywhere) {
+    if case.bytes == 1024 && (case.subscribers == 1 || case.setup.measures == Measures::Everywhere)
+    {
         let half = figures.rate / case.subscribers as f64 / 2.0;
         for (rate, place) in [(LOW_RATE, &mut figures.low), (half, &mut figures.half)] {
             let run = transfer(case, servers, Some(rate), true)?;
@@ -219,6 +252,19 @@ struct Transfer {
     received: Vec<Received>,
 }
 
+impl Transfer {
+    fn deliveries(&self) -> u64 {
+        self.received.iter().map(|it| it.messages).sum()
+    }
+
+    /// Deliveries of a second, to all subscribers together.
+    fn rate(&self) -> f64 {
+        let ends = self.received.iter().filter_map(|it| it.at).max();
+        let seconds = ends.map_or(f64::INFINITY, |at| (at - self.began).as_secs_f64());
+        self.deliveries() as f64 / seconds
+    }
+}
+
 /// Publishes for a while, at a rate if one is given, and counts until all has come or nothing comes
 /// any more.
 fn transfer(
@@ -234,7 +280,7 @@ fn transfer(
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let mut subscribers = Vec::new();
     for number in 0..case.subscribers {
-        let address = match case.setup.everywhere {
+        let address = match case.setup.measures == Measures::Everywhere {
             true => &servers.addresses()[number],
             false => last,
         };

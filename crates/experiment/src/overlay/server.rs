@@ -64,6 +64,21 @@ impl Servers {
         self.children.iter().filter_map(|child| cpu_s(child.id())).sum()
     }
 
+    /// Memory of the servers in MB.
+    pub(super) fn memory_mb(&self) -> f64 {
+        let of = |child: &Child| {
+            let text = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            line.trim().strip_suffix(" kB")?.parse::<f64>().ok()
+        };
+        self.children.iter().filter_map(of).sum::<f64>() / 1e3
+    }
+
+    /// Text that a server has logged.
+    pub(super) fn log(&self, at: usize) -> String {
+        fs::read_to_string(self.folder.join(format!("{at}.log"))).unwrap_or_default()
+    }
+
     fn start_daemons(&mut self, own: &Path, count: usize, is_unix: bool) -> Result<(), Error> {
         let folder = self.folder.join("keys");
         let sites = count.max(2).to_string();
@@ -180,11 +195,8 @@ impl Servers {
             }
             let over = self.children.iter_mut().any(|it| matches!(it.try_wait(), Ok(Some(_))));
             if over || Instant::now() > end {
-                let logs = (0..self.children.len()).map(|at| {
-                    let log = self.folder.join(format!("{at}.log"));
-                    let text = fs::read_to_string(log).unwrap_or_default();
-                    text.lines().last().unwrap_or_default().to_string()
-                });
+                let last = |at| self.log(at).lines().last().unwrap_or_default().to_string();
+                let logs = (0..self.children.len()).map(last);
                 let logs = logs.collect::<Vec<_>>().join("; ");
                 return Err(Error::Work(format!("servers of groups: no message comes: {logs}")));
             }

@@ -95,8 +95,8 @@ impl Daemon {
                 };
                 self.hold(&event, time, &mut to);
                 for id in to {
-                    let is_own = self.clients.get(&id).is_some_and(|it| it.mate == mate);
-                    if !(is_own && breaks(Mutant::NotToSelf)) {
+                    let is_own = || self.clients.get(&id).is_some_and(|it| it.mate == mate);
+                    if !(breaks(Mutant::NotToSelf) && is_own()) {
                         self.tell(id, event.clone());
                     }
                 }
@@ -201,7 +201,10 @@ impl Daemon {
 
     /// Client of this daemon.
     fn own(&self, mate: &Mate) -> Option<ClientId> {
-        let id = *self.names.get(&mate.name).filter(|_| mate.daemon == self.me.id)?;
+        if mate.daemon != self.me.id {
+            return None;
+        }
+        let id = *self.names.get(&mate.name)?;
         self.clients.get(&id).filter(|it| it.mate == *mate).map(|_| id)
     }
 
@@ -261,7 +264,9 @@ impl Daemon {
             if !core::mem::replace(&mut client.is_ready, true) {
                 self.ready.push_back(id);
             }
-            self.note_queue(id);
+            if client.queue().1 > room.waiting / 2 {
+                self.note_queue(id);
+            }
         }
     }
 
@@ -349,7 +354,7 @@ impl Daemon {
         self.joiners.remove(&id);
         self.forget_slow(id);
         if !breaks(Mutant::NoGone) {
-            self.step(cx.now, Kind::Gone, &client.mate.encode(), &[]);
+            self.step(cx.now, Kind::Gone, &client.encoded, &[]);
         }
         self.settle(cx);
     }
@@ -449,7 +454,7 @@ impl Daemon {
         if client.joining.is_empty() {
             self.joiners.remove(&id);
         }
-        let client = client.mate.encode();
+        let client = client.encoded.clone();
         self.step(cx.now, Kind::Leave, &client, &[&group]);
         self.settle(cx);
         Ok(())
@@ -458,7 +463,7 @@ impl Daemon {
     /// Checks if there is room for a request of a client to join or leave a group.
     fn admit(&self, id: ClientId) -> Result<(), SendError> {
         let client = self.clients.get(&id).ok_or(SendError::Name)?;
-        let name = client.mate.encode();
+        let name = client.encoded.clone();
         let steps = self.steps.iter().filter(|it| it.1 == name).count();
         let has_room = self.current.has_room(&name, self.settings.retention_bytes);
         let fits = client.joining.len() + steps < REQUESTS_MAX;
@@ -495,7 +500,7 @@ impl Daemon {
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
         }
-        let name = self.clients.get(&id).ok_or(SendError::Name)?.mate.encode();
+        let name = self.clients.get(&id).ok_or(SendError::Name)?.encoded.clone();
         if view.is_some_and(|view| view != self.view) {
             return Err(SendError::View);
         }
@@ -599,7 +604,7 @@ impl Daemon {
                 if joining.announced.is_some_and(|(at, number)| at == ballot && number <= stable) {
                     joining.announced = None;
                     let asks: &[u8] = if joining.asks { &[1] } else { &[] };
-                    done.push((*id, client.mate.encode(), joining.group.clone(), asks));
+                    done.push((*id, client.encoded.clone(), joining.group.clone(), asks));
                 }
             }
         }

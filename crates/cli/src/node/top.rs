@@ -1,0 +1,211 @@
+//! `faircast node top`: rates of a daemon's links and clients, again and again.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, stdout};
+use std::time::{Duration, Instant};
+
+use faircast_base::escaped;
+use serde_json::Value;
+
+use super::fetch;
+use crate::args::NodeTopArgs;
+use crate::error::{Failure, print};
+use crate::live::words::bytes;
+use crate::progress::{interrupted, listen};
+
+/// Interval between looks at Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+/// Shortest time between two looks at a daemon.
+const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_millis(100);
+/// Most rows of a table.
+const ROWS_MAX: usize = 15;
+/// Bytes to the upper left corner and an empty screen behind it.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
+    if args.interval < INTERVAL_MIN {
+        let text = format!("--interval {}: expected {INTERVAL_MIN} or more", args.interval);
+        return Err(Failure::Usage(text));
+    }
+    listen();
+    let mut before: Option<(Instant, Value)> = None;
+    let mut left = args.count;
+    loop {
+        let now = Instant::now();
+        let status = fetch(args.at).await?;
+        if let Some((then, old)) = &before {
+            let page = page(&status, old, now.duration_since(*then).as_secs_f64());
+            let head = if stdout().is_terminal() { CLEAR } else { "" };
+            print(&format!("{head}{page}\n"))?;
+            if let Some(left) = &mut left {
+                *left -= 1;
+            }
+        }
+        before = Some((now, status));
+        while now.elapsed().as_secs_f64() < args.interval.as_secs_f64() && left != Some(0) {
+            if interrupted() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        if left == Some(0) || interrupted() {
+            return Ok(());
+        }
+    }
+}
+
+/// Growth of counters between two states of a daemon.
+struct Growth<'a> {
+    seconds: f64,
+    /// Entries of a list of the earlier state, by name.
+    before: BTreeMap<&'a str, &'a Value>,
+}
+
+impl<'a> Growth<'a> {
+    fn of(list: &'a Value, key: &str, seconds: f64) -> Self {
+        let entries = list.as_array().into_iter().flatten();
+        let before = entries.filter_map(|it| Some((it[key].as_str()?, it))).collect();
+        Self { seconds, before }
+    }
+
+    /// Growth of a counter in a second; all of it for an entry that is new.
+    fn per_s(&self, name: &str, entry: &Value, counter: &str) -> f64 {
+        let old = self.before.get(name).map_or(0, |it| count(&it[counter]));
+        rate(count(&entry[counter]), old, self.seconds)
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+/// A counter that is smaller than before belongs to a new run.
+fn rate(new: u64, old: u64, seconds: f64) -> f64 {
+    new.checked_sub(old).unwrap_or(new) as f64 / seconds.max(1e-3)
+}
+
+fn word(value: &Value) -> String {
+    escaped(value.as_str().unwrap_or("-")).into_owned()
+}
+
+/// Tables of a daemon's links, clients and groups, the busiest first.
+fn page(status: &Value, old: &Value, seconds: f64) -> String {
+    let counters =
+        |key: &str| rate(count(&status["counters"][key]), count(&old["counters"][key]), seconds);
+    let members = status["members"].as_array().map_or(0, Vec::len);
+    let changing = if status["settled"] == true { "" } else { ", changing" };
+    let mut out = format!(
+        "{}: view {} of {members} daemons{changing}\n{:.0} messages/s in ({}/s), {:.0} events/s \
+         out, {} not at all daemons, clients cut: {}\n",
+        word(&status["name"]),
+        word(&status["view"]),
+        counters("messages"),
+        bytes(counters("message_bytes") as u64),
+        counters("events"),
+        bytes(count(&status["unstable_bytes"])),
+        count(&status["counters"]["cuts"]),
+    );
+    let links = Growth::of(&old["neighbors"], "address", seconds);
+    let rows = list(&status["neighbors"]).map(|it| {
+        let address = it["address"].as_str().unwrap_or_default();
+        let sent = links.per_s(address, it, "sent_bytes");
+        let rtt = format!("{:.1} ms", it["rtt_ms"].as_f64().unwrap_or_default());
+        let cells = [
+            format!("{} {}", word(&it["daemon"]), escaped(address)),
+            rtt,
+            format!("{}/s", bytes(sent as u64)),
+            bytes(count(&it["queued_bytes"])),
+            String::new(),
+        ];
+        (sent, cells)
+    });
+    table(&mut out, ["link", "round trip", "sent", "wait", ""], rows.collect());
+    let clients = Growth::of(&old["clients"], "name", seconds);
+    let rows = list(&status["clients"]).map(|it| {
+        let name = it["name"].as_str().unwrap_or_default();
+        let (sends, gets) = (clients.per_s(name, it, "request"), clients.per_s(name, it, "event"));
+        let queued = count(&it["queued_bytes"]);
+        let away = if it["connected"] == true { "" } else { "away " };
+        let waits = it["waiting"].as_str().map_or(String::new(), |it| format!("waits: {it}"));
+        let cells = [
+            escaped(name).into_owned(),
+            format!("{sends:.0}/s"),
+            format!("{gets:.0}/s"),
+            bytes(queued),
+            format!("{away}{}", escaped(&waits)),
+        ];
+        (queued as f64 + sends + gets, cells)
+    });
+    table(&mut out, ["client", "requests", "events", "wait", ""], rows.collect());
+    let rows = list(&status["groups"]).map(|it| {
+        let members = count(&it["members"]);
+        let cells = [
+            word(&it["name"]),
+            members.to_string(),
+            count(&it["here"]).to_string(),
+            String::new(),
+            String::new(),
+        ];
+        (members as f64, cells)
+    });
+    table(&mut out, ["group", "members", "here", "", ""], rows.collect());
+    out
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Appends the rows with the greatest weights.
+fn table(out: &mut String, head: [&str; 5], mut rows: Vec<(f64, [String; 5])>) {
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let more = rows.len().saturating_sub(ROWS_MAX);
+    let mut line = |cells: [&str; 5]| {
+        let [name, a, b, c, note] = cells;
+        let text = format!("{name:32} {a:>12} {b:>12} {c:>12}  {note}");
+        *out += &format!("{}\n", text.trim_end());
+    };
+    line(["", "", "", "", ""]);
+    line(head);
+    for (_, cells) in rows.iter().take(ROWS_MAX) {
+        line(cells.each_ref().map(String::as_str));
+    }
+    if more > 0 {
+        line([&format!("and {more} more"), "", "", "", ""]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_growth_in_a_second_and_the_busiest_come_first() {
+        let client = |name: &str, request: u64, queued: u64| {
+            json!({ "name": name, "connected": true, "event": 0, "queued_bytes": queued,
+                    "request": request, "waiting": null })
+        };
+        let state = |clients: Vec<Value>, messages: u64| {
+            json!({ "name": "north", "view": "1.a.1", "members": ["north"], "settled": true,
+                    "neighbors": [], "groups": [], "clients": clients, "unstable_bytes": 0,
+                    "counters": { "messages": messages, "message_bytes": 0, "events": 0, "cuts": 1 } })
+        };
+        let old = state(vec![client("slow", 100, 0), client("again", 500, 0)], 1000);
+        let mut clients: Vec<Value> =
+            (0..20).map(|it| client(&format!("idle{it:02}"), 0, 0)).collect();
+        clients.extend([client("slow", 300, 5_000_000), client("again", 40, 0)]);
+        clients.push(client("bad\u{1b}[2J", 0, 1));
+        let page = page(&state(clients, 3000), &old, 2.0);
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(lines[0], "north: view 1.a.1 of 1 daemons");
+        assert!(lines[1].starts_with("1000 messages/s in (0 B/s), 0 events/s out"), "{page}");
+        let at = lines.iter().position(|line| line.starts_with("client ")).unwrap();
+        let row = |place: usize| lines[at + place].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(row(1), "slow 100/s 0/s 5.0 MB");
+        assert_eq!(row(2), "again 20/s 0/s 0 B");
+        assert!(!page.contains('\u{1b}'));
+        assert!(page.contains("and 8 more"), "{page}");
+    }
+}
