@@ -260,7 +260,7 @@ impl Soak {
             seed: self.seed,
             scheme,
             receivers: *receivers,
-            memory_bytes_max: MEMORY_MAX,
+            memory_bytes_max: memory_max(self.request.overlay),
             rounds: &self.rows,
             holds: self.holds(),
         })
@@ -351,6 +351,10 @@ impl Folder {
     }
 }
 
+fn memory_max(overlay: bool) -> u64 {
+    if overlay { overlay::MEMORY_MAX } else { MEMORY_MAX }
+}
+
 fn drawn_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // Small enough to be read out and typed.
@@ -422,7 +426,8 @@ fn table(rows: &[Row]) -> String {
     add("packets delayed", sum(|v| v.delayed_packets).to_string());
     add("packets dropped for their length", sum(|v| v.too_long_packets).to_string());
     add("packets of the outsider", sum(|v| v.noise_packets).to_string());
-    let limit = format!("{} of {} MiB", memory >> 20, MEMORY_MAX >> 20);
+    let most = memory_max(rows.iter().any(|row| row.overlay));
+    let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
     add("most memory of a program", limit);
     text
 }

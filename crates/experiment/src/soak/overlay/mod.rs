@@ -38,7 +38,7 @@ const STATUS: &str = "127.0.0.1:9480";
 /// Longest time from the last fault to one view, and to the end of each later step.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// Most memory of a daemon.
-const MEMORY_MAX: u64 = 200 << 20;
+pub(super) const MEMORY_MAX: u64 = 200 << 20;
 /// Bytes of events that may wait for a client: few enough that slow clients are cut off.
 const CLIENT_BYTES: u32 = 256 << 10;
 /// Most violations that are shown.
@@ -347,7 +347,7 @@ impl<'a> Round<'a> {
         let counts = field.finish()?;
         verdict.lost_packets = counts.lost + counts.lost_in_outages;
         verdict.messages = world.messages.load(Ordering::Relaxed);
-        verdict.bytes = world.bytes.load(Ordering::Relaxed);
+        verdict.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
         verdict.problems.append(&mut world.notes().problems);
         judge(&world.traces, &mut verdict)?;
         Ok(verdict)

@@ -77,6 +77,7 @@ impl Plan {
             }
             end += Duration::from_millis(rng.below(PAUSE_MAX_MS));
         }
+        let end = trials.iter().map(|trial| trial.to).max().unwrap_or(end);
         let scenario = scenario(&trials, end, &mut rng);
         Self { trials, scenario, end }
     }
