@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 const JOIN_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause between two messages of a client in milliseconds; the mean is the half.
 const PAUSE_MAX_MS: u64 = 2_000;
-/// Most bytes of a message, and the number of ranges of sizes, each half as large as the one before.
+/// Most bytes of a message, and the number of ranges of sizes, each half of the one before.
 const LARGEST_BYTES: u64 = 20_000;
 const SIZES: u64 = 10;
 /// Messages of a burst: enough that clients that stand still are cut off.

@@ -143,7 +143,7 @@ impl<'a> Round<'a> {
         let mut acts: Vec<_> = begins.chain(ends).collect();
         acts.sort_by_key(|(at, ..)| *at);
         let mut acts = acts.into_iter().peekable();
-        while begin.elapsed() < self.plan.end {
+        while acts.peek().is_some() {
             if self.monitor.is_to_stop() {
                 return Err(Error::Interrupted("the round is not finished"));
             }
