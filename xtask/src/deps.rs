@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("node", &["hop", "net", "overlay", "seal"]),
     ("faircast", &["hop", "net", "node", "files", "programs", "seal"]),
     ("lab", &["net", "sim"]),
-    ("experiment", &["lab", "node", "overlay", "report", "seal", "sim"]),
+    ("experiment", &["checker", "faircast", "lab", "node", "overlay", "report", "seal", "sim"]),
     ("cli", &["experiment", "sim", "report", "faircast", "lab"]),
     ("xtask", &[]),
 ];

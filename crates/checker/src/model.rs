@@ -98,6 +98,8 @@ pub(crate) struct Model<'t> {
     pub(crate) moves: BTreeMap<(&'t str, &'t str), (&'t Set, Place)>,
     /// First quiet process by daemon that is connected with it.
     pub(crate) quiet: BTreeMap<&'t str, (&'t Quiet, Place)>,
+    /// Messages that their quiet senders did not deliver, though members of the group.
+    pub(crate) owed: Vec<(usize, &'t str, Place)>,
     pub(crate) clocks: Vec<Option<Box<[u32]>>>,
     pub(crate) order: Vec<Vec<(usize, Place)>>,
     pub(crate) names: HashMap<(&'t str, &'t str), usize>,

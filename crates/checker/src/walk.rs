@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Act, End, Model, Place, Stay};
-use crate::trace::{Change, Event, Line, Quiet, Set};
+use crate::trace::{Change, Event, Line, Quiet, Service, Set};
 use crate::{Findings, Rule};
 
 /// State of the process at the current line.
@@ -22,6 +22,9 @@ pub(crate) struct Walk<'t> {
     asked: BTreeMap<&'t str, (i64, bool)>,
     /// Members of each group as last seen.
     members: BTreeMap<&'t str, &'t Set>,
+    /// Own messages that the process has not delivered, with a group of which it is a member since
+    /// the send.
+    own: BTreeMap<usize, (&'t str, Place)>,
     /// Members of the view, and daemons that moved there or that close it.
     moved: Option<(&'t Set, &'t Set)>,
     /// Number of the last delivery, and true between a cut and its resume.
@@ -43,12 +46,14 @@ impl<'t> Walk<'t> {
                     let (item, place) = (model.item("", id), walk.here);
                     if model.items[item].send == Some(place) {
                         walk.acts.push(Act { place, item, stay: None, transitional: false });
+                        walk.owe(model, item);
                     }
                 }
                 Event::Deliver { .. } => walk.deliver(model, found, &line.event),
                 Event::Join { group } | Event::Leave { group } => {
                     let asked = walk.asked.entry(group).or_default();
                     *asked = (asked.0 + 1, matches!(line.event, Event::Join { .. }));
+                    walk.own.retain(|_, (of, _)| of != group);
                 }
                 Event::Group(change) => walk.change(model, found, change),
                 Event::View { .. } => walk.view(model, found, &line.event),
@@ -64,6 +69,7 @@ impl<'t> Walk<'t> {
                     stay.cut = stay.cut.saturating_add(to.saturating_sub(*from)).saturating_add(1);
                     (walk.is_lost, walk.moved) = (true, None);
                     walk.members.clear();
+                    walk.own.clear();
                     let asked = walk.asked.iter().filter(|(_, asked)| asked.0 != 0);
                     walk.hidden.extend(asked.map(|(group, _)| *group));
                     walk.open.retain(|group, _| !walk.hidden.contains(group));
@@ -71,6 +77,7 @@ impl<'t> Walk<'t> {
                 Event::Quiet(quiet) => {
                     end = if stay.view == quiet.view { End::Quiet } else { End::Open };
                     walk.quiet(model, found, quiet);
+                    model.owed.extend(walk.own.iter().map(|(item, of)| (*item, of.0, of.1)));
                 }
                 _ => {}
             }
@@ -98,6 +105,38 @@ impl<'t> Walk<'t> {
         (self.last, self.is_cut) = (last, is_cut);
     }
 
+    /// R6: some process delivers the messages of a quiet process to groups of which the sender is a
+    /// member, by events and requests, from the send to the end. Excluded: unreliable messages;
+    /// senders with virtual synchrony, whose messages may be refused; messages before a cut.
+    pub(crate) fn lost(model: &Model<'t>, found: &mut Findings<'_>) {
+        for (item, group, place) in &model.owed {
+            let item = &model.items[*item];
+            if item.view.is_none() {
+                wrong!(
+                    found,
+                    R6,
+                    [*place],
+                    "sends {}, which no member of {group} delivers",
+                    item.name
+                );
+            }
+        }
+    }
+
+    /// Notes a message that the process is to deliver itself.
+    fn owe(&mut self, model: &Model<'t>, item: usize) {
+        let of = &model.items[item];
+        let is_in = |group: &&&str| {
+            self.open.contains_key(**group) && self.asked.get(**group).is_some_and(|it| it.0 == 0)
+        };
+        let group = of.groups.iter().find(is_in);
+        let is_owed =
+            of.service >= Service::Reliable && !model.lives[self.here.life].virtual_synchrony;
+        if let Some(group) = group.filter(|_| is_owed) {
+            self.own.insert(item, (*group, self.here));
+        }
+    }
+
     /// Moves to the view of an event after a cut that may hide it.
     fn see(&mut self, model: &mut Model<'t>, view: &'t str) {
         if self.is_lost && model.stays[self.stay].view != view {
@@ -122,6 +161,7 @@ impl<'t> Walk<'t> {
     /// Adds a delivery. Returns the view of the item, and its last delivery before.
     fn push(&mut self, model: &mut Model<'t>, act: Act) -> (&'t str, Option<Place>) {
         self.acts.push(act);
+        self.own.remove(&act.item);
         let item = &mut model.items[act.item];
         let before = item.deliveries.last().map(|it| it.place);
         item.deliveries.push(act);

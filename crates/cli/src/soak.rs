@@ -19,6 +19,7 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
         key: args.key,
         one_by_one: args.one_by_one,
         relays: args.relays,
+        overlay: args.overlay,
         only: args.only.clone(),
         size: args.size,
         out: args.out.clone(),

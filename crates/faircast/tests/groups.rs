@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use faircast::groups::{
     Client, ClientOptions, GroupError, GroupEvent, Reason, Service, WaitReason,
 };
+use faircast_checker::{Rule, Trace, check};
 use faircast_node::{Server, ServerSettings};
 
 /// Longest time for anything: longer means that it hangs.
@@ -145,6 +146,74 @@ async fn senders_get_receipts_learn_of_empty_groups_and_choose_their_view() {
     assert_eq!(number, request);
     assert!(text.contains("the view in which the message was to be delivered is over"), "{text}");
     server.close().await;
+}
+
+#[tokio::test]
+async fn traces_of_clients_keep_the_rules_over_a_restart_of_the_daemon_and_show_a_lost_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let server = start(&path).await;
+    let address = format!("unix:{}", path.display());
+    let traces = ["alice", "bob", "carol"].map(|name| folder.path().join(format!("{name}.jsonl")));
+    let mut clients = Vec::new();
+    for (name, trace) in ["alice", "bob", "carol"].iter().zip(&traces) {
+        let mut options = ClientOptions::default();
+        (options.trace, options.virtual_synchrony) = (Some(trace.clone()), *name == "carol");
+        clients.push(Client::connect_with(&address, name, options).await.unwrap());
+    }
+    for client in &clients {
+        client.join("chat").await.unwrap();
+    }
+    members(&clients[0], 3).await;
+    let send = |from: usize, service| {
+        let (client, payload) = (&clients[from], format!("message {from} {service:?}, unique"));
+        async move { client.send(service, &["chat"], payload).await.unwrap() }
+    };
+    for service in Service::ALL {
+        for from in 0..3 {
+            send(from, service).await;
+        }
+        for client in &clients {
+            for _ in 0..3 {
+                message(client).await;
+            }
+        }
+    }
+    clients[0].leave("chat").await.unwrap();
+    clients[0].flush().await.unwrap();
+    server.close().await;
+    let server = start(&path).await;
+    for client in &clients[1..] {
+        until(client, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+        members(client, 2).await;
+    }
+    clients[1].send(Service::Safe, &["chat"], "message after the restart").await.unwrap();
+    assert_eq!(message(&clients[2]).await, b"message after the restart");
+    for client in &clients {
+        client.close().await;
+    }
+    server.close().await;
+    let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
+    let judge = |texts: &[String]| {
+        let sources = texts.iter().map(|text| ("trace".to_string(), text.as_bytes()));
+        let trace = Trace::read(sources).unwrap();
+        let rules: Vec<Rule> = check(&trace).iter().map(|violation| violation.rule).collect();
+        (trace.counts(), rules)
+    };
+    let mut texts = traces.map(|path| read(&path));
+    // Each client has two runs, as the daemon has.
+    let deliveries = 3 * 3 * Service::ALL.len() + 2;
+    assert_eq!(judge(&texts), ([6, deliveries, 0], vec![]));
+    let mut lines: Vec<&str> = texts[1].lines().collect();
+    // The message is unreliable: only the numbers of events tell.
+    let first = lines.iter().position(|line| line.contains("\"event\":\"deliver\"")).unwrap();
+    lines.remove(first);
+    texts[1] = lines.join("\n");
+    assert_eq!(judge(&texts).1, [Rule::R13]);
+    let mut options = ClientOptions::default();
+    options.trace = Some(folder.path().join("none").join("x.jsonl"));
+    let error = Client::connect_with(&address, "x", options).await.unwrap_err().to_string();
+    assert!(error.contains("expected a file that can be written"), "{error}");
 }
 
 #[tokio::test]

@@ -69,9 +69,15 @@ impl ClientTrace {
         )
     }
 
-    /// Line of a client that begins at a daemon.
-    pub fn start(&self, at: &DaemonRun) -> String {
-        self.line(0, &format!("\"start\",\"daemon\":{}", daemon(at)))
+    /// Line of a client that begins at a daemon, with or without virtual synchrony.
+    pub fn start(&self, at: &DaemonRun, is_synchronous: bool) -> String {
+        let synchrony = if is_synchronous { ",\"virtual_synchrony\":true" } else { "" };
+        self.line(0, &format!("\"start\",\"daemon\":{}{synchrony}", daemon(at)))
+    }
+
+    /// Line of a session that goes on with event number `next`.
+    pub fn resume(&self, next: u64) -> String {
+        self.line(0, &format!("\"resume\",\"next\":{next}"))
     }
 
     /// Line of a client that ends.
@@ -89,18 +95,20 @@ impl ClientTrace {
         self.line(0, &format!("\"leave\",\"group\":{}", quoted(group)))
     }
 
-    /// Line of a message that the daemon has taken in a view. `id` is unique in the trace.
+    /// Line of a message. `view` is the view in which the daemon has taken the message, or in which
+    /// alone it may be delivered; `None` if unknown. `id` is unique in the trace.
     pub fn send(
         &self,
-        view: ViewId,
+        view: Option<ViewId>,
         id: &str,
         service: Service,
         groups: &[&[u8]],
         bytes: usize,
     ) -> String {
         let groups = list(groups.iter().map(|it| quoted(it)));
+        let view = view.map_or_else(|| "null".into(), |it| format!("\"{it}\""));
         let fields = format!(
-            "\"send\",\"view\":\"{view}\",\"id\":\"{id}\",\"service\":\"{}\",\"groups\":{groups},\
+            "\"send\",\"view\":{view},\"id\":\"{id}\",\"service\":\"{}\",\"groups\":{groups},\
              \"hash\":\"{bytes}\"",
             service.name()
         );

@@ -137,7 +137,7 @@ fn take_step(
             let name = client.spec.name.clone().into();
             daemon.connect(cx, id, name, me.incarnation)?;
             client.is_connected = true;
-            Ok(client.trace.start(&me))
+            Ok(client.trace.start(&me, false))
         }
         Step::Join(group) => {
             daemon.join(cx, id, group.clone().into(), false)?;
@@ -185,7 +185,7 @@ fn send(
         Ok(()) => {
             client.sent += 1;
             client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
-            let line = client.trace.send(view, &name, of.service, &groups, payload.len());
+            let line = client.trace.send(Some(view), &name, of.service, &groups, payload.len());
             let act = ClientAct::Sent { bytes: payload.len() as u32 };
             Some(ClientNote { client: client.spec.index, act, line })
         }

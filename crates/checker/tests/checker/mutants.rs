@@ -271,6 +271,32 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         }
         Some(())
     }),
+    (
+        "a message of a quiet member is lost, and nobody knows its view",
+        Rule::R6,
+        |lines, f, rng| {
+            let it = pick(
+                rng,
+                f.deliveries.iter().filter(|it| {
+                    let own = &lines[it.process].1;
+                    it.service != "unreliable"
+                        && it.send.0 == it.process
+                        && !is_synchronous(lines, it.send)
+                        && f.is_full(it)
+                        && f.stay(it).next.as_deref() == Some("quiet")
+                        && it.send.1 > f.stay(it).begin
+                        && !own.iter().any(|line| is(line, "leave") || is(line, "cut"))
+                }),
+            )?;
+            lines[it.send.0].1[it.send.1]["view"] = json!(null);
+            let id = it.id.clone();
+            for (_, of) in lines.iter_mut() {
+                of.retain(|line| !is(line, "deliver") || text(line, "id") != id);
+                renumber(of);
+            }
+            Some(())
+        },
+    ),
     ("two messages of a sender are swapped", Rule::R7, |lines, f, rng| {
         let (one, other) = pick(
             rng,

@@ -19,6 +19,7 @@ Examples:
   sudo faircast soak --only kill-receiver --rounds 3 --key
   sudo faircast soak --one-by-one --rounds 4        does the rate come back after each fault?
   sudo faircast soak --relays --rounds 3            the same over relays
+  sudo faircast soak --overlay --duration 10min     daemons and clients of the overlay
 
 In each round a sender and receivers run as programs of their own in network namespaces. A random
 choice of faults (from the seed: round i is round 0 of the seed plus i) happens to them and to the
@@ -55,6 +56,11 @@ pub struct SoakArgs {
     /// all faults at all levels
     #[arg(long, conflicts_with = "one_by_one")]
     pub relays: bool,
+    /// Five daemons of the overlay with 200 clients in 50 groups, in place of files: one round of
+    /// faults for the whole duration, or several with --rounds. The traces of all clients must keep
+    /// the rules of `faircast-check`. Example: --overlay --duration 2min --seed 7 --out DIR
+    #[arg(long, conflicts_with_all = ["one_by_one", "relays", "receivers", "scheme", "key", "size", "trace"])]
+    pub overlay: bool,
     /// Only these faults, in every round, instead of a random choice; may be repeated
     #[arg(long, value_name = "FAULT", value_parser = faults())]
     pub only: Vec<Fault>,

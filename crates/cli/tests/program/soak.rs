@@ -149,6 +149,22 @@ fn a_short_soak_under_a_key_loses_nothing() {
 }
 
 #[test]
+fn daemons_and_clients_keep_all_rules_whatever_fails() {
+    if !is_root() {
+        return;
+    }
+    let faults =
+        ["partition", "kill-daemon", "stop-daemon", "kill-clients", "stop-clients", "address"];
+    let only = faults.map(|fault| format!("--only {fault}")).join(" ");
+    let rounds = soak(&format!("--overlay --seed 27 --duration 15s {only}"));
+    let round = &rounds[0];
+    assert_eq!(round["overlay"], true);
+    for figure in ["messages", "kills", "stops", "moves", "lost_packets"] {
+        assert!(round[figure].as_u64() > Some(0), "{figure}: {round:#}");
+    }
+}
+
+#[test]
 fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
     if !is_root() {
         return;
@@ -195,6 +211,9 @@ fn mistakes_say_what_is_allowed() {
         ("soak --only kill-relay", "expected without --relays some of loss"),
         ("soak --relays --only loss", "expected with --relays some of kill-receiver"),
         ("soak --relays --receivers 32", "2 to 31"),
+        ("soak --overlay --only kill-relay", "expected with --overlay some of loss"),
+        ("soak --overlay --relays", "cannot be used"),
+        ("soak --overlay --key", "cannot be used"),
         ("soak --relays --one-by-one", "cannot be used"),
         ("soak --duration 10", "has no unit"),
         ("soak --receivers 0", "1..=32"),

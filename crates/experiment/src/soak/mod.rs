@@ -5,6 +5,7 @@
 //! in peace, and compares what every receiver has with what was sent, byte for byte.
 
 mod noise;
+mod overlay;
 mod plan;
 mod program;
 mod relays;
@@ -49,7 +50,7 @@ macro_rules! faults {
 }
 
 faults! {
-    Loss "loss" "s" "Links lose packets independently"
+    Loss "loss" "so" "Links lose packets independently"
     BurstLoss "burst-loss" "" "Links lose packets in bursts"
     Reorder "reorder" "s" "Links deliver packets out of order"
     Duplicate "duplicate" "s" "Links deliver packets twice"
@@ -65,7 +66,7 @@ faults! {
     FullDisk "full-disk" "s" "One receiver more has no room on its disk"
     Noise "noise" "s" "An outsider floods sender and group with garbage, replayed and mutated packets"
     Clock "clock" "" "A receiver is killed and started again with its monotonic clock days ahead (time namespace)"
-    Partition "partition" "" "Half of the receivers are cut off for 10 s"
+    Partition "partition" "o" "Half of the receivers are cut off for 10 s; with --overlay one daemon or two are"
     JoinEverySecond "join-every-second" "" "Receivers come one by one, a second apart, while data is sent"
     HeavyLoss "heavy-loss" "" "Every link loses a fifth of all packets"
     FarLoss "far-loss" "" "250 ms lie between any two, and a tenth of all packets is lost"
@@ -73,7 +74,7 @@ faults! {
     KillHeads "kill-heads" "" "Half of the repair heads are killed at once and stay away"
     StopHead "stop-head" "" "A repair head is stopped for 10 s"
     StopSender "stop-sender" "sr" "The sender is stopped (SIGSTOP) for up to 20 s"
-    Address "address" "sr" "A host has another address from then on"
+    Address "address" "sro" "A host has another address from then on"
     BlackHole "black-hole" "sr" "Long packets from and to a host vanish"
     LoseReceiver "lose-receiver" "r" "A receiver is killed and stays away (--relays)"
     KillRelay "kill-relay" "r" "A relay is killed and started again"
@@ -81,6 +82,13 @@ faults! {
     Remap "remap" "r" "Address translation gives a host's packets another port (--relays)"
     Rename "rename" "r" "A relay has another address, and its name with it"
     Idle "idle" "r" "A host joins, and does nothing (--relays)"
+    KillDaemon "kill-daemon" "o" "A daemon is killed and started again after up to 20 s (--overlay)"
+    StopDaemon "stop-daemon" "o" "A daemon is stopped for up to 12 s (--overlay)"
+    OneWay "one-way" "o" "One daemon or two reach no other, but are reached (--overlay)"
+    CutLink "cut-link" "o" "One link between two daemons is down (--overlay)"
+    Delay "delay" "o" "One link between two daemons takes 20 to 200 ms (--overlay)"
+    KillClients "kill-clients" "o" "A program with ten clients is killed and started again (--overlay)"
+    StopClients "stop-clients" "o" "A program with ten clients stands still for 5 s (--overlay)"
 }
 
 const WITH_HEADS: &str = "tram";
@@ -90,7 +98,8 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
     }
 
-    fn is_of_relays(self) -> bool {
+    /// True for faults of relays and of daemons alone.
+    fn is_of_networks(self) -> bool {
         self >= Self::LoseReceiver
     }
 
@@ -118,6 +127,9 @@ pub struct Request {
     pub one_by_one: bool,
     /// True if relays join all hosts; faults happen one after the other then.
     pub relays: bool,
+    /// True for daemons of the overlay with clients, in place of files: faults for the whole
+    /// duration in each round.
+    pub overlay: bool,
     /// The faults of every round, instead of a random choice.
     pub only: Vec<Fault>,
     /// What is sent in a round; drawn from its seed where there is none.
@@ -136,6 +148,7 @@ struct Row {
     faults: Vec<&'static str>,
     unicast: bool,
     relays: bool,
+    overlay: bool,
     sealed: bool,
     holds: bool,
     #[serde(flatten)]
@@ -177,10 +190,12 @@ impl Soak {
                 format!("--only {name}: there are no repair heads without --scheme {WITH_HEADS}");
             return Err(Error::Usage(message));
         }
-        let (mode, is_known): (_, fn(Fault) -> bool) = match (request.relays, request.one_by_one) {
-            (true, _) => ("with --relays", |fault| Fault::of('r').contains(&fault)),
-            (false, true) => ("with --one-by-one", |fault| Fault::of('s').contains(&fault)),
-            _ => ("without --relays", |fault| !fault.is_of_relays()),
+        let Request { relays, one_by_one, overlay, .. } = request;
+        let (mode, is_known): (_, fn(Fault) -> bool) = match (overlay, relays, one_by_one) {
+            (true, ..) => ("with --overlay", |fault| Fault::of('o').contains(&fault)),
+            (_, true, _) => ("with --relays", |fault| Fault::of('r').contains(&fault)),
+            (_, _, true) => ("with --one-by-one", |fault| Fault::of('s').contains(&fault)),
+            _ => ("without --relays", |fault| !fault.is_of_networks()),
         };
         if let Some(fault) = request.only.iter().find(|fault| !is_known(**fault)) {
             let known = Fault::ALL.iter().filter(|(fault, ..)| is_known(*fault));
@@ -200,6 +215,9 @@ impl Soak {
     /// What it will do, in a line.
     pub fn heading(&self) -> String {
         let Request { scheme, receivers, key, .. } = &self.request;
+        if self.request.overlay {
+            return format!("seed {}, {}\n", self.seed, overlay::HEADING);
+        }
         let sealed = if *key { ", sealed" } else { "" };
         format!("seed {}, {scheme}, {receivers} receivers{sealed}\n", self.seed)
     }
@@ -209,6 +227,7 @@ impl Soak {
         let done = self.rows.len();
         let goes_on = match self.request.rounds {
             Some(rounds) => done < rounds as usize,
+            None if self.request.overlay => done == 0,
             None => done == 0 || self.begun.elapsed() < self.request.duration,
         };
         if !goes_on || monitor.is_to_stop() {
@@ -241,7 +260,7 @@ impl Soak {
             seed: self.seed,
             scheme,
             receivers: *receivers,
-            memory_bytes_max: MEMORY_MAX,
+            memory_bytes_max: memory_max(self.request.overlay),
             rounds: &self.rows,
             holds: self.holds(),
         })
@@ -249,6 +268,11 @@ impl Soak {
 }
 
 fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
+    if request.overlay {
+        let folder = Folder::new(request.out.as_deref(), seed)?;
+        let (faults, verdict) = overlay::run(seed, folder.path(), request, monitor)?;
+        return Ok(row(request, (seed, faults), (false, true), verdict, folder));
+    }
     let bytes = request.size.map(Bytes::count);
     let heads = request.scheme == WITH_HEADS;
     let (receivers, key, only) = (request.receivers, request.key, &request.only);
@@ -259,18 +283,29 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     };
     let folder = Folder::new(request.out.as_deref(), seed)?;
     let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
+    Ok(row(request, (seed, plan.faults), (plan.unicast, plan.sealed), verdict, folder))
+}
+
+fn row(
+    request: &Request,
+    (seed, faults): (u64, Vec<Fault>),
+    (unicast, sealed): (bool, bool),
+    verdict: RoundResult,
+    folder: Folder,
+) -> Row {
     let holds = verdict.problems.is_empty();
-    Ok(Row {
+    Row {
         seed,
-        faults: plan.faults.iter().map(|fault| fault.name()).collect(),
-        unicast: plan.unicast,
-        relays: plan.relays,
-        sealed: plan.sealed,
+        faults: faults.into_iter().map(Fault::name).collect(),
+        unicast,
+        relays: request.relays,
+        overlay: request.overlay,
+        sealed,
         holds,
         verdict,
         again: again(request, seed),
         kept: folder.finish(holds),
-    })
+    }
 }
 
 /// Folder of a round's files: kept, or removed with a round that holds.
@@ -316,6 +351,10 @@ impl Folder {
     }
 }
 
+fn memory_max(overlay: bool) -> u64 {
+    if overlay { overlay::MEMORY_MAX } else { MEMORY_MAX }
+}
+
 fn drawn_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // Small enough to be read out and typed.
@@ -323,10 +362,11 @@ fn drawn_seed() -> u64 {
 }
 
 fn again(request: &Request, seed: u64) -> String {
-    let Request { scheme, relays, receivers, key, one_by_one, .. } = request;
+    let Request { scheme, relays, overlay, receivers, key, one_by_one, .. } = request;
     let options = [
         (scheme != DEFAULT_SCHEME, format!(" --scheme {scheme}")),
         (*relays, " --relays".into()),
+        (*overlay, format!(" --overlay --duration {}s", request.duration.as_secs())),
         (*receivers != 4, format!(" --receivers {receivers}")),
         (*key, " --key".into()),
         (*one_by_one, " --one-by-one".into()),
@@ -345,9 +385,10 @@ fn line(row: &Row, index: usize) -> String {
         index + 1,
         row.seed,
         if row.holds { "holds" } else { "FAILS" },
-        match (row.relays, row.unicast) {
-            (true, _) => "relays",
-            (_, true) => "unicast",
+        match (row.overlay, row.relays, row.unicast) {
+            (true, ..) => "overlay",
+            (_, true, _) => "relays",
+            (_, _, true) => "unicast",
             _ => "group",
         },
         if row.sealed { "sealed" } else { "open" },
@@ -377,6 +418,7 @@ fn table(rows: &[Row]) -> String {
         let _ = writeln!(text, "  {what:<34} {value:>12}");
     };
     add("megabytes to each receiver", format!("{:.1}", sum(|v| v.bytes) as f64 / 1e6));
+    add("messages to clients of daemons", sum(|v| v.messages).to_string());
     add("starts of programs", sum(|v| v.starts.into()).to_string());
     add("packets lost by links", sum(|v| v.lost_packets).to_string());
     add("packets doubled", sum(|v| v.duplicated_packets).to_string());
@@ -384,7 +426,8 @@ fn table(rows: &[Row]) -> String {
     add("packets delayed", sum(|v| v.delayed_packets).to_string());
     add("packets dropped for their length", sum(|v| v.too_long_packets).to_string());
     add("packets of the outsider", sum(|v| v.noise_packets).to_string());
-    let limit = format!("{} of {} MiB", memory >> 20, MEMORY_MAX >> 20);
+    let most = memory_max(rows.iter().any(|row| row.overlay));
+    let limit = format!("{} of {} MiB", memory >> 20, most >> 20);
     add("most memory of a program", limit);
     text
 }

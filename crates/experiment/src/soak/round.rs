@@ -30,10 +30,10 @@ const PORT: u16 = 7500;
 /// How long everything may take to converge once it is left in peace.
 const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
 /// How long a program may take to end when it is asked to.
-const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
+pub(super) const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
 const AGAIN: WallDuration = WallDuration::from_millis(500);
-const TICK: WallDuration = WallDuration::from_millis(50);
+pub(super) const TICK: WallDuration = WallDuration::from_millis(50);
 pub(super) const MEMORY_MAX: u64 = 256 << 20;
 /// Room of a disk that is filled later, beyond what is sent.
 const ROOM_BYTES: u64 = 4 << 20;
@@ -41,7 +41,7 @@ const ROOM_BYTES: u64 = 4 << 20;
 const FULL_DISK_BYTES: u64 = 2 << 20;
 
 const FILLER: &str = "filler";
-const NAMES: &str = "hosts";
+pub(super) const NAMES: &str = "hosts";
 const KEY: &str = "group.key";
 const RELAY_KEY: &str = "relay.key";
 
@@ -74,6 +74,8 @@ pub(super) struct RoundResult {
     pub(super) moves: u32,
     pub(super) fills: u32,
     pub(super) remaps: u32,
+    /// Messages that clients of daemons got.
+    pub(super) messages: u64,
     pub(super) recoveries: Vec<Recovery>,
 }
 

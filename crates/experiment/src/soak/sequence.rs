@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-pub(super) fn shuffle(places: &mut [(Fault, Who)], rng: &mut Rng) {
+pub(super) fn shuffle<T>(places: &mut [T], rng: &mut Rng) {
     for last in (1..places.len()).rev() {
         places.swap(last, rng.below(last as u64 + 1) as usize);
     }

@@ -107,6 +107,10 @@ pub struct ClientOptions {
     pub server_ca: Option<PathBuf>,
     /// Files with the certificate of the client and its key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// File to which the client adds a trace for `faircast-check`: lines of JSON, one for each
+    /// request and event. The first 16 bytes of each payload name the message, and must be unique
+    /// among all messages of the run.
+    pub trace: Option<PathBuf>,
 }
 
 impl Client {
@@ -134,7 +138,7 @@ impl Client {
             let text = format!("name \"{name}\": expected 1 to {CLIENT_BYTES_MAX} bytes");
             return Err(GroupError::Usage(text));
         }
-        let shared = Arc::new(Shared::new(name, &options));
+        let shared = Arc::new(Shared::new(name, &options)?);
         let connected = connection::open(&target, &shared).await;
         let open = connected.map_err(|error| error.into_public(address))?;
         let task = tokio::spawn(connection::run(target, shared.clone(), open));

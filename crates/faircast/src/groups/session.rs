@@ -1,5 +1,9 @@
 //! Session of a client, shared by its connections and its application.
 
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+
 use faircast_node::{Batch, incarnation};
 use faircast_overlay::protocol::{Code, Frame, Welcome};
 use faircast_overlay::{GroupEvent, RemoteSession};
@@ -7,6 +11,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{ClientOptions, GroupError};
+
+/// Error of the file of a trace.
+fn wrong(path: &Path, error: &io::Error) -> GroupError {
+    let text = format!("trace {}: {error}; expected a file that can be written", path.display());
+    GroupError::Usage(text)
+}
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -21,14 +31,34 @@ pub(super) struct Shared {
     pub(super) drained: Notify,
     /// The client is to be closed.
     pub(super) closing: Notify,
+    /// File of the trace; `None` without a trace, and after an error.
+    trace: Option<Mutex<Option<File>>>,
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, options: &ClientOptions) -> Self {
+    pub(super) fn new(name: &str, options: &ClientOptions) -> Result<Self, GroupError> {
         let [events, room, work, drained, closing] = std::array::from_fn(|_| Notify::new());
-        let session =
-            Mutex::new(RemoteSession::new(name, incarnation(), options.virtual_synchrony));
-        Self { session, events, room, work, drained, closing }
+        let mut session = RemoteSession::new(name, incarnation(), options.virtual_synchrony);
+        let mut trace = None;
+        if let Some(path) = &options.trace {
+            let file = File::options().create(true).append(true).open(path);
+            trace = Some(Mutex::new(Some(file.map_err(|error| wrong(path, &error))?)));
+            session.begin_trace();
+        }
+        let session = Mutex::new(session);
+        Ok(Self { session, events, room, work, drained, closing, trace })
+    }
+
+    /// Writes new lines of the trace. An error ends the trace.
+    fn write_trace(&self) {
+        let Some(trace) = &self.trace else { return };
+        // The file is locked first, which keeps the order of lines.
+        let mut file = trace.lock();
+        let lines = self.session().take_trace();
+        if let Some(Err(error)) = file.as_mut().map(|file| file.write_all(lines.as_bytes())) {
+            tracing::error!(target: "faircast::session", %error, "the trace ends here");
+            *file = None;
+        }
     }
 
     /// The session. The guard is dropped before anybody is told.
@@ -68,6 +98,7 @@ impl Shared {
     /// Ends the session for good.
     pub(super) fn end(&self, refused: Option<(Code, String)>) {
         self.session().end(refused);
+        self.write_trace();
         self.tell_all();
     }
 
@@ -99,7 +130,11 @@ impl Shared {
     pub(super) fn fill(&self, batch: &mut Batch) -> bool {
         let mut session = self.session();
         session.fill(|frame| batch.push(frame));
-        !session.is_done()
+        let is_done = session.is_done();
+        drop(session);
+        // A line is in the file before the daemon has the request.
+        self.write_trace();
+        !is_done
     }
 
     /// Takes a frame of the daemon.
@@ -121,6 +156,7 @@ impl Shared {
 
     /// True if events may be read.
     pub(super) fn has_room(&self) -> bool {
+        self.write_trace();
         let session = self.session();
         if session.has_events() {
             self.events.notify_waiters();

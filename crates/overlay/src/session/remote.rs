@@ -1,6 +1,7 @@
 //! The client's end of a session: requests that the daemon has not handled, events for the
 //! application, and what a new connection has to say again.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -9,7 +10,9 @@ use bytes::Bytes;
 
 use super::event::GroupEvent;
 use super::protocol::{Code, Frame, VERSION, Welcome};
+use super::trace::SessionTrace;
 use crate::client::ClientEvent;
+use crate::group::Mate;
 use crate::ids::Ballot;
 
 /// Most bytes of requests that the daemon has not handled.
@@ -103,6 +106,8 @@ pub struct RemoteSession {
     is_closing: bool,
     /// Error that has ended the session.
     over: Option<SessionError>,
+    /// Trace of the session, if the application asks for one.
+    trace: Option<Box<SessionTrace>>,
 }
 
 impl RemoteSession {
@@ -130,7 +135,19 @@ impl RemoteSession {
             event_bytes: 0,
             is_closing: false,
             over: None,
+            trace: None,
         }
+    }
+
+    /// Begins a trace of the session in the format of `faircast-check`. The first 16 bytes of each
+    /// payload name the message there.
+    pub fn begin_trace(&mut self) {
+        self.trace = Some(Box::default());
+    }
+
+    /// Takes the lines of the trace that have come since the last call.
+    pub fn take_trace(&mut self) -> String {
+        self.trace.as_mut().map(|trace| core::mem::take(&mut trace.lines)).unwrap_or_default()
     }
 
     /// Name of the client in the overlay: `name@daemon`.
@@ -218,6 +235,9 @@ impl RemoteSession {
 
     /// Ends the session for good.
     pub fn end(&mut self, refused: Option<(Code, String)>) {
+        if let Some(trace) = &mut self.trace {
+            trace.stop();
+        }
         let over = refused.map(|(code, text)| SessionError::Refused(code, text));
         self.over = Some(over.unwrap_or(SessionError::Closed));
     }
@@ -251,6 +271,12 @@ impl RemoteSession {
     /// A connection is up: requests that the daemon has not handled are written again.
     pub fn begin(&mut self, welcome: &Welcome) {
         self.full_name = String::from_utf8_lossy(&welcome.full_name).into_owned();
+        if let Some(trace) = self.trace.as_mut().filter(|_| self.next == 0) {
+            let Self { name, incarnation, .. } = self;
+            let (name, incarnation) = (name.clone(), *incarnation);
+            let client = Mate { daemon: welcome.daemon.id, name, incarnation };
+            trace.start(&client, &welcome.daemon, self.is_synchronous);
+        }
         self.next = self.next.max(1);
         (self.written, self.waiting) = (0, None);
         self.handled(welcome.taken);
@@ -273,6 +299,9 @@ impl RemoteSession {
         while let Some((_, frame, len)) = self.queue.get(self.written)
             && bytes < BATCH_BYTES
         {
+            if let Some(trace) = self.trace.as_mut().filter(|_| self.written >= self.tried) {
+                trace.request(frame);
+            }
             put(frame);
             bytes += len;
             self.written += 1;
@@ -289,6 +318,9 @@ impl RemoteSession {
         match frame {
             Frame::Event(number, event) => {
                 self.next = number + 1;
+                if let Some(trace) = &mut self.trace {
+                    trace.event(number, &event);
+                }
                 if let ClientEvent::View { id, .. } = &event {
                     self.views.push_back(*id);
                 }
@@ -298,7 +330,12 @@ impl RemoteSession {
                 };
                 self.push(event.into(), bytes);
             }
-            Frame::Resumed(lost) => self.push(GroupEvent::Resumed { lost }, 0),
+            Frame::Resumed(lost) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.resume(self.next, lost);
+                }
+                self.push(GroupEvent::Resumed { lost }, 0);
+            }
             Frame::Refused(request, _, text) => {
                 self.push(GroupEvent::Refused { request, text }, 0);
             }

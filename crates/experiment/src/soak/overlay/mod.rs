@@ -1,0 +1,402 @@
+//! Round of faults over daemons of the overlay and their clients, judged by the checker.
+
+mod clients;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use faircast_base::NodeId;
+use faircast_checker::{Trace, check};
+use faircast_lab::Field;
+use faircast_scenario::{Overrides, Scenario};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use self::clients::{GROUPS, Phase, Program as Clients, TALKERS, World};
+use self::plan::{DAEMONS, EDGES, PROGRAMS, Plan, name};
+use super::program::Program;
+use super::round::{FAREWELL_MAX, NAMES, RoundResult, TICK};
+use super::{Fault, Request};
+use crate::Error;
+use crate::files::{make_folder, write};
+use crate::host::{make_key, make_relay_key, text, wait_until};
+use crate::monitor::Monitor;
+
+pub(super) const HEADING: &str = "5 daemons, 200 clients, 50 groups";
+/// UDP port of daemons, and address of the status of each one.
+const PORT: u16 = 4804;
+const STATUS: &str = "127.0.0.1:9480";
+/// Longest time from the last fault to one view, and to the end of each later step.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Most memory of a daemon.
+pub(super) const MEMORY_MAX: u64 = 200 << 20;
+/// Bytes of events that may wait for a client: few enough that slow clients are cut off.
+const CLIENT_BYTES: u32 = 256 << 10;
+/// Most violations that are shown.
+const SHOWN_MAX: usize = 10;
+
+/// Runs the round of a seed. Returns the faults that happened, and the result.
+pub(super) fn run(
+    seed: u64,
+    folder: &Path,
+    request: &Request,
+    monitor: &dyn Monitor,
+) -> Result<(Vec<Fault>, RoundResult), Error> {
+    let plan = Plan::new(seed, request.duration, &request.only);
+    let verdict = Round::new(&plan, seed, folder, request, monitor)?.run()?;
+    Ok((plan.faults(), verdict))
+}
+
+/// One round: daemons, clients, faults, peace, judgement.
+struct Round<'a> {
+    plan: &'a Plan,
+    monitor: &'a dyn Monitor,
+    folder: &'a Path,
+    world: Arc<World>,
+    clients: BTreeMap<usize, Clients>,
+    daemons: Vec<Program>,
+    /// Moved daemons, each with its other address.
+    moved: [bool; DAEMONS],
+    /// The programs end before the field does.
+    field: Field,
+    /// Sockets have short paths, whatever folder is asked for.
+    _sockets: tempfile::TempDir,
+    verdict: RoundResult,
+}
+
+impl<'a> Round<'a> {
+    fn new(
+        plan: &'a Plan,
+        seed: u64,
+        folder: &'a Path,
+        request: &Request,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Self, Error> {
+        let (links, traces) = (folder.join("links.toml"), folder.join("traces"));
+        write(&links, &plan.scenario)?;
+        make_folder(&traces)?;
+        let sockets = tempfile::tempdir().map_err(|error| Error::doing("make a folder", error))?;
+        make_key(&folder.join("group.key"))?;
+        make_relay_key(&folder.join("group.key"), &folder.join("overlay.key"))?;
+        let mut daemons = Vec::new();
+        for daemon in 0..DAEMONS {
+            let own = name(daemon);
+            let peers = EDGES.iter().filter(|(from, _)| *from == daemon);
+            let peers: Vec<_> = peers.map(|it| format!("\"{}:{PORT}\"", name(it.1))).collect();
+            let config = format!(
+                "name = \"{own}\"\nlisten = \"0.0.0.0:{PORT}\"\npeers = [{}]\n\
+                 key = \"overlay.key\"\nclients = [\"unix:{}\"]\nstatus = \"{STATUS}\"\n\
+                 client_bytes = {CLIENT_BYTES}\n",
+                peers.join(", "),
+                sockets.path().join(&own).display()
+            );
+            write(&folder.join(format!("{own}.toml")), config)?;
+            let (log, names) = (folder.join(format!("{own}.log")), folder.join(NAMES));
+            let node = NodeId(daemon as u32);
+            daemons.push(Program::new(&request.own, node, log, false, Some(names)));
+        }
+        let (catalog, none) = (faircast_sim::catalog(), Overrides::default());
+        let scenario = Scenario::parse(&links, &plan.scenario, &none, &catalog)?;
+        let round = Self {
+            plan,
+            monitor,
+            folder,
+            world: World::new(seed, sockets.path().to_owned(), traces),
+            clients: BTreeMap::new(),
+            daemons,
+            moved: [false; DAEMONS],
+            field: Field::new(scenario)?,
+            _sockets: sockets,
+            verdict: RoundResult::default(),
+        };
+        round.write_names()?;
+        Ok(round)
+    }
+
+    fn run(mut self) -> Result<RoundResult, Error> {
+        let begin = Instant::now();
+        let failed = |error: io::Error| Error::doing("start a round", error);
+        for daemon in 0..DAEMONS {
+            let mut up = Command::new("ip");
+            up.args(["link", "set", "lo", "up"]);
+            self.field
+                .spawn(NodeId(daemon as u32), up)
+                .and_then(|mut it| it.wait())
+                .map_err(failed)?;
+            self.start(daemon)?;
+        }
+        for program in 0..DAEMONS * PROGRAMS {
+            self.clients
+                .insert(program, Clients::start(&self.world, Some(program)).map_err(failed)?);
+        }
+        let begins = self.plan.trials.iter().map(|trial| (trial.from, true, trial));
+        let ends = self.plan.trials.iter().map(|trial| (trial.to, false, trial));
+        let mut acts: Vec<_> = begins.chain(ends).collect();
+        acts.sort_by_key(|(at, ..)| *at);
+        let mut acts = acts.into_iter().peekable();
+        while acts.peek().is_some() {
+            if self.monitor.is_to_stop() {
+                return Err(Error::Interrupted("the round is not finished"));
+            }
+            while let Some((_, begins, trial)) = acts.next_if(|(at, ..)| *at <= begin.elapsed()) {
+                self.act(trial.fault, trial.at, begins)?;
+            }
+            self.look_after()?;
+            std::thread::sleep(TICK);
+        }
+        self.settle()?;
+        self.verdict.seconds = begin.elapsed().as_secs_f64();
+        self.end()
+    }
+
+    fn act(&mut self, fault: Fault, at: usize, begins: bool) -> Result<(), Error> {
+        let (daemon, program) = (at % DAEMONS, at.wrapping_sub(DAEMONS));
+        let counts = u32::from(begins);
+        match (fault, begins) {
+            (Fault::KillDaemon, true) => self.daemons[daemon].kill(),
+            (Fault::KillDaemon, false) => self.start(daemon)?,
+            (Fault::StopDaemon, true) => self.daemons[daemon].signal(Signal::SIGSTOP),
+            (Fault::StopDaemon, false) => self.daemons[daemon].signal(Signal::SIGCONT),
+            (Fault::Address, true) => {
+                self.moved[daemon] ^= true;
+                let moved = self.field.set_moved(NodeId(daemon as u32), self.moved[daemon]);
+                moved.map_err(|error| Error::doing("move a daemon", error))?;
+                self.write_names()?;
+            }
+            (Fault::KillClients, true) => drop(self.clients.remove(&program)),
+            (Fault::KillClients, false) => {
+                let clients = Clients::start(&self.world, Some(program));
+                let clients = clients.map_err(|error| Error::doing("start clients", error))?;
+                self.clients.insert(program, clients);
+            }
+            (Fault::StopClients, true) => self.clients[&program].pause(Duration::from_secs(5)),
+            _ => {}
+        }
+        match fault {
+            Fault::KillDaemon | Fault::KillClients => self.verdict.kills += counts,
+            Fault::StopDaemon | Fault::StopClients => self.verdict.stops += counts,
+            Fault::Address => self.verdict.moves += counts,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, daemon: usize) -> Result<(), Error> {
+        let config = text(&self.folder.join(format!("{}.toml", name(daemon))));
+        let arguments = ["node".to_string(), "--config".into(), config];
+        let started = self.daemons[daemon].start(&self.field, &arguments, false);
+        started.map_err(|error| Error::doing("start a daemon", error))
+    }
+
+    /// Notices daemons that have ended by themselves, and starts them again.
+    fn look_after(&mut self) -> Result<(), Error> {
+        for daemon in 0..DAEMONS {
+            if let Some(status) = self.daemons[daemon].ended() {
+                let problem = format!("{} ended by itself with status {status}", name(daemon));
+                self.verdict.problems.push(problem);
+                self.start(daemon)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one view, for a message to each client, and for silence; writes `quiet` lines.
+    fn settle(&mut self) -> Result<(), Error> {
+        let begin = Instant::now();
+        let world = self.world.clone();
+        let is_one = |states: &[Value]| {
+            let view = &states[0]["view"];
+            let whole = |it: &Value| it["members"].as_array().is_some_and(|it| it.len() == DAEMONS);
+            let agrees = |it: &Value| it["view"] == *view && it["settled"] == true && whole(it);
+            states.iter().all(agrees)
+        };
+        if !self.wait("one view of all daemons", |round| is_one(&round.states()))? {
+            return Ok(());
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        self.verdict.notes.push(format!("one view {seconds:.1} s after the last fault"));
+        world.begin(Phase::Healed);
+        self.wait("a message to each client", |_| world.notes().served.len() == TALKERS)?;
+        world.begin(Phase::Quiet);
+        let observers = Clients::start(&world, None);
+        let observers = observers.map_err(|error| Error::doing("start observers", error))?;
+        self.clients.insert(usize::MAX, observers);
+        let has_all = |table: &BTreeMap<String, BTreeSet<String>>| {
+            let observers = |set: &BTreeSet<String>| {
+                (TALKERS..TALKERS + DAEMONS).all(|number| {
+                    let name = format!("c{number}@");
+                    set.iter().any(|it| it.starts_with(&name))
+                })
+            };
+            table.len() == GROUPS && table.values().all(observers)
+        };
+        self.wait("tables of all groups", |_| world.notes().tables.iter().all(has_all))?;
+        let all = TALKERS + DAEMONS;
+        self.wait("answers to all requests", |_| world.flushed.load(Ordering::Relaxed) == all)?;
+        self.wait("empty queues", |round| {
+            let states = round.states();
+            is_one(&states) && states.iter().all(|state| queued(state) == 0)
+        })?;
+        self.write_quiet(&self.states())
+    }
+
+    /// Waits for a state; that the state does not come is a problem.
+    fn wait(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<bool, Error> {
+        let deadline = Instant::now() + SETTLE_MAX;
+        let came = wait_until(deadline, self.monitor, || is_so(self))?;
+        self.look_after()?;
+        if !came {
+            let states: Vec<String> = self.states().iter().map(Value::to_string).collect();
+            write(&self.folder.join("states.jsonl"), states.join("\n"))?;
+            let seconds = SETTLE_MAX.as_secs();
+            let problem = format!("no {what} within {seconds} s; states.jsonl has the states");
+            self.verdict.problems.push(problem);
+        }
+        Ok(came)
+    }
+
+    /// State of each daemon; null without an answer.
+    fn states(&self) -> Vec<Value> {
+        let states = (0..DAEMONS).map(|daemon| {
+            let answer = self.field.on(NodeId(daemon as u32), status);
+            answer.and_then(|it| it).unwrap_or(Value::Null)
+        });
+        states.collect()
+    }
+
+    /// Writes a `quiet` line for each client: the state of its daemon, and the tables of groups of
+    /// the observer there.
+    fn write_quiet(&mut self, states: &[Value]) -> Result<(), Error> {
+        let (mut runs, mut starts) = (BTreeSet::new(), Vec::new());
+        for number in 0..TALKERS + DAEMONS {
+            let path = self.world.traces.join(format!("c{number}.jsonl"));
+            let file = File::open(&path).map_err(|error| Error::read(&path, error))?;
+            let lines = BufReader::new(file).lines().map_while(Result::ok);
+            let last = lines.filter(|line| line.contains("\"event\":\"start\"")).last();
+            let start = last.and_then(|line| serde_json::from_str::<Value>(&line).ok());
+            starts.extend(start.map(|start| (number, start)));
+        }
+        runs.extend(starts.iter().filter_map(|(_, start)| start["daemon"].as_str()));
+        let notes = self.world.notes();
+        let mut lines = String::new();
+        for (number, start) in &starts {
+            let daemon = match number.checked_sub(TALKERS) {
+                Some(daemon) => daemon,
+                None => number * DAEMONS / TALKERS,
+            };
+            let state = &states[daemon];
+            let line = json!({
+                "process": start["process"], "incarnation": start["incarnation"], "event": "quiet",
+                "view": state["view"], "pending": 0, "queues": queued(state),
+                "groups": notes.tables[daemon], "connected": runs,
+            });
+            let _ = writeln!(lines, "{line}");
+        }
+        let counts = |state: &Value| -> BTreeMap<String, u64> {
+            let groups = state["groups"].as_array().into_iter().flatten();
+            let count = |it: &Value| Some((it["name"].as_str()?.into(), it["members"].as_u64()?));
+            groups.filter_map(count).collect()
+        };
+        for (daemon, table) in notes.tables.iter().enumerate() {
+            let seen = table.iter().map(|(group, members)| (group.clone(), members.len() as u64));
+            if counts(&states[daemon]) != seen.collect() {
+                let problem = format!("{} counts other members than its clients", name(daemon));
+                self.verdict.problems.push(problem);
+            }
+        }
+        drop(notes);
+        write(&self.world.traces.join("quiet.jsonl"), lines)
+    }
+
+    /// Ends all programs, and judges.
+    fn end(mut self) -> Result<RoundResult, Error> {
+        self.clients.clear();
+        self.look_after()?;
+        self.daemons.iter().for_each(|it| it.signal(Signal::SIGINT));
+        for (daemon, program) in self.daemons.iter_mut().enumerate() {
+            let (name, deadline) = (name(daemon), Instant::now() + FAREWELL_MAX);
+            let mut status = None;
+            let ends = || {
+                status = program.ended();
+                status.is_some()
+            };
+            wait_until(deadline, self.monitor, ends)?;
+            let verdict = &mut self.verdict;
+            if status != Some(0) {
+                verdict.problems.push(format!("{name} ends with {status:?} when asked to end"));
+            }
+            program.kill();
+            verdict.starts += program.starts;
+            verdict.memory_bytes = verdict.memory_bytes.max(program.memory);
+            verdict.problems.extend(program.panics().iter().map(|line| format!("{name}: {line}")));
+            if program.memory > MEMORY_MAX {
+                let problem = format!("{name} had {} MiB of memory", program.memory >> 20);
+                verdict.problems.push(problem);
+            }
+        }
+        let Self { field, mut verdict, world, .. } = self;
+        let counts = field.finish()?;
+        verdict.lost_packets = counts.lost + counts.lost_in_outages;
+        verdict.messages = world.messages.load(Ordering::Relaxed);
+        verdict.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
+        verdict.problems.append(&mut world.notes().problems);
+        judge(&world.traces, &mut verdict)?;
+        Ok(verdict)
+    }
+
+    fn write_names(&self) -> Result<(), Error> {
+        let names = (0..DAEMONS).map(|daemon| {
+            format!("{} {}\n", self.field.current_address(NodeId(daemon as u32)), name(daemon))
+        });
+        write(&self.folder.join(NAMES), names.collect::<String>())
+    }
+}
+
+/// Bytes that wait at a daemon: for other daemons, for clients, and for stability.
+fn queued(state: &Value) -> u64 {
+    let sum = |list: &str| {
+        let all = state[list].as_array().into_iter().flatten();
+        all.filter_map(|it| it["queued_bytes"].as_u64()).sum::<u64>()
+    };
+    sum("neighbors") + sum("clients") + state["unstable_bytes"].as_u64().unwrap_or(0)
+}
+
+/// Asks the daemon of this host for its state.
+fn status() -> io::Result<Value> {
+    let address = STATUS.parse().map_err(io::Error::other)?;
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(b"GET /status HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |it| it.1);
+    Ok(serde_json::from_str(body)?)
+}
+
+/// Checks the traces in a folder against all rules.
+fn judge(folder: &Path, verdict: &mut RoundResult) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::read(folder, error);
+    let mut sources = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)?.flatten() {
+        let file = File::open(entry.path()).map_err(failed)?;
+        sources.push((entry.path().display().to_string(), BufReader::new(file)));
+    }
+    sources.sort_by(|a, b| a.0.cmp(&b.0));
+    let trace = Trace::read(sources).map_err(failed)?;
+    let [lives, deliveries, quiet] = trace.counts();
+    let found = check(&trace);
+    let count = found.len();
+    let summary = format!("{lives} runs of clients, {quiet} quiet, {deliveries} deliveries");
+    verdict.notes.push(format!("{summary}, {count} violations"));
+    verdict.problems.extend(found.iter().take(SHOWN_MAX).map(ToString::to_string));
+    Ok(())
+}

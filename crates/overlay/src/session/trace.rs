@@ -1,0 +1,84 @@
+//! Trace of a session, written at the client's end.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::protocol::Frame;
+use crate::client::ClientEvent;
+use crate::group::Mate;
+use crate::ids::DaemonRun;
+use crate::trace::ClientTrace;
+
+/// Bytes at the start of a payload that name the message in a trace.
+const ID_BYTES: usize = 16;
+
+/// Trace of a client over all its sessions.
+#[derive(Debug, Default)]
+pub(super) struct SessionTrace {
+    /// Writer of the current session; `None` before the first session and after the last one.
+    writer: Option<ClientTrace>,
+    /// Lines that the driver has not taken.
+    pub(super) lines: String,
+}
+
+/// Name of a message in a trace.
+fn id(parts: &[Bytes]) -> String {
+    let bytes = parts.iter().flatten().take(ID_BYTES);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl SessionTrace {
+    fn add(&mut self, line: impl FnOnce(&mut ClientTrace) -> String) {
+        if let Some(writer) = &mut self.writer {
+            self.lines += &line(writer);
+            self.lines.push('\n');
+        }
+    }
+
+    /// Begins a session at a daemon.
+    pub(super) fn start(&mut self, client: &Mate, at: &DaemonRun, is_synchronous: bool) {
+        self.stop();
+        self.writer = Some(ClientTrace::new(client));
+        self.add(|it| it.start(at, is_synchronous));
+    }
+
+    /// Ends the session.
+    pub(super) fn stop(&mut self) {
+        self.add(|it| it.stop());
+        self.writer = None;
+    }
+
+    /// Notes a request as it is written for the first time.
+    pub(super) fn request(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Join(_, group, _) => self.add(|it| it.join(group)),
+            Frame::Leave(_, group) => self.add(|it| it.leave(group)),
+            Frame::Send { service, view, groups, payload, .. } => {
+                let id = id(core::slice::from_ref(payload));
+                let groups: Vec<&[u8]> = groups.iter().map(|it| &it[..]).collect();
+                self.add(|it| it.send(*view, &id, *service, &groups, payload.len()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes an event with its number.
+    pub(super) fn event(&mut self, number: u64, event: &ClientEvent) {
+        let name = || match event {
+            ClientEvent::Message { parts, .. } => id(parts),
+            _ => String::new(),
+        };
+        self.add(|it| it.event(number, event, name));
+    }
+
+    /// Notes that the session goes on with event number `next`, or after lost events.
+    pub(super) fn resume(&mut self, next: u64, lost: Option<(u64, u64)>) {
+        if let Some(lost) = lost {
+            self.event(lost.1, &ClientEvent::Cut { lost, closes: true });
+        }
+        self.add(|it| it.resume(lost.map_or(next, |lost| lost.1 + 1)));
+    }
+}
