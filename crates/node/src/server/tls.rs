@@ -227,13 +227,14 @@ impl TlsSocket {
 
     /// Reads once from the stream. Returns the number of bytes; 0 at the end.
     fn receive(&self, tls: &mut Connection) -> io::Result<usize> {
-        let count = tls.read_tls(&mut Raw(&self.stream))?;
+        let read = tls.read_tls(&mut Raw(&self.stream));
+        // An error of earlier bytes comes again.
         if let Err(error) = tls.process_new_packets() {
             // The peer gets an alert, if there is room.
             let _ = self.send(tls);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
-        Ok(count)
+        read
     }
 
     /// Writes encrypted bytes. Returns true if all are written.
@@ -248,12 +249,8 @@ impl TlsSocket {
     }
 
     pub(super) async fn readable(&self) -> io::Result<()> {
-        let state = self.tls.lock().process_new_packets();
-        match state.map(|it| it.plaintext_bytes_to_read() == 0 && !it.peer_has_closed()) {
-            Ok(true) => self.stream.readable().await,
-            Ok(false) => Ok(()),
-            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-        }
+        // Decrypted bytes wait only after a read that succeeded: then the stream is readable still.
+        self.stream.readable().await
     }
 
     pub(super) fn try_read_buf(&self, buffer: &mut BytesMut) -> io::Result<usize> {

@@ -10,6 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::*;
@@ -424,5 +425,62 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
     }
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, 6);
+    server.close().await;
+}
+
+/// Address that forwards one connection to a daemon. After the first flight of the client nothing
+/// goes to the daemon before `release`.
+async fn hold(to: SocketAddr, release: oneshot::Receiver<()>) -> ClientAddress {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut client = listener.accept().await.unwrap().0;
+        let mut daemon = TcpStream::connect(to).await.unwrap();
+        let mut flight = vec![0; 1 << 16];
+        let count = client.read(&mut flight).await.unwrap();
+        daemon.write_all(&flight[..count]).await.unwrap();
+        let (mut from_client, mut to_client) = client.split();
+        let (mut from_daemon, mut to_daemon) = daemon.split();
+        let up = async {
+            release.await.unwrap();
+            tokio::io::copy(&mut from_client, &mut to_daemon).await
+        };
+        let _ = tokio::join!(up, tokio::io::copy(&mut from_daemon, &mut to_client));
+    });
+    format!("tls:{at}").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
+    let files = Files::new();
+    let server = files.serve("ours-valid.pem", None, true).await;
+    let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
+    let mut bob = member(&at, &tls, "bob").await;
+    let (release, released) = oneshot::channel();
+    let through = hold(socket_address(&at), released).await;
+    let mut quiet = greet(&through, &tls, ("quiet", 1, 0), "all-have-this-token").await.unwrap();
+    // The end of the handshake and the hello come to the daemon at once.
+    release.send(()).unwrap();
+    quiet.welcome().await;
+    let (release, released) = oneshot::channel();
+    let through = hold(socket_address(&at), released).await;
+    let source = greet(&through, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
+    let (mut batch, mut sent) = (Batch::default(), 0u64);
+    loop {
+        sent += 1;
+        let payload = [&sent.to_be_bytes()[..], &[0; 60_000]].concat().into();
+        let (service, wants_receipt, view) = (Service::Fifo, false, None);
+        let groups = vec!["g".into()];
+        batch.push(&Frame::Send { request: sent, service, wants_receipt, view, groups, payload });
+        if !batch.try_write(&source.socket).unwrap() {
+            break;
+        }
+        assert!(source.socket.try_flush().unwrap(), "{sent} are written, and wait");
+    }
+    release.send(()).unwrap();
+    batch.write(&source.socket).await.unwrap();
+    for number in 1..=sent {
+        assert_eq!(bob.message().await[..8], number.to_be_bytes());
+    }
     server.close().await;
 }
