@@ -121,7 +121,9 @@ fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass()
     assert_eq!(world.delays(first..last, &[0, 1]).1, 4 * 1000);
     let come = |world: &World, is_sample: bool| {
         let one = |it: &&super::Delivery| {
-            it.at == 2 && it.message >= first && ((it.message - first) % 10 != 0) == is_sample
+            it.at == 2
+                && it.message >= first
+                && (it.message - first).is_multiple_of(10) != is_sample
         };
         let delays = world.deliveries.iter().filter(one);
         delays.map(|it| it.when.since(world.sent[it.message])).collect::<Vec<_>>()
