@@ -17,6 +17,7 @@ docs/overlay.md has a chat, docs/overlay-protocol.md the protocol.
 
 import collections
 import socket
+import ssl
 import struct
 import time
 
@@ -26,10 +27,10 @@ REASONS = ("join", "leave", "disconnect", "network")
 CODES = {
     1: "malformed", 2: "version", 3: "name", 4: "session", 5: "replaced", 6: "slow", 7: "idle",
     8: "handshake", 9: "shutdown", 10: "group", 11: "length", 12: "changing", 13: "retention",
-    14: "flood", 15: "held", 16: "view",
+    14: "flood", 15: "held", 16: "view", 17: "auth",
 }
 # Errors after which another connection would end in the same way.
-FINAL = ("malformed", "version", "name", "replaced")
+FINAL = ("malformed", "version", "name", "replaced", "auth")
 # Most bytes of requests that the daemon has not handled.
 WINDOW_BYTES = 1 << 20
 FRAME_BYTES_MAX = 32 << 20
@@ -136,11 +137,25 @@ def decode_event(kind, fields):
 
 
 class Client:
-    """Session at a daemon: `tcp:ADDR:PORT` or `unix:/PATH`. With `virtual_synchrony` messages arrive
-    in the view that `next` has returned last, or a `refused` event with code `view` comes."""
+    """Session at a daemon: `tcp:ADDR:PORT`, `unix:/PATH` or `tls:HOST:PORT`. With `virtual_synchrony`
+    messages arrive in the view that `next` has returned last, or a `refused` event with code `view`
+    comes. `tls` needs `ca`, the file with the CA of the daemon's certificate, and `token` or
+    `certificate`, the files with the client's certificate and its key."""
 
-    def __init__(self, address, client_name, incarnation=None, virtual_synchrony=False):
+    def __init__(self, address, client_name, incarnation=None, virtual_synchrony=False, token="",
+                 ca=None, certificate=None):
         self.address, self.name = address, client_name
+        self._token, self._tls = token.encode(), None
+        if address.startswith("tls:"):
+            if not ca or len(self._token) > 128:
+                raise ValueError(f"{address}: expected ca=FILE, and a token of at most 128 bytes")
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._tls.minimum_version = ssl.TLSVersion.TLSv1_3
+            self._tls.load_verify_locations(ca)
+            if certificate:
+                self._tls.load_cert_chain(*certificate)
+        elif token or ca or certificate:
+            raise ValueError(f"{address}: expected tls:HOST:PORT for a token, a CA or a certificate")
         self.incarnation = incarnation or time.time_ns() // 1000
         self.full_name = None
         self.waiting = None  # Reason for which the daemon holds requests back.
@@ -256,7 +271,7 @@ class Client:
                 raise ConnectionError("the daemon closed the connection")
             self._buffer += data
             self._take_all()
-        except (TimeoutError, BlockingIOError):
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             return
         except OSError:
             self._reopen()
@@ -346,14 +361,18 @@ class Client:
             self._socket = socket.socket(socket.AF_UNIX)
             self._socket.settimeout(5)
             self._socket.connect(place)
-        elif kind == "tcp":
+        elif kind in ("tcp", "tls"):
             host, _, port = place.rpartition(":")
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+            host = host.strip("[]")
+            self._socket = socket.create_connection((host, int(port)), timeout=5)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls:
+                self._socket = self._tls.wrap_socket(self._socket, server_hostname=host)
         else:
-            raise ValueError(f"{self.address!r}: expected tcp:ADDR:PORT or unix:/PATH")
+            raise ValueError(f"{self.address!r}: expected tcp:ADDR:PORT, unix:/PATH or tls:HOST:PORT")
         numbers = struct.pack(">BQQ", VERSION, self.incarnation, self._next)
-        self._socket.sendall(frame(1, numbers, name(self.name)))
+        token = bytes([len(self._token)]) + self._token
+        self._socket.sendall(frame(1, numbers, name(self.name), token))
         while (found := self._frame()) is None:
             data = self._socket.recv(1 << 16)
             if not data:

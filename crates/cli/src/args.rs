@@ -21,7 +21,7 @@ pub use groups::{ConnectOptions, PubArgs, SubArgs};
 pub use key::{KeyArgs, KeyVerb};
 pub(crate) use live::socket_address;
 pub use live::{KeyOptions, ViaOptions, WatchOptions};
-pub use node::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeTopArgs, NodeVerb};
+pub use node::{NodeArgs, NodeInitArgs, NodeRehearseArgs, NodeStatusArgs, NodeTopArgs, NodeVerb};
 pub use program::{ProgramArgs, ProgramVerb};
 pub use recv::RecvArgs;
 pub use relay::{RelayArgs, RelayStatusArgs, RelayVerb};

@@ -2,14 +2,18 @@
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
+use std::fmt::Display;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use faircast::groups::{
-    Client, GroupError, GroupEvent, GroupMember, GroupMessage, MESSAGE_BYTES_MAX, Reason,
+    Client, ClientOptions, GroupError, GroupEvent, GroupMember, GroupMessage, MESSAGE_BYTES_MAX,
+    Reason,
 };
 use faircast_base::escaped_lines;
+use faircast_seal::{Exposure, open_private};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
@@ -36,7 +40,22 @@ impl From<GroupError> for Failure {
 async fn connect(options: &ConnectOptions, verb: &str) -> Result<Client, Failure> {
     let random = RandomState::new().build_hasher().finish();
     let name = options.name.clone().unwrap_or_else(|| format!("{verb}-{random:016x}"));
-    Ok(Client::connect(&options.connect, &name).await?)
+    let mut choices = ClientOptions::default();
+    choices.token = options.token_file.as_deref().map(token).transpose()?;
+    choices.server_ca.clone_from(&options.ca);
+    choices.certificate = options.certificate.clone().zip(options.certificate_key.clone());
+    Ok(Client::connect_with(&options.connect, &name, choices).await?)
+}
+
+/// Token of a file: the last word of the first line that is no comment.
+fn token(file: &Path) -> Result<String, Failure> {
+    let opened = open_private(file, Exposure::Refuse);
+    let opened = opened.map_err(|error| Failure::Usage(error.to_string()))?;
+    let wrong = |error: &dyn Display| Failure::Usage(format!("{}: {error}", file.display()));
+    let text = io::read_to_string(opened).map_err(|error| wrong(&error))?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let found = lines.find_map(|line| line.split_whitespace().last());
+    found.map(String::from).ok_or_else(|| wrong(&"no token"))
 }
 
 /// Returns after Ctrl-C.

@@ -1,10 +1,13 @@
 //! `faircast node`: a daemon of the overlay.
 
+mod rehearse;
 mod top;
 
+use std::error::Error;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -20,6 +23,7 @@ use hyper::StatusCode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -39,6 +43,7 @@ pub(crate) fn node(args: &NodeArgs) -> Result<(), Failure> {
     match (&args.verb, &args.config) {
         (Some(NodeVerb::Init(args)), _) => init(args),
         (Some(NodeVerb::Status(args)), _) => live::runtime()?.block_on(status(args)),
+        (Some(NodeVerb::Rehearse(args)), _) => live::runtime()?.block_on(rehearse::rehearse(args)),
         (Some(NodeVerb::Top(args)), _) => live::runtime()?.block_on(top::top(args)),
         (None, Some(config)) => run(args, config),
         (None, None) => Err(Failure::Usage("--config: which file?".to_string())),
@@ -76,7 +81,10 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
     let local = server.local_address();
     print(&format!("{name}: daemons reach it at {local}, clients at {}\n", addresses.join(", ")))?;
     if let Some(listener) = listener {
-        let (inquiry, client) = (server.inquiry(), server.addresses().first().cloned());
+        let inquiry = server.inquiry();
+        // The daemon has no token of its own.
+        let is_local = |it: &&ClientAddress| !matches!(it, ClientAddress::Tls(_));
+        let client = server.addresses().iter().find(is_local).cloned();
         serve_pages(listener, move |path| page(path, inquiry.clone(), client.clone()));
     }
     while !interrupted() {
@@ -111,7 +119,9 @@ async fn page(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> 
 
 /// Joins a group of its own at the daemon, and waits for its own message to the group.
 async fn check(client: Option<ClientAddress>) -> Result<(), String> {
-    let address = client.ok_or("the configuration has no address for clients")?.to_string();
+    let address = client
+        .ok_or("expected an address unix:/PATH or tcp:ADDR:PORT in clients, too")?
+        .to_string();
     let name = format!("healthz-{:x}", incarnation());
     let client = Client::connect(&address, &name).await.map_err(|error| error.to_string())?;
     let asked = async {
@@ -261,20 +271,67 @@ async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
 }
 
 fn init(args: &NodeInitArgs) -> Result<(), Failure> {
-    let folder = &args.folder;
+    let (folder, sites) = (&args.folder, usize::from(args.sites));
+    if args.hosts.len() > sites {
+        let text = format!("--host: {} hosts; expected at most --sites {sites}", args.hosts.len());
+        return Err(Failure::Usage(text));
+    }
+    let example = (args.hosts.len() + 1..=sites).map(|site| format!("site{site}.example"));
+    let hosts: Vec<String> = args.hosts.iter().cloned().chain(example).collect();
     std::fs::create_dir_all(folder).map_err(|error| Failure::write(folder, &error))?;
-    let key = GroupKey::random().map_err(|error| Failure::Work(error.to_string()))?;
+    let random = || GroupKey::random().map_err(|error| Failure::Work(error.to_string()));
     let file = folder.join("overlay.key");
-    key.relay().write(&file).map_err(|error| Failure::Work(error.to_string()))?;
+    random()?.relay().write(&file).map_err(|error| Failure::Work(error.to_string()))?;
     let mut out = format!("{}: the key of all daemons\n", file.display());
-    for site in 0..usize::from(args.sites) {
+    if args.tls {
+        let written = write_certificates(folder, &hosts);
+        written.map_err(|error| Failure::Work(format!("--tls: {error}")))?;
+        let token: String =
+            random()?.relay().bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!("# NAME TOKEN, one client a line; * is any name\n* {token}\n");
+        let file = folder.join("tokens.txt");
+        write_new(&file, 0o600, &text).map_err(|error| Failure::write(&file, &error))?;
+        let ca = folder.join("overlay-ca.pem");
+        out += &format!("{}: the CA by which clients know daemons\n", ca.display());
+        out += &format!("{}: the token of clients\n", file.display());
+    }
+    for site in 0..sites {
         let file = folder.join(format!("site{}.toml", site + 1));
-        let opened = OpenOptions::new().write(true).create_new(true).open(&file);
-        let written = opened.and_then(|mut it| it.write_all(NodeConfig::example(site).as_bytes()));
-        written.map_err(|error| Failure::write(&file, &error))?;
+        let text = NodeConfig::example(site, &hosts, args.tls);
+        write_new(&file, 0o666, &text).map_err(|error| Failure::write(&file, &error))?;
         out += &format!("{}: the configuration of a site\n", file.display());
     }
-    out += "Replace the example hosts in `peers`. Bring to each site its configuration and the key, \
-            and run: faircast node --config FILE\n";
+    out += "Replace the example hosts in `peers`. Bring to each site its configuration and the files \
+            that it names, and run: faircast node --config FILE\n";
     print(&out)
+}
+
+fn write_new(file: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+    opened?.write_all(text.as_bytes())
+}
+
+/// Writes a CA, and a certificate of the CA for each host with its key. Nobody has the key of the
+/// CA afterwards.
+fn write_certificates(folder: &Path, hosts: &[String]) -> Result<(), Box<dyn Error>> {
+    let put = |name: &str, mode, text: &str| {
+        let file = folder.join(name);
+        write_new(&file, mode, text).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let mut ca = CertificateParams::default();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    ca.distinguished_name.push(DnType::CommonName, "CA of a faircast overlay");
+    let key = KeyPair::generate()?;
+    put("overlay-ca.pem", 0o666, &ca.self_signed(&key)?.pem())?;
+    let issuer = Issuer::new(ca, key);
+    for (site, host) in (1..).zip(hosts) {
+        let mut params = CertificateParams::new([host.clone()])?;
+        params.use_authority_key_identifier_extension = true;
+        params.distinguished_name.push(DnType::CommonName, host);
+        let key = KeyPair::generate()?;
+        put(&format!("site{site}.pem"), 0o666, &params.signed_by(&key, &issuer)?.pem())?;
+        put(&format!("site{site}-key.pem"), 0o600, &key.serialize_pem())?;
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -257,6 +258,67 @@ async fn a_daemon_that_starts_again_gets_the_groups_and_the_messages_that_waited
     client.flush().await.unwrap();
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, u64::from(sent - unsure + 1));
+    server.close().await;
+}
+
+/// Writes a file that only its owner may read.
+fn put(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_client_by_tls_outlives_its_daemon_until_its_token_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
+    put(&at("node.pem"), &pair.cert.pem());
+    put(&at("node-key.pem"), &pair.signing_key.serialize_pem());
+    let start = async |address: &str, token: &str| {
+        put(&at("tokens.txt"), &format!("client {token}\n"));
+        let text = format!(
+            "name = \"north\"\nclients = [\"{address}\"]\ncertificate = \"node.pem\"\n\
+             certificate_key = \"node-key.pem\"\ntokens = \"tokens.txt\"\n"
+        );
+        put(&at("node.toml"), &text);
+        let settings = faircast_node::NodeConfig::read(&at("node.toml")).unwrap().server;
+        Server::start(settings).await.unwrap()
+    };
+    let server = start("tls:127.0.0.1:0", "correct-battery-horse").await;
+    let address = server.addresses()[0].to_string();
+    let mut options = ClientOptions::default();
+    let error = Client::connect(&address, "client").await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{address}: expected the file of a CA")), "{error}");
+    options.server_ca = Some(at("none.pem"));
+    let error = Client::connect_with(&address, "client", options.clone()).await.unwrap_err();
+    assert!(error.to_string().contains("none.pem: "), "{error}");
+    options.server_ca = Some(at("node.pem"));
+    let error = Client::connect_with("unix:/x", "client", options.clone()).await.unwrap_err();
+    assert!(error.to_string().starts_with("unix:/x: expected tls:HOST:PORT for"), "{error}");
+    let error = Client::connect_with(&address, "client", options.clone()).await.unwrap_err();
+    assert!(matches!(error, GroupError::Refused { code: 17, .. }), "{error}");
+    options.token = Some("correct-battery-horse".into());
+    let client = Client::connect_with(&address, "client", options).await.unwrap();
+    client.join("g").await.unwrap();
+    members(&client, 1).await;
+    let large: Vec<u8> = (0..1 << 20).map(|i| (i >> 8) as u8).collect();
+    client.send(Service::Agreed, &["g"], large.clone()).await.unwrap();
+    assert!(message(&client).await == large);
+    server.close().await;
+    let server = start(&address, "correct-battery-horse").await;
+    until(&client, |event| matches!(event, GroupEvent::Restarted { .. }).then_some(())).await;
+    members(&client, 1).await;
+    server.close().await;
+    let server = start(&address, "another-battery-horse").await;
+    let end = async {
+        loop {
+            if let Err(error) = client.next().await {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(LIMIT, end).await.expect("the client ends");
+    assert_eq!(error.to_string(), "the token is missing or wrong");
     server.close().await;
 }
 

@@ -71,7 +71,7 @@ impl Batch {
                 }
             }
         }
-        Ok(true)
+        socket.try_flush()
     }
 
     /// Writes all.

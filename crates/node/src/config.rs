@@ -9,7 +9,7 @@ use faircast_overlay::{DaemonSettings, NAME_BYTES_MAX};
 use faircast_seal::{Exposure, RelaySecret};
 use serde::Deserialize;
 
-use crate::server::{ClientAddress, ServerSettings};
+use crate::server::{ClientAddress, ServerSettings, ServerTls};
 
 /// Error of a configuration, with the file and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,10 @@ struct Text {
     peers: Vec<String>,
     key: Option<PathBuf>,
     clients: Vec<String>,
+    certificate: Option<PathBuf>,
+    certificate_key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+    tokens: Option<PathBuf>,
     status: Option<SocketAddr>,
     retention_bytes: Option<usize>,
     client_bytes: Option<usize>,
@@ -42,7 +46,7 @@ struct Text {
 }
 
 impl NodeConfig {
-    /// Reads a configuration. A key file is relative to the folder of the configuration.
+    /// Reads a configuration. Other files are relative to the folder of the configuration.
     ///
     /// # Errors
     /// The file cannot be read, or a value is not allowed.
@@ -84,15 +88,17 @@ impl NodeConfig {
         let clients = read.clients.iter().map(|text| text.parse::<ClientAddress>());
         let clients = clients.collect::<Result<Vec<_>, _>>().map_err(|it| wrong("clients", it))?;
         for address in &clients {
-            if let ClientAddress::Tcp(address) = address
-                && !address.ip().is_loopback()
-            {
-                let text = format!(
-                    "\"tcp:{address}\": connections of clients are not encrypted; expected a \
-                     loopback address, such as tcp:127.0.0.1:4803, or unix:/PATH"
-                );
-                return Err(wrong("clients", text));
-            }
+            let expected = match address {
+                ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
+                    "TCP is not encrypted; expected tls:ADDR:PORT, a loopback address, such as \
+                     tcp:127.0.0.1:4803, or unix:/PATH"
+                }
+                ClientAddress::Tls(place) if place.parse::<SocketAddr>().is_err() => {
+                    "expected an IP address of this host, such as tls:0.0.0.0:4804"
+                }
+                _ => continue,
+            };
+            return Err(wrong("clients", format!("\"{address}\": {expected}")));
         }
         if let Some(status) = read.status.filter(|at| !at.ip().is_loopback()) {
             let text = format!("{status}; expected a loopback address, such as 127.0.0.1:9480");
@@ -105,6 +111,25 @@ impl NodeConfig {
                 Ok(secret) => RelayKey::shared(secret.bytes()),
                 Err(error) => return Err(wrong("key", error.to_string())),
             },
+        };
+        let files = [read.certificate, read.certificate_key, read.client_ca, read.tokens];
+        let keys = ["certificate", "certificate_key", "client_ca", "tokens"];
+        let unused = keys.iter().zip(&files).find(|(_, file)| file.is_some());
+        let files = files.each_ref().map(|file| file.as_ref().map(|file| folder.join(file)));
+        let has_tls = clients.iter().any(|it| matches!(it, ClientAddress::Tls(_)));
+        let tls = match (files.each_ref().map(Option::as_deref), unused) {
+            (_, Some((key, _))) if !has_tls => {
+                return Err(wrong(key, "expected tls:ADDR:PORT in clients, too".to_string()));
+            }
+            (_, None) if !has_tls => None,
+            ([Some(certificate), Some(key), client_ca, tokens], _) => {
+                let read = ServerTls::read((certificate, key), client_ca, tokens);
+                Some(read.map_err(|(key, text)| wrong(key, text))?)
+            }
+            _ => {
+                let needed = "certificate, certificate_key, and client_ca or tokens";
+                return Err(wrong("clients", format!("tls:ADDR:PORT needs {needed}")));
+            }
         };
         let listen = read.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         if !key.authenticates() && !listen.ip().is_loopback() {
@@ -121,12 +146,12 @@ impl NodeConfig {
             history_bytes: read.history_bytes.unwrap_or(usual.history_bytes),
         };
         let (name, peers) = (read.name, read.peers);
-        let server = ServerSettings { name, listen, peers, key, clients, limits };
+        let server = ServerSettings { name, listen, peers, key, clients, tls, limits };
         Ok(Self { server, status: read.status })
     }
 
-    /// Text of the configuration of one of several sites.
-    pub fn example(site: usize) -> String {
+    /// Text of the configuration of one of several sites at hosts, with an address with TLS.
+    pub fn example(site: usize, hosts: &[String], has_tls: bool) -> String {
         let name = |site: usize| format!("site{}", site + 1);
         let mut text = format!(
             "# A daemon of the overlay. Run by: faircast node --config {0}.toml\n\n\
@@ -138,14 +163,30 @@ impl NodeConfig {
              peers = [",
             name(site)
         );
-        let hosts: Vec<String> =
-            (0..site.min(2)).map(|other| format!("\"{}.example:4804\"", name(other))).collect();
-        let _ = write!(text, "{}]\n\n", hosts.join(", "));
+        let peers: Vec<String> =
+            hosts.iter().take(site.min(2)).map(|host| format!("\"{host}:4804\"")).collect();
+        let _ = write!(text, "{}]\n\n", peers.join(", "));
         text += "# Key of all daemons. Bring the file to each site by a way that you trust.\n\
-                 key = \"overlay.key\"\n\n\
-                 # Addresses for clients of this host.\n\
-                 clients = [\"unix:/run/faircast/node.sock\", \"tcp:127.0.0.1:4803\"]\n\n\
-                 # Address of /status, /metrics and /healthz.\n\
+                 key = \"overlay.key\"\n\n";
+        let (others, place) = match has_tls {
+            false => ("", ""),
+            true => (", and by TLS for clients of other hosts", ", \"tls:0.0.0.0:4804\""),
+        };
+        let _ = write!(
+            text,
+            "# Addresses for clients of this host{others}.\n\
+             clients = [\"unix:/run/faircast/node.sock\", \"tcp:127.0.0.1:4803\"{place}]\n\n"
+        );
+        if has_tls {
+            let _ = write!(
+                text,
+                "# Certificate of this host, and tokens of clients of other hosts.\n\
+                 certificate = \"{0}.pem\"\ncertificate_key = \"{0}-key.pem\"\n\
+                 tokens = \"tokens.txt\"\n\n",
+                name(site)
+            );
+        }
+        text += "# Address of /status, /metrics and /healthz.\n\
                  status = \"127.0.0.1:9480\"\n";
         text
     }
@@ -153,6 +194,8 @@ impl NodeConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:0\"\npeers = [\"b.example:4804\"]\n\
@@ -170,9 +213,17 @@ mod tests {
             (
                 "tcp:127.0.0.1:0",
                 "udp:1",
-                "n.toml:4: clients: \"udp:1\": expected unix:/PATH or tcp",
+                "n.toml:4: clients: \"udp:1\": expected unix:/PATH, tls:HOST:PORT or tcp",
             ),
-            ("tcp:127.0.0.1:0", "tcp:10.0.0.1:9", "n.toml:4: clients: \"tcp:10.0.0.1:9\": conn"),
+            ("tcp:127.0.0.1:0", "tcp:10.0.0.1:9", "n.toml:4: clients: \"tcp:10.0.0.1:9\": TCP is"),
+            ("tcp:127.0.0.1:0", "tls:1", "n.toml:4: clients: \"tls:1\": expected unix:/PATH"),
+            ("tcp:127.0.0.1:0", "tls:a.b:1", "n.toml:4: clients: \"tls:a.b:1\": expected an IP"),
+            (
+                "tcp:127.0.0.1:0",
+                "tls:[::]:1",
+                "n.toml:4: clients: tls:ADDR:PORT needs certificate,",
+            ),
+            ("name", "tokens = \"t\"\nname", "n.toml:1: tokens: expected tls:ADDR:PORT"),
             ("\"127.0.0.1:0\"", "\"0.0.0.0:9\"", "n.toml:2: listen: 0.0.0.0:9: without a key"),
             ("\"127.0.0.1:0\"", "7", "n.toml:2: invalid type"),
             ("name", "key = \"none.key\"\nname", "n.toml:1: key: none.key: "),
@@ -183,13 +234,106 @@ mod tests {
         }
     }
 
+    /// Writes a file that only its owner may read.
+    fn put(file: &Path, text: &str) {
+        std::fs::write(file, text).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn errors_of_certificates_and_tokens_name_their_file_and_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let pair = || rcgen::generate_simple_self_signed(["a.example".to_string()]).unwrap();
+        let (ours, other) = (pair(), pair());
+        put(&at("a.pem"), &ours.cert.pem());
+        put(&at("a-key.pem"), &ours.signing_key.serialize_pem());
+        put(&at("other-key.pem"), &other.signing_key.serialize_pem());
+        let tokens = "# names\n\n  alice\t0123456789abcdef\n* 0123456789abcdef9\n";
+        put(&at("t.txt"), tokens);
+        let good = GOOD.replace("tcp:", "tls:")
+            + "certificate = \"a.pem\"\ncertificate_key = \"a-key.pem\"\n\
+               client_ca = \"a.pem\"\ntokens = \"t.txt\"\n";
+        let parse = |text: &str| NodeConfig::parse(&at("n.toml"), text);
+        assert!(parse(&good).unwrap().server.tls.is_some());
+        for unused in ["client_ca = \"a.pem\"\n", "tokens = \"t.txt\"\n"] {
+            assert!(parse(&good.replace(unused, "")).is_ok(), "{unused}");
+        }
+        let wrong = |text: &str, want: &str| {
+            let error = parse(text).unwrap_err().to_string();
+            let error = error.replace(&format!("{}/", folder.path().display()), "");
+            assert!(error.starts_with(want), "{error}");
+        };
+        for (from, to, want) in [
+            (
+                "\"a.pem\"\ncertificate_key",
+                "\"b.pem\"\ncertificate_key",
+                "n.toml:5: certificate: b.pem: ",
+            ),
+            (
+                "\"a.pem\"\ncertificate_key",
+                "\"t.txt\"\ncertificate_key",
+                "n.toml:5: certificate: t.txt: no cert",
+            ),
+            (
+                "a-key.pem",
+                "a.pem",
+                "n.toml:6: certificate_key: a.pem: no private key; expected PEM",
+            ),
+            (
+                "a-key.pem",
+                "other-key.pem",
+                "n.toml:6: certificate_key: other-key.pem: keys may not",
+            ),
+            ("certificate_key = \"a-key.pem\"\n", "", "n.toml:4: clients: tls:ADDR:PORT needs"),
+            (
+                "client_ca = \"a.pem\"\ntokens = \"t.txt\"\n",
+                "",
+                "n.toml:5: certificate: no client could",
+            ),
+            (
+                "client_ca = \"a.pem\"",
+                "client_ca = \"a-key.pem\"",
+                "n.toml:7: client_ca: a-key.pem: no cert",
+            ),
+            ("t.txt", "no.txt", "n.toml:8: tokens: no.txt: "),
+        ] {
+            assert!(good.contains(from), "{from}");
+            wrong(&good.replacen(from, to, 1), want);
+        }
+        for (text, want) in [
+            ("", "no token; expected lines NAME TOKEN or * TOKEN"),
+            ("# none\n", "no token; expected"),
+            ("alice\n", "1: name of 5 bytes, token of 0; expected NAME TOKEN or * TOKEN"),
+            ("* 0123456789abcdef 9\n", "1: name of 1 bytes, token of 18; expected"),
+            ("#\n* 0123456789abcde\n", "2: name of 1 bytes, token of 15; expected"),
+            (&format!("* {}\n", "x".repeat(129)), "1: name of 1 bytes, token of 129; expected"),
+            (&format!("{} 0123456789abcdef\n", "x".repeat(57)), "1: name of 57 bytes, token of 16"),
+        ] {
+            put(&at("t.txt"), text);
+            let place = if want.starts_with("no") { " " } else { "" };
+            wrong(&good, &format!("n.toml:8: tokens: t.txt:{place}{want}"));
+        }
+        put(&at("t.txt"), tokens);
+        for (name, line) in [("t.txt", "8: tokens"), ("a-key.pem", "6: certificate_key")] {
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o640)).unwrap();
+            let error = parse(&good).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("n.toml:{line}: ")) && error.contains("640"),
+                "{error}"
+            );
+            put(&at(name), &std::fs::read_to_string(at(name)).unwrap());
+        }
+    }
+
     #[test]
     fn examples_are_accepted_beside_their_key() {
         let folder = tempfile::tempdir().unwrap();
         let key = faircast_seal::GroupKey::create(&folder.path().join("group.key")).unwrap();
         key.relay().write(&folder.path().join("overlay.key")).unwrap();
         for site in 0..4 {
-            let text = NodeConfig::example(site);
+            let hosts = ["a.example", "b.example"].map(String::from);
+            let text = NodeConfig::example(site, &hosts, false);
             let config = NodeConfig::parse(&folder.path().join("node.toml"), &text).unwrap();
             assert_eq!(config.server.name, format!("site{}", site + 1));
             assert_eq!(config.server.peers.len(), site.min(2));

@@ -5,13 +5,15 @@
 
 mod batch;
 mod config;
+mod rehearsal;
 mod report;
 mod server;
 
 pub use batch::Batch;
 pub use config::{ConfigError, NodeConfig};
+pub use rehearsal::{Rehearsal, RehearsalError};
 pub use report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
 pub use server::{
-    ClientAddress, ClientSocket, Inquiry, Server, ServerSettings, StartError, daemon_id,
-    incarnation,
+    ClientAddress, ClientSocket, ClientTls, Inquiry, Server, ServerSettings, ServerTls, StartError,
+    TlsSocket, daemon_id, incarnation,
 };

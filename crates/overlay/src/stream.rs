@@ -444,7 +444,9 @@ impl Streams {
         let place = source as u8;
         for Child { link, below, .. } in &from.children {
             let Some(queue) = self.queues.get_mut(link) else { continue };
-            if cell.to.meets(*below) {
+            if cell.to.meets(*below) && cell.service == Service::Unreliable {
+                queue.push_unreliable(place, sequence, cell.time, bytes.clone());
+            } else if cell.to.meets(*below) {
                 queue.push_cell(place, sequence, bytes.clone());
             } else if is_ordered {
                 queue.push_clock(place, clock);

@@ -87,6 +87,18 @@ fn read<K>(
     }
 }
 
+/// Opens a file with secrets.
+///
+/// # Errors
+/// The file cannot be opened, or is open to others.
+pub fn open_private(path: &Path, exposure: Exposure) -> Result<File, KeyError> {
+    let file = File::open(path).map_err(|error| failed(path, error))?;
+    match (open_to_others(&file), exposure) {
+        (Some(mode), Exposure::Refuse) => Err(KeyError::Exposed { path: path.to_owned(), mode }),
+        _ => Ok(file),
+    }
+}
+
 /// The permissions of a file where they let others than its owner read or write it.
 fn open_to_others(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;

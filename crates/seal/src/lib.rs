@@ -15,7 +15,7 @@ mod seal;
 mod traffic;
 mod window;
 
-pub use file::Exposure;
+pub use file::{Exposure, open_private};
 pub use header::{KeyHint, OVERHEAD, Role, Salt, key_hint};
 pub use key::{GroupKey, KeyError, KeyId, NoRandomness, RelaySecret};
 pub use peers::PEERS_MAX;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use faircast_base::{ClientAct, ClientNote, Time};
+use faircast_base::{ClientAct, ClientNote, Duration, Time};
 use faircast_checker::{Trace, check};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
@@ -17,6 +17,8 @@ struct Acts {
     lines: Vec<String>,
     sent: BTreeMap<u32, u64>,
     delivered: BTreeMap<u32, u64>,
+    /// Messages of a sender to a client, and their longest latency.
+    from: BTreeMap<(u32, u32), (u64, Duration)>,
     /// Sizes of the views of each client.
     views: BTreeMap<u32, Vec<u32>>,
 }
@@ -28,7 +30,14 @@ impl Sink for Acts {
         self.lines.push(note.line.clone());
         match note.act {
             ClientAct::Sent { .. } => *self.sent.entry(note.client).or_default() += 1,
-            ClientAct::Delivered { .. } => *self.delivered.entry(note.client).or_default() += 1,
+            ClientAct::Delivered { latency, .. } => {
+                *self.delivered.entry(note.client).or_default() += 1;
+                // Names of messages begin with the number of the sender.
+                let name = note.line.split("\"id\":\"").nth(1).unwrap();
+                let sender = name.split('.').next().unwrap().parse().unwrap();
+                let (count, most) = self.from.entry((note.client, sender)).or_default();
+                (*count, *most) = (*count + 1, latency.max(*most));
+            }
             ClientAct::View { daemons } => self.views.entry(note.client).or_default().push(daemons),
             ClientAct::Other => {}
         }
@@ -82,8 +91,39 @@ fn five_sites_outlive_a_cut_link_and_a_killed_daemon() {
 }
 
 #[test]
+fn every_kind_of_use_keeps_the_rules_and_gets_its_messages() {
+    // Least and greatest share of a sender's messages that a client gets, and longest latency.
+    for (name, client, sender, shares, most_ms) in [
+        // A site that was cut lacks 8 s of 31, and the others lack what it said.
+        ("chat.toml", "person-paris-1", "person-tokyo-1", (1.0, 1.0), 5000),
+        ("chat.toml", "person-paris-1", "person-lima-1", (0.7, 0.9), 5000),
+        // At 1 Mbit/s 128 kB of samples wait in the daemon for 1 s, and as much in QUIC.
+        ("telemetry.toml", "board-hub", "sensor-d1-1", (1.0, 1.0), 300),
+        ("telemetry.toml", "board-hub", "alarm-d1", (1.0, 1.0), 300),
+        ("telemetry.toml", "board-d4", "sensor-d1-1", (0.1, 0.6), 3500),
+        ("telemetry.toml", "board-d4", "alarm-d1", (1.0, 1.0), 3500),
+        // The replica that stood still sends what is due in a view that is over, to itself.
+        ("replicas.toml", "replica-d1", "replica-d2", (0.8, 0.95), 6000),
+        ("replicas.toml", "replica-d2", "replica-d2", (1.0, 1.0), 6000),
+        ("replicas.toml", "replica-d2", "reader-d1", (0.85, 0.99), 6000),
+        ("bulk.toml", "mirror-d2", "clerk", (1.0, 1.0), 6000),
+        ("bulk.toml", "mirror-d3", "source", (0.5, 0.9), 20_000),
+    ] {
+        let scenario = load(name);
+        let acts = run(&scenario);
+        let clients = scenario.clients();
+        let number = |name: &str| clients.iter().find(|it| it.1.name == name).unwrap().1.index;
+        let (client, sender) = (number(client), number(sender));
+        let (got, most) = acts.from.get(&(client, sender)).copied().unwrap_or_default();
+        let share = got as f64 / acts.sent[&sender] as f64;
+        assert!((shares.0..=shares.1).contains(&share), "{name} {client} {sender}: {share}");
+        assert!(most < Duration::from_millis(most_ms), "{name} {client} {sender}: {most}");
+    }
+}
+
+#[test]
 fn equal_seeds_give_equal_traces_of_clients() {
     let mut scenario = load("five-sites.toml");
-    scenario.duration = faircast_base::Duration::from_secs(15);
+    scenario.duration = Duration::from_secs(15);
     assert!(run(&scenario).lines == run(&scenario).lines);
 }

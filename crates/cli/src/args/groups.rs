@@ -1,17 +1,31 @@
 //! `faircast pub` and `faircast sub`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use faircast::groups::Service;
 
 /// Connection to a daemon.
 #[derive(Debug, Args)]
 pub struct ConnectOptions {
-    /// The daemon, as in its `clients`: tcp:ADDR:PORT or unix:/PATH
+    /// The daemon, as in its `clients`: tcp:ADDR:PORT, unix:/PATH or tls:HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:4803")]
     pub connect: String,
     /// The name of this client, 1 to 56 bytes; a running client of this name ends [default: random]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// The file with the token for tls:HOST:PORT, or with a line of the daemon's `tokens`
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The CA of the daemon's certificate for tls:HOST:PORT, such as overlay-ca.pem
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The certificate of this client for tls:HOST:PORT
+    #[arg(long, value_name = "FILE", requires = "certificate_key")]
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub certificate_key: Option<PathBuf>,
 }
 
 /// Arguments of `faircast pub`.
@@ -20,6 +34,8 @@ pub struct ConnectOptions {
 Examples:
   echo hello | faircast pub chat
   tail -f access.log | faircast pub logs --connect unix:/run/faircast/node.sock
+  echo hello | faircast pub chat --connect tls:a.example:4804 --ca overlay-ca.pem \
+    --token-file tokens.txt
   seq 1000000 | faircast pub numbers --service agreed --rate 1000
   echo go | faircast pub jobs --service safe --receipts      prints how many members have it
 

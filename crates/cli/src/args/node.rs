@@ -16,6 +16,7 @@ Examples:
   faircast node --config overlay/site1.toml      runs the daemon of the first site
   faircast node status                           its links, view, groups and clients
   faircast node top                              rates and queues, every second
+  faircast node rehearse --faults 1min -- ./my-test
   faircast sub chat                              in one terminal, and in another:
   echo hello | faircast pub chat
 
@@ -45,6 +46,8 @@ pub enum NodeVerb {
     Status(NodeStatusArgs),
     /// Show rates and queues of a daemon's links and clients until Ctrl-C
     Top(NodeTopArgs),
+    /// Run a program of yours beside daemons that are killed and cut off from each other
+    Rehearse(NodeRehearseArgs),
 }
 
 /// Arguments of `faircast node init`.
@@ -52,9 +55,13 @@ pub enum NodeVerb {
 #[command(after_help = "\
 Example:
   faircast node init overlay --sites 3
+  faircast node init overlay --sites 2 --host hq.example.org --host backup.example.org --tls
 
 Files that exist are not overwritten. Replace the example hosts in `peers` by your own, and bring to
 each site its configuration and the key.
+
+With --tls clients of other hosts connect to tls:HOST:4804, by overlay-ca.pem and a token. The key of
+the CA is not kept.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the arguments are wrong.")]
 pub struct NodeInitArgs {
@@ -64,6 +71,12 @@ pub struct NodeInitArgs {
     /// Number of sites
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub sites: u16,
+    /// The host name or IP address of the first site, the second and so on [default: siteN.example]
+    #[arg(long = "host", value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// Serve clients of other hosts: write a CA, a certificate for each host, and a token
+    #[arg(long)]
+    pub tls: bool,
 }
 
 /// Arguments of `faircast node status`.
@@ -96,4 +109,34 @@ pub struct NodeTopArgs {
     /// End after N pages [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
+}
+
+/// Arguments of `faircast node rehearse`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faircast node rehearse -- ./my-test                          30 s of faults from a random seed
+  faircast node rehearse --seed 7 --faults 5min -- python3 test.py
+  faircast node rehearse --daemons 2 --faults 0s               until Ctrl-C, without faults
+
+The daemons run in this process, with a link between each two of them. The program gets their
+addresses in FAIRCAST_DAEMONS, separated by spaces, and the seed in FAIRCAST_SEED. Kinds and moments
+of faults follow from the seed. After the last fault all daemons are in one view again, and the
+program goes on until it ends.
+
+Exit status: 0 the program has ended with 0, or Ctrl-C; 1 it failed, or the daemons did; 2 the
+arguments are wrong.")]
+pub struct NodeRehearseArgs {
+    /// Number of daemons
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub daemons: u8,
+    /// Seed of the faults [default: drawn and printed]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Time during which faults happen
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::<Duration>)]
+    pub faults: Duration,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }

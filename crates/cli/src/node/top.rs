@@ -1,7 +1,7 @@
 //! `faircast node top`: rates of a daemon's links and clients, again and again.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, stdout};
+use std::io::{IsTerminal as _, Write as _, stdout};
 use std::time::{Duration, Instant};
 
 use faircast_base::escaped;
@@ -20,7 +20,7 @@ const INTERVAL_MIN: faircast_base::Duration = faircast_base::Duration::from_mill
 /// Most rows of a table.
 const ROWS_MAX: usize = 15;
 /// Bytes to the upper left corner and an empty screen behind it.
-const CLEAR: &str = "\x1b[H\x1b[J";
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
     if args.interval < INTERVAL_MIN {
@@ -35,8 +35,11 @@ pub(super) async fn top(args: &NodeTopArgs) -> Result<(), Failure> {
         let status = fetch(args.at).await?;
         if let Some((then, old)) = &before {
             let page = page(&status, old, now.duration_since(*then).as_secs_f64());
-            let head = if stdout().is_terminal() { CLEAR } else { "" };
-            print(&format!("{head}{page}\n"))?;
+            if stdout().is_terminal() {
+                // A terminal that is gone says so at the page.
+                let _ = stdout().write_all(CLEAR);
+            }
+            print(&format!("{page}\n"))?;
             if let Some(left) = &mut left {
                 *left -= 1;
             }

@@ -165,15 +165,34 @@ fn sites_of_one_key_make_one_view() {
 }
 
 #[test]
+fn a_program_rehearses_with_daemons_of_its_own() {
+    let words = "node rehearse --daemons 2 --seed 7 --faults 0s -- sh -c";
+    let served = "echo $FAIRCAST_SEED; for it in $FAIRCAST_DAEMONS; do test -S ${it#unix:} && echo $it; done";
+    let site = site::Site::with("");
+    let ended = site.start(&format!("{words} '{served}'")).end_with(0);
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "7"), "{}", ended.err);
+    let failed = site.start(&format!("{words} 'exit 3'")).end_with(1);
+    assert!(failed.err.contains("exit status: 3; again by --seed 7"), "{}", failed.err);
+}
+
+#[test]
 fn wrong_words_and_missing_daemons_are_named() {
     for (words, want) in [
         ("pub chat --service fast", "expected one of unreliable, reliable, fifo"),
         ("pub chat --receipts", "--receipts: expected --service causal, agreed or safe"),
         ("node top --interval 1ms", "--interval 0.001 s: expected 0.1 s or more"),
-        ("sub chat --connect udp:1", "expected unix:/PATH or tcp:ADDR:PORT"),
+        ("sub chat --connect udp:1", "expected unix:/PATH, tls:HOST:PORT or tcp:ADDR:PORT"),
         ("node", "--config"),
         ("node --config no.toml", "`faircast node init DIR --sites 2` writes an example"),
         ("node init x --sites 0", "0 is not in 1..=128"),
+        ("node init x --sites 1 --host a --host b", "--host: 2 hosts; expected at most --sites 1"),
+        ("sub chat --connect tls:127.0.0.1:1", "tls:127.0.0.1:1: expected the file of a CA"),
+        ("sub chat --connect tls:127.0.0.1:1 --ca no.pem", "no.pem: "),
+        ("sub chat --ca no.pem", "tcp:127.0.0.1:4803: expected tls:HOST:PORT for a token, a CA or"),
+        ("sub chat --certificate a.pem", "--certificate-key"),
+        ("sub chat --token-file no.txt", "no.txt: "),
+        ("sub chat --token-file /dev/null", "/dev/null: no token"),
     ] {
         let line = refuse(words);
         assert!(line.contains(want), "{line}");

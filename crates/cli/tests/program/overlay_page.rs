@@ -157,6 +157,54 @@ fn twenty_sites_make_one_view() {
 }
 
 #[test]
+fn clients_of_other_hosts_connect_by_tls() {
+    in_a_namespace(|| {
+        let site = Site::with("");
+        // The host of the page has an address here.
+        let steps = |first| block("sh", first).replace("hq.example.org", "127.0.0.1");
+        let (tokens, certificates) = (steps("node init tls"), steps("openssl req"));
+        let [init, start, sub, publish] = tokens.lines().collect::<Vec<_>>()[..] else {
+            panic!("four steps: {tokens}")
+        };
+        let (issue, sub_too) = certificates.trim_end().rsplit_once('\n').unwrap();
+        shell(&site, init).succeed();
+        shell(&site, &format!("exec 2> issued; set -eo pipefail; {issue}")).succeed();
+        let text = site.read("tls/site1.toml");
+        let has = |line: &str| text.lines().any(|it| it == line);
+        assert!(block("toml", "tls:0.0.0.0:4804").lines().all(has), "{text}");
+        let ca = "client_ca = \"clients.pem\"";
+        assert!(page().contains(&format!("`{ca}`")));
+        std::fs::rename(site.path("clients.pem"), site.path("tls/clients.pem")).unwrap();
+        site.put("tls/site1.toml", text.replace("/run/faircast/", &site.at("")) + ca);
+        let node = shell(&site, start);
+        node.until_said("tls:0.0.0.0:4804");
+        let watch = site.start("sub chat --json --connect tcp:127.0.0.1:4803");
+        let members = |count| {
+            let count_of = move |event: &Value| event["members"].as_array().map(Vec::len);
+            watch.until("group", |event| count_of(event) == Some(count));
+        };
+        let subs = [sub, sub_too].map(|line| shell(&site, line));
+        members(3);
+        shell(&site, publish).succeed();
+        for sub in subs {
+            sub.until_said("hello");
+            sub.signal(Signal::SIGINT);
+            sub.end_with(0);
+        }
+        let (without, _) = publish.split_once(" --token-file").unwrap();
+        let refused = shell(&site, without).end_with(1);
+        assert!(refused.err.contains("the token is missing or wrong"), "{}", refused.err);
+        let (key, at) = ("tls/site1-key.pem", "tls/site1.toml");
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(site.path(key), open).unwrap();
+        stop(node);
+        let refused = site.start(&format!("node --config {at}")).refuse();
+        let want = format!("{at}:20: certificate_key: tls/site1-key.pem: ");
+        assert!(refused.contains(&want), "{refused}");
+    });
+}
+
+#[test]
 fn a_subscriber_that_is_too_slow_learns_what_it_lost_and_goes_on() {
     let site = Site::with("");
     let address = format!("unix:{}", site.at("node.sock"));

@@ -61,8 +61,8 @@ impl Client {
         let socket = address.connect()?;
         let hello = match protocol {
             Protocol::Faircast(_) => {
-                let name = name.to_string().into();
-                Frame::Hello { version: VERSION, incarnation: 1, next: 0, name }.encode()
+                let (name, token) = (name.to_string().into(), Default::default());
+                Frame::Hello { version: VERSION, incarnation: 1, next: 0, name, token }.encode()
             }
             Protocol::Nats => b"CONNECT {\"verbose\":false}\r\n".to_vec(),
         };

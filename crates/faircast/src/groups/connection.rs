@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use faircast_node::{Batch, ClientAddress, ClientSocket};
-use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
+use bytes::Bytes;
+use faircast_node::{Batch, ClientAddress, ClientSocket, ClientTls};
+use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, TOKEN_BYTES_MAX, Welcome};
 use tokio::time::{Instant, timeout};
 
 use super::session::Shared;
-use super::{CLOSE_TIMEOUT, GroupError};
+use super::{CLOSE_TIMEOUT, ClientOptions, GroupError};
 
 /// Pauses between attempts to connect: the first and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -19,6 +20,38 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Silence of the daemon after which the connection is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Daemon of a client.
+#[derive(Debug)]
+pub(super) struct Target {
+    address: ClientAddress,
+    tls: Option<ClientTls>,
+    token: Bytes,
+}
+
+impl Target {
+    pub(super) fn new(address: &str, options: &ClientOptions) -> Result<Self, GroupError> {
+        let ClientOptions { token, server_ca, certificate, .. } = options;
+        let address: ClientAddress = address.parse().map_err(GroupError::Usage)?;
+        let usage = |text: &str| Err(GroupError::Usage(format!("{address}: {text}")));
+        let token = Bytes::from(token.clone().unwrap_or_default());
+        let tls = match (&address, server_ca) {
+            (ClientAddress::Tls(_), None) => {
+                return usage("expected the file of a CA that has signed the daemon's certificate");
+            }
+            (ClientAddress::Tls(_), Some(_)) if token.len() > TOKEN_BYTES_MAX => {
+                return usage(&format!("expected a token of at most {TOKEN_BYTES_MAX} bytes"));
+            }
+            (ClientAddress::Tls(_), Some(ca)) => {
+                let certificate = certificate.as_ref().map(|(file, key)| (&**file, &**key));
+                Some(ClientTls::read(ca, certificate).map_err(GroupError::Usage)?)
+            }
+            (_, None) if token.is_empty() && certificate.is_none() => None,
+            _ => return usage("expected tls:HOST:PORT for a token, a CA or a certificate"),
+        };
+        Ok(Self { address, tls, token })
+    }
+}
 
 /// Error of a connection.
 #[derive(Debug)]
@@ -50,7 +83,7 @@ impl std::fmt::Display for Lost {
 }
 
 impl Lost {
-    pub(super) fn into_public(self, address: &ClientAddress) -> GroupError {
+    pub(super) fn into_public(self, address: &str) -> GroupError {
         match self {
             Self::Io(error) => GroupError::Connect { address: address.to_string(), error },
             Self::Refused(code, text) => GroupError::Refused { code: code as u8, text },
@@ -59,7 +92,7 @@ impl Lost {
 
     /// True if another connection would end in the same way.
     fn is_final(&self) -> bool {
-        let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced];
+        let codes = [Code::Name, Code::Version, Code::Malformed, Code::Replaced, Code::Auth];
         matches!(self, Self::Refused(code, _) if codes.contains(code))
     }
 }
@@ -71,11 +104,11 @@ pub(super) struct Open {
 }
 
 /// Opens a connection, and resumes the session if there is one.
-pub(super) async fn open(address: &ClientAddress, shared: &Shared) -> Result<Open, Lost> {
+pub(super) async fn open(target: &Target, shared: &Shared) -> Result<Open, Lost> {
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
     loop {
-        let (hello, resumes) = shared.session().hello();
-        let attempt = timeout(CONNECT_TIMEOUT, greet(address, &hello));
+        let (hello, resumes) = shared.session().hello(target.token.clone());
+        let attempt = timeout(CONNECT_TIMEOUT, greet(target, &hello));
         match attempt.await.map_err(|_| silent())? {
             Ok((open, welcome)) => {
                 shared.begin(&welcome);
@@ -87,8 +120,9 @@ pub(super) async fn open(address: &ClientAddress, shared: &Shared) -> Result<Ope
     }
 }
 
-async fn greet(address: &ClientAddress, hello: &Frame) -> Result<(Open, Welcome), Lost> {
-    let (socket, decoder) = (address.connect().await?, Decoder::new(EVENT_BYTES_MAX));
+async fn greet(target: &Target, hello: &Frame) -> Result<(Open, Welcome), Lost> {
+    let socket = target.address.connect(target.tls.as_ref()).await?;
+    let decoder = Decoder::new(EVENT_BYTES_MAX);
     let (mut open, mut batch) = (Open { socket, decoder }, Batch::default());
     batch.push(hello);
     batch.write(&open.socket).await?;
@@ -100,13 +134,13 @@ async fn greet(address: &ClientAddress, hello: &Frame) -> Result<(Open, Welcome)
 }
 
 /// Keeps the session until the client is closed or the daemon refuses to go on.
-pub(super) async fn run(address: ClientAddress, shared: Arc<Shared>, first: Open) {
+pub(super) async fn run(target: Target, shared: Arc<Shared>, first: Open) {
     let (mut current, mut pause) = (Some(first), PAUSES.0);
     let mut closes_at = None;
     loop {
         let opened = match current.take() {
             Some(open) => Ok(open),
-            None => open(&address, &shared).await,
+            None => open(&target, &shared).await,
         };
         let lost = match opened {
             Ok(open) => {

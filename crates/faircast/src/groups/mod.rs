@@ -28,13 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_node::ClientAddress;
 use faircast_overlay::protocol::{Frame, check_groups};
 use faircast_overlay::{CLIENT_BYTES_MAX, SendError, SessionError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use self::connection::Target;
 use self::session::Shared;
+pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
     GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, Service,
     WaitReason,
@@ -99,6 +100,13 @@ pub struct ClientOptions {
     /// it sent them, or refused by a [`GroupEvent::Refused`] (virtual synchrony). Without this a
     /// message may be delivered in a later view.
     pub virtual_synchrony: bool,
+    /// Token at an address `tls:HOST:PORT`, which the daemon has for the name of the client.
+    pub token: Option<String>,
+    /// File with the CA of the daemon's certificate, in PEM. An address `tls:HOST:PORT` needs a CA:
+    /// the CAs of the system are not used.
+    pub server_ca: Option<PathBuf>,
+    /// Files with the certificate of the client and its key, in PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// File to which the client adds a trace for `faircast-check`: lines of JSON, one for each
     /// request and event. The first 16 bytes of each payload name the message, and must be unique
     /// among all messages of the run.
@@ -106,7 +114,8 @@ pub struct ClientOptions {
 }
 
 impl Client {
-    /// Connects to a daemon: `unix:/PATH` or `tcp:ADDR:PORT`. `name` has 1 to 56 bytes. An earlier
+    /// Connects to a daemon: `unix:/PATH`, `tcp:ADDR:PORT`, or with [options](ClientOptions)
+    /// `tls:HOST:PORT`. `name` has 1 to 56 bytes. An earlier
     /// run of the same client ends.
     ///
     /// # Errors
@@ -124,15 +133,15 @@ impl Client {
         name: &str,
         options: ClientOptions,
     ) -> Result<Self, GroupError> {
-        let address: ClientAddress = address.parse().map_err(GroupError::Usage)?;
+        let target = Target::new(address, &options)?;
         if !(1..=CLIENT_BYTES_MAX).contains(&name.len()) {
             let text = format!("name \"{name}\": expected 1 to {CLIENT_BYTES_MAX} bytes");
             return Err(GroupError::Usage(text));
         }
         let shared = Arc::new(Shared::new(name, &options)?);
-        let connected = connection::open(&address, &shared).await;
-        let open = connected.map_err(|error| error.into_public(&address))?;
-        let task = tokio::spawn(connection::run(address, shared.clone(), open));
+        let connected = connection::open(&target, &shared).await;
+        let open = connected.map_err(|error| error.into_public(address))?;
+        let task = tokio::spawn(connection::run(target, shared.clone(), open));
         Ok(Self { shared, task: Mutex::new(Some(task)) })
     }
 

@@ -17,8 +17,10 @@ use faircast_overlay::protocol::{
     Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION,
 };
 
-/// Longest time until the hello of a client.
+/// Longest time until the hello of a client, with the handshake of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Least time until a client learns that its token is wrong.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 /// Silence of a client after which the daemon sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// Pings without an answer after which the connection is lost.
@@ -36,6 +38,7 @@ pub(super) struct Hello {
     pub(super) name: Bytes,
     pub(super) incarnation: u64,
     pub(super) next: u64,
+    token: Bytes,
 }
 
 /// Request of a client.
@@ -82,14 +85,29 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves a client until the connection ends.
-pub(super) async fn serve(mut socket: ClientSocket, hub: mpsc::Sender<ToHub>) {
+/// Serves a client until the connection ends. `place` is one of the places of clients that are not
+/// admitted yet.
+pub(super) async fn serve(
+    mut socket: ClientSocket,
+    hub: mpsc::Sender<ToHub>,
+    place: OwnedSemaphorePermit,
+) {
     let (mut decoder, mut batch) = (Decoder::new(HELLO_BYTES_MAX), Batch::default());
     let hello = match timeout(HANDSHAKE_TIMEOUT, hello(&socket, &mut decoder)).await {
         Ok(Ok(hello)) => hello,
         Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
         Err(_) => return finish(&mut socket, batch, Code::Handshake, "").await,
     };
+    if let ClientSocket::Tls(tls) = &socket
+        && !tls.admits(&hello.name, &hello.token)
+    {
+        let name = String::from_utf8_lossy(&hello.name);
+        let peer = tls.peer();
+        tracing::warn!(target: "faircast::session", %peer, %name, "a client is not admitted: {}", Code::Auth);
+        tokio::time::sleep(REFUSAL_PAUSE).await;
+        return finish(&mut socket, batch, Code::Auth, "").await;
+    }
+    drop(place);
     decoder.set_max(REQUEST_BYTES_MAX);
     let (outbox, (reply, answer)) = (Arc::new(Outbox::default()), oneshot::channel());
     if hub.send(ToHub::Open { hello, outbox: outbox.clone(), reply }).await.is_err() {
@@ -105,6 +123,8 @@ pub(super) async fn serve(mut socket: ClientSocket, hub: mpsc::Sender<ToHub>) {
         end = link.read(&mut decoder) => end,
         Err(error) = link.write(&mut batch) => End::from(error),
         (code, text) = outbox.closed() => End::Closed(code, text),
+        // The daemon was dropped: nobody answers any more.
+        () = hub.closed() => End::Lost,
     };
     // A hub that is gone knows no client.
     let _ = match end {
@@ -121,16 +141,22 @@ pub(super) async fn serve(mut socket: ClientSocket, hub: mpsc::Sender<ToHub>) {
 
 async fn hello(socket: &ClientSocket, decoder: &mut Decoder) -> Result<Hello, (Code, String)> {
     let malformed = |text: String| (Code::Malformed, text);
+    if let ClientSocket::Tls(tls) = socket {
+        tls.handshake().await.map_err(|error| {
+            tracing::info!(target: "faircast::session", peer = %tls.peer(), %error, "no handshake");
+            malformed(error.to_string())
+        })?;
+    }
     loop {
         match decoder.poll() {
             Ok(None) => {}
             Ok(Some(Frame::Hello { version, .. })) if version != VERSION => {
                 return Err((Code::Version, String::new()));
             }
-            Ok(Some(Frame::Hello { incarnation, next, name, .. })) => {
+            Ok(Some(Frame::Hello { incarnation, next, name, token, .. })) => {
                 // The buffer of a short frame is not kept alive by the name.
                 let name = Bytes::copy_from_slice(&name);
-                return Ok(Hello { name, incarnation, next });
+                return Ok(Hello { name, incarnation, next, token });
             }
             Ok(Some(_)) => return Err(malformed("the first frame is no hello".to_string())),
             Err(error) => return Err(malformed(error.to_string())),

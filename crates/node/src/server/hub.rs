@@ -209,7 +209,7 @@ impl Hub {
     }
 
     fn open(&mut self, hello: Hello, outbox: Arc<Outbox>) -> Result<ClientId, (Code, String)> {
-        let Hello { name, incarnation, next } = hello;
+        let Hello { name, incarnation, next, .. } = hello;
         let old = self.by_name.get(&name).copied();
         if old.is_none() && self.sessions.len() >= SESSIONS_MAX {
             return Err((Code::Flood, format!("at most {SESSIONS_MAX} sessions")));

@@ -4,6 +4,7 @@ mod connection;
 mod hub;
 mod outbox;
 mod socket;
+mod tls;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -17,7 +18,7 @@ use faircast_hop::{CongestionControl, DaemonNode, Endpoint, RelayKey};
 use faircast_net::{Datagrams, NetError, SocketSettings};
 use faircast_overlay::{ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings};
 use tokio::net::UdpSocket;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use self::connection::{Hello, Requests};
@@ -25,9 +26,12 @@ use self::hub::Hub;
 use self::outbox::Outbox;
 use self::socket::Listener;
 pub use self::socket::{ClientAddress, ClientSocket};
+pub use self::tls::{ClientTls, ServerTls, TlsSocket};
 use crate::report::DaemonReport;
 use faircast_overlay::protocol::Code;
 
+/// Most connections of an address whose clients are not admitted yet. Others wait.
+const UNADMITTED_MAX: usize = 1024;
 /// Requests that wait for the daemon's task.
 const QUEUE_MAX: usize = 1024;
 /// Pause after a connection could not be accepted, as when the process has no more descriptors.
@@ -48,6 +52,8 @@ pub struct ServerSettings {
     pub key: RelayKey,
     /// Addresses at which clients are served.
     pub clients: Vec<ClientAddress>,
+    /// Certificate for addresses with TLS.
+    pub tls: Option<ServerTls>,
     /// Limits.
     pub limits: DaemonSettings,
 }
@@ -128,7 +134,7 @@ impl Server {
     /// # Errors
     /// An address cannot be bound, or is not allowed.
     pub async fn start(settings: ServerSettings) -> Result<Self, StartError> {
-        let ServerSettings { name, listen, peers, key, clients, limits } = settings;
+        let ServerSettings { name, listen, peers, key, clients, tls, limits } = settings;
         if !key.authenticates() && !listen.ip().is_loopback() {
             return Err(StartError::NoKey(listen));
         }
@@ -137,7 +143,7 @@ impl Server {
         let local = socket.local_address();
         let mut bound = Vec::new();
         for address in clients {
-            match Listener::bind(&address).await {
+            match Listener::bind(&address, tls.as_ref()).await {
                 Ok(listener) => bound.push(listener),
                 Err(error) => return Err(StartError::Clients { address, error }),
             }
@@ -195,12 +201,13 @@ impl Drop for Server {
 }
 
 async fn accept(listener: Listener, hub: mpsc::Sender<ToHub>, alive: mpsc::Sender<()>) {
-    loop {
+    let places = Arc::new(Semaphore::new(UNADMITTED_MAX));
+    while let Ok(place) = places.clone().acquire_owned().await {
         match listener.accept().await {
             Ok(socket) => {
                 let (hub, alive) = (hub.clone(), alive.clone());
                 tokio::spawn(async move {
-                    connection::serve(socket, hub).await;
+                    connection::serve(socket, hub, place).await;
                     drop(alive);
                 });
             }

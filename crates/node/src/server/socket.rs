@@ -1,4 +1,4 @@
-//! Sockets of clients: Unix and TCP.
+//! Sockets of clients: Unix, TCP, and TCP with TLS.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,26 +9,33 @@ use std::str::FromStr;
 use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// Address at which a daemon serves clients: `unix:/run/faircast.sock` or `tcp:127.0.0.1:4803`.
+use super::tls::{ClientTls, ServerTls, TlsSocket, server_name};
+
+/// Address at which a daemon serves clients: `unix:/run/faircast.sock`, `tcp:127.0.0.1:4803` or
+/// `tls:host.example:4804`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientAddress {
     /// Path of a Unix socket.
     Unix(PathBuf),
     /// Address of a TCP socket.
     Tcp(SocketAddr),
+    /// Host and port of a TCP socket with TLS. A daemon listens at an IP address.
+    Tls(String),
 }
 
 impl FromStr for ClientAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected unix:/PATH or tcp:ADDR:PORT, such as tcp:127.0.0.1:4803";
+        let expected =
+            "expected unix:/PATH, tls:HOST:PORT or tcp:ADDR:PORT, such as tcp:127.0.0.1:4803";
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => {
                 let address = address.parse().map_err(|_| format!("\"{text}\": {expected}"))?;
                 Ok(Self::Tcp(address))
             }
+            Some(("tls", place)) if server_name(place).is_some() => Ok(Self::Tls(place.into())),
             _ => Err(format!("\"{text}\": {expected}")),
         }
     }
@@ -39,6 +46,7 @@ impl fmt::Display for ClientAddress {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Tls(place) => write!(f, "tls:{place}"),
         }
     }
 }
@@ -47,13 +55,22 @@ impl ClientAddress {
     /// Opens a connection to a daemon.
     ///
     /// # Errors
-    /// No daemon accepts connections at this address.
-    pub async fn connect(&self) -> io::Result<ClientSocket> {
+    /// No daemon accepts connections at this address, or its certificate is not of the CA. An
+    /// address with TLS needs a CA.
+    pub async fn connect(&self, tls: Option<&ClientTls>) -> io::Result<ClientSocket> {
         match self {
             Self::Unix(path) => UnixStream::connect(path).await.map(ClientSocket::Unix),
             Self::Tcp(address) => tcp(TcpStream::connect(address).await?),
+            Self::Tls(place) => {
+                let tls = tls.ok_or_else(|| needs("the CA of the daemon's certificate"))?;
+                Ok(ClientSocket::Tls(TlsSocket::connect(place, tls).await?.into()))
+            }
         }
     }
+}
+
+fn needs(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("expected {what}"))
 }
 
 fn tcp(stream: TcpStream) -> io::Result<ClientSocket> {
@@ -66,18 +83,22 @@ fn tcp(stream: TcpStream) -> io::Result<ClientSocket> {
 pub(super) enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),
+    Tls(TcpListener, ServerTls),
 }
 
 impl Listener {
     /// Binds an address. Takes over a Unix socket that nobody serves any more.
-    pub(super) async fn bind(address: &ClientAddress) -> io::Result<Self> {
+    pub(super) async fn bind(address: &ClientAddress, tls: Option<&ServerTls>) -> io::Result<Self> {
         match address {
             ClientAddress::Tcp(address) if !address.ip().is_loopback() => {
-                let text = "connections of clients are not encrypted; expected a loopback address, \
-                            such as 127.0.0.1:4803, or unix:/PATH";
-                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+                Err(needs("tls:ADDR:PORT, a loopback address or unix:/PATH: TCP is not encrypted"))
             }
             ClientAddress::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            ClientAddress::Tls(place) => {
+                let tls = tls.ok_or_else(|| needs("a certificate"))?.clone();
+                let address: SocketAddr = place.parse().map_err(|_| needs("an IP address"))?;
+                Ok(Self::Tls(TcpListener::bind(address).await?, tls))
+            }
             ClientAddress::Unix(path) => {
                 let listener = match UnixListener::bind(path) {
                     Err(error)
@@ -103,6 +124,7 @@ impl Listener {
         match self {
             Self::Unix(_, path) => Ok(ClientAddress::Unix(path.clone())),
             Self::Tcp(listener) => listener.local_addr().map(ClientAddress::Tcp),
+            Self::Tls(listener, _) => Ok(ClientAddress::Tls(listener.local_addr()?.to_string())),
         }
     }
 
@@ -110,6 +132,9 @@ impl Listener {
         match self {
             Self::Unix(listener, _) => Ok(ClientSocket::Unix(listener.accept().await?.0)),
             Self::Tcp(listener) => tcp(listener.accept().await?.0),
+            Self::Tls(listener, tls) => {
+                Ok(ClientSocket::Tls(TlsSocket::accept(listener.accept().await?.0, tls)?.into()))
+            }
         }
     }
 }
@@ -135,6 +160,8 @@ pub enum ClientSocket {
     Unix(UnixStream),
     /// TCP connection.
     Tcp(TcpStream),
+    /// TCP connection with TLS.
+    Tls(Box<TlsSocket>),
 }
 
 macro_rules! each {
@@ -142,6 +169,7 @@ macro_rules! each {
         match $socket {
             ClientSocket::Unix($stream) => $call,
             ClientSocket::Tcp($stream) => $call,
+            ClientSocket::Tls($stream) => $call,
         }
     };
 }
@@ -189,10 +217,56 @@ impl ClientSocket {
         }
     }
 
+    /// Writes bytes that were taken by [`try_write`](Self::try_write) and wait for room. Returns
+    /// true if none wait.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn try_flush(&self) -> io::Result<bool> {
+        if let Self::Tls(stream) = self { stream.try_flush() } else { Ok(true) }
+    }
+
     /// Ends the stream to the peer.
     pub async fn shut_down(&mut self) {
         use tokio::io::AsyncWriteExt as _;
         // A broken connection has ended too.
         let _ = each!(self, stream => stream.shutdown().await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for text in [
+            "unix:/run/node.sock",
+            "tcp:127.0.0.1:4803",
+            "tcp:[::1]:4803",
+            "tls:10.0.0.1:4804",
+            "tls:[::1]:4804",
+            "tls:node.example.org:4804",
+        ] {
+            assert_eq!(text.parse::<ClientAddress>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "unix:",
+            "tcp:localhost:1",
+            "tcp:127.0.0.1",
+            "tls:",
+            "tls:host",
+            "tls::1",
+            "tls:host:",
+            "tls:host:65536",
+            "tls:ho st:1",
+            "tls:::1:1:x",
+            "tls:[::1:1",
+            "ssl:host:1",
+        ] {
+            let error = text.parse::<ClientAddress>().unwrap_err();
+            assert!(error.starts_with(&format!("\"{text}\": expected unix:/PATH")), "{error}");
+        }
     }
 }

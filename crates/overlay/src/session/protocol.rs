@@ -20,7 +20,9 @@ pub const VERSION: u8 = 1;
 /// Most bytes of a frame from a client, without its length: a message with 100 groups.
 pub const REQUEST_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
 /// Most bytes of the first frame of a client.
-pub const HELLO_BYTES_MAX: usize = 128;
+pub const HELLO_BYTES_MAX: usize = 256;
+/// Most bytes of a token.
+pub const TOKEN_BYTES_MAX: usize = 128;
 /// Most bytes of a frame from a daemon, without its length.
 pub const EVENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 /// Bytes for which room is made before a read.
@@ -43,6 +45,8 @@ pub enum Frame {
         next: u64,
         /// Name, 1 to 56 bytes of UTF-8.
         name: Bytes,
+        /// Token at an address with TLS, at most 128 bytes of UTF-8; otherwise empty.
+        token: Bytes,
     },
     /// First frame of the daemon.
     Welcome(Welcome),
@@ -140,11 +144,13 @@ pub enum Code {
     Held,
     /// The view in which alone the message may be delivered is over.
     View,
+    /// The client has no certificate, and its token is missing or wrong.
+    Auth,
 }
 
 impl Code {
     /// All codes, by their numbers from 1 on.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Malformed,
         Self::Version,
         Self::Name,
@@ -161,6 +167,7 @@ impl Code {
         Self::Flood,
         Self::Held,
         Self::View,
+        Self::Auth,
     ];
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
@@ -202,6 +209,7 @@ impl fmt::Display for Code {
             Self::Flood => "there are too many clients, or too many refusals that nobody reads",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
             Self::View => "the view in which the message was to be delivered is over",
+            Self::Auth => "the token is missing or wrong",
         })
     }
 }
@@ -254,9 +262,10 @@ impl Frame {
 
     fn put_fields(&self, out: &mut Vec<u8>) -> &[Bytes] {
         match self {
-            Self::Hello { version, incarnation, next, name } => {
+            Self::Hello { version, incarnation, next, name, token } => {
                 (1u8, *version, *incarnation, *next).put(out);
                 put_name(out, name);
+                put_name(out, token);
             }
             Self::Welcome(it) => {
                 (2u8, VERSION, it.daemon, it.view, it.taken).put(out);
@@ -313,7 +322,8 @@ impl Frame {
         Some(match kind {
             1 => {
                 let (version, incarnation, next) = fields.read()?;
-                Self::Hello { version, incarnation, next, name: take_name(bytes, fields)? }
+                let (name, token) = (take_name(bytes, fields)?, take_name(bytes, fields)?);
+                Self::Hello { version, incarnation, next, name, token }
             }
             2 => {
                 let (VERSION, daemon, view, taken) = fields.read()? else { return None };

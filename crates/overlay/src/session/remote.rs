@@ -243,10 +243,10 @@ impl RemoteSession {
     }
 
     /// First frame of a connection, and true if it resumes a session.
-    pub fn hello(&self) -> (Frame, bool) {
+    pub fn hello(&self, token: Bytes) -> (Frame, bool) {
         let Self { incarnation, next, .. } = *self;
-        let hello = Frame::Hello { version: VERSION, incarnation, next, name: self.name.clone() };
-        (hello, next > 0)
+        let name = self.name.clone();
+        (Frame::Hello { version: VERSION, incarnation, next, name, token }, next > 0)
     }
 
     /// Forgets a session that the daemon does not have any more. The next one joins all groups.

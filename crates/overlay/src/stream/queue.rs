@@ -9,6 +9,10 @@ use faircast_proto::fields::Encoded;
 use crate::ids::Ballot;
 use crate::wire::{Clock, FRAME_BYTES_MAX, Item};
 
+/// Most bytes of unreliable cells that wait for a link: a second at 1 Mbit/s. Older cells give way
+/// to newer ones.
+const UNRELIABLE_BYTES_MAX: usize = 128 * 1024;
+
 /// Items that wait for a link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
@@ -19,6 +23,9 @@ pub(super) struct Queue {
     /// behind which nothing of the source waits.
     known: BTreeMap<u8, (u64, Option<u64>)>,
     pub(super) bytes: usize,
+    /// Unreliable cells: place, sequence number and time of each; bytes of all.
+    unreliable: VecDeque<(u64, u64, u64)>,
+    unreliable_bytes: usize,
 }
 
 impl Queue {
@@ -28,6 +35,24 @@ impl Queue {
         *known = (sequence, None);
         self.bytes += cell.len();
         self.items.push_back(Item::Cell { source, step, cell });
+    }
+
+    /// Queues an unreliable cell, which older ones give way to.
+    pub(super) fn push_unreliable(&mut self, source: u8, sequence: u64, time: u64, cell: Bytes) {
+        self.unreliable.push_back((self.left + self.items.len() as u64, sequence, time));
+        self.unreliable_bytes += cell.len();
+        self.push_cell(source, sequence, cell);
+        while self.unreliable_bytes > UNRELIABLE_BYTES_MAX
+            && let Some((place, sequence, time)) = self.unreliable.pop_front()
+        {
+            let Some(item) = self.items.get_mut((place - self.left) as usize) else { continue };
+            let Item::Cell { source, ref cell, .. } = *item else { continue };
+            self.bytes -= cell.len();
+            self.unreliable_bytes -= cell.len();
+            // The clock has the number for which the next cell of the source counts its step.
+            let clock = Clock { sequence, time, stable: 0, wanted: false };
+            *item = Item::Clock(source, clock);
+        }
     }
 
     pub(super) fn push_clock(&mut self, source: u8, clock: Clock) {
@@ -57,6 +82,10 @@ impl Queue {
                 ballot.put(out);
             }
             item.put(out);
+            if self.unreliable.front().is_some_and(|it| it.0 == self.left) {
+                self.unreliable.pop_front();
+                self.unreliable_bytes -= bytes;
+            }
             self.items.pop_front();
             self.left += 1;
             self.bytes -= bytes;

@@ -104,6 +104,37 @@ fn a_slow_link_delays_nobody_else() {
 }
 
 #[test]
+fn samples_give_way_to_newer_ones_where_a_link_is_slow_and_other_messages_pass() {
+    let mut world = settled(3, &full(3), 3);
+    for way in [(0, 2), (1, 2)] {
+        world.rates.insert(way, 100_000);
+    }
+    let first = world.sent.len();
+    for i in 0..1000 {
+        let (service, bytes) =
+            if i % 10 == 0 { (Service::Fifo, 100) } else { (Service::Unreliable, 4000) };
+        world.send(i % 2, 0, service, &["g0"], bytes).unwrap();
+        world.run(ms(10));
+    }
+    let last = world.sent.len();
+    world.finish();
+    assert_eq!(world.delays(first..last, &[0, 1]).1, 4 * 1000);
+    let come = |world: &World, is_sample: bool| {
+        let one = |it: &&super::Delivery| {
+            it.at == 2 && it.message >= first && ((it.message - first) % 10 != 0) == is_sample
+        };
+        let delays = world.deliveries.iter().filter(one);
+        delays.map(|it| it.when.since(world.sent[it.message])).collect::<Vec<_>>()
+    };
+    // 128 kB of samples at 100 kB a second, over each of two links.
+    let (samples, others) = (come(&world, true), come(&world, false));
+    assert_eq!(others.len(), 2 * 100);
+    assert!((2 * 400..2 * 800).contains(&samples.len()), "{} of 1800", samples.len());
+    let most = samples.into_iter().chain(others).max();
+    assert!(most < Some(ms(1700)), "{most:?}");
+}
+
+#[test]
 fn a_view_waits_for_what_its_members_lack_and_loses_nothing() {
     let mut world = settled(3, &full(3), 4);
     for a in 0..3 {

@@ -76,9 +76,16 @@ fn frames() -> Vec<(&'static str, Frame)> {
         together: vec![run(0xA, 1)],
         previous: Some(view(2)),
     };
-    let hello = Frame::Hello { version: 1, incarnation: 7, next: 0, name: ALICE.into() };
+    let hello = |token: &'static str| Frame::Hello {
+        version: 1,
+        incarnation: 7,
+        next: 0,
+        name: ALICE.into(),
+        token: token.into(),
+    };
     vec![
-        ("hello", hello),
+        ("hello", hello("")),
+        ("hello-with-token", hello("correct horse battery")),
         ("welcome", Frame::Welcome(welcome)),
         ("ping", Frame::Ping(1)),
         ("pong", Frame::Pong(1)),
@@ -180,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames_are_frames_or_an_error(which in 0usize..24, at in any::<prop::sample::Index>(),
+    fn damaged_frames_are_frames_or_an_error(which in 0usize..25, at in any::<prop::sample::Index>(),
                                              value in any::<u8>()) {
         let (_, frame) = &frames()[which];
         let mut bytes = frame.encode();

@@ -1,12 +1,10 @@
 //! The client in Python against a daemon.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
+use std::path::PathBuf;
 use std::process::Command;
 
-use faircast_hop::RelayKey;
-use faircast_node::{Server, ServerSettings};
-use faircast_overlay::DaemonSettings;
+use super::tls::Files;
+use super::*;
 
 /// Two clients chat, lose their connections, and meet a later run and a daemon that refuses.
 const CHAT: &str = r#"
@@ -21,7 +19,12 @@ def until(client, kind, is_wanted=lambda event: True):
         if event["event"] == kind and is_wanted(event):
             return event
 
-alice, bob = Client(sys.argv[2], "alice"), Client(sys.argv[2], "bob")
+ways = [{}] if len(sys.argv) == 3 else [
+    {"ca": sys.argv[3], "token": "all-have-this-token"},
+    {"ca": sys.argv[3], "certificate": (sys.argv[4], sys.argv[5])}]
+def connect(name, way=ways[0], **options):
+    return Client(sys.argv[2], name, **way, **options)
+alice, bob = connect("alice"), connect("bob", ways[-1])
 assert alice.full_name == "alice@north", alice.full_name
 assert until(alice, "view")["names"] == ["north"]
 alice.join("chat")
@@ -51,7 +54,7 @@ while len(numbers) < 100:
     numbers.append(int(until(alice, "message")["payload"]))
 assert numbers == list(range(100)), numbers
 bob.flush()
-later = Client(sys.argv[2], "bob")
+later = connect("bob")
 try:
     until(bob, "never")
     raise AssertionError("two runs of one client")
@@ -74,7 +77,7 @@ receipt = until(alice, "receipt")
 assert (receipt["request"], receipt["members"]) == (request, 1), receipt
 alice.send(["nobody"], b"lost")
 assert until(alice, "no-members", lambda event: event["groups"] == ["nobody"])
-carol = Client(sys.argv[2], "carol", virtual_synchrony=True)
+carol = connect("carol", virtual_synchrony=True)
 until(carol, "view")
 carol.join("carol's own", hold_senders=True)
 until(carol, "group")
@@ -99,34 +102,48 @@ try:
     raise AssertionError("a daemon that is not there")
 except GroupError as error:
     assert error.code == "connect" and "/no/such.sock: " in str(error), error
+if ways[0]:
+    for wrong, code in (({"token": "another-token-xx"}, "auth"), ({"token": ""}, "auth"),
+                        ({"ca": sys.argv[6]}, "connect")):
+        try:
+            connect("mallory", {**ways[0], **wrong})
+            raise AssertionError(f"{wrong} is taken")
+        except GroupError as error:
+            assert error.code == code, (wrong, error)
+# Options of TLS at another address, and TLS without a CA.
+for address, options in ((sys.argv[2].replace("tls:", "tcp:"), {"token": "x" * 16}),
+                         ("tls:127.0.0.1:1", {})):
+    try:
+        Client(address, "x", **options)
+        raise AssertionError("a wrong call is taken")
+    except ValueError:
+        pass
 alice.close()
 later.close()
 print("done")
 "#;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_in_python_chats_and_resumes() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no python3");
-        return;
-    }
-    let settings = ServerSettings {
-        name: "north".into(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        peers: Vec::new(),
-        key: RelayKey::none(),
-        clients: vec!["tcp:127.0.0.1:0".parse().unwrap()],
-        limits: DaemonSettings::default(),
-    };
-    let server = Server::start(settings).await.unwrap();
+async fn chat(server: Server, files: &[PathBuf]) {
     let clients = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
-    let address = server.addresses()[0].to_string();
-    let run = move || {
-        let mut command = Command::new("python3");
-        command.args(["-B", "-W", "error::SyntaxWarning", "-c", CHAT, clients, &address]).output()
-    };
-    let output = tokio::task::spawn_blocking(run).await.unwrap().unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-B", "-W", "error::SyntaxWarning", "-c", CHAT, clients]);
+    command.arg(server.addresses().last().unwrap().to_string()).args(files);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
+    let Ok(output) = output else { return eprintln!("skipped: there is no python3") };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(text(&output.stdout), "done\n", "{}", text(&output.stderr));
     server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_in_python_chats_and_resumes() {
+    chat(start("north", DaemonSettings::default()).await, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_in_python_chats_and_resumes_by_tls() {
+    let files = Files::new();
+    let server = files.serve("ours-valid.pem", Some("ours-ca.pem"), true).await;
+    let names = ["ours-ca.pem", "ours-valid.pem", "ours-valid-key.pem", "foreign-ca.pem"];
+    chat(server, &names.map(|name| files.at(name))).await;
 }

@@ -2,11 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod python;
+mod tls;
+
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_hop::RelayKey;
-use faircast_node::{Batch, ClientAddress, ClientSocket, DaemonReport, Server, ServerSettings};
+use faircast_node::{
+    Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, Server, ServerSettings,
+};
 use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
 use faircast_overlay::{ClientEvent, DaemonSettings, Reason, Service};
 
@@ -20,6 +26,7 @@ fn settings(name: &str, peers: Vec<String>, limits: DaemonSettings) -> ServerSet
         peers,
         key: RelayKey::shared([7; 32]),
         clients: vec!["tcp:127.0.0.1:0".parse().unwrap()],
+        tls: None,
         limits,
     }
 }
@@ -54,14 +61,18 @@ struct Peer {
 
 impl Peer {
     async fn open(at: &ClientAddress) -> Self {
-        let (socket, decoder) = (at.connect().await.unwrap(), Decoder::new(EVENT_BYTES_MAX));
-        Self { socket, decoder, request: 0 }
+        Self::open_with(at, None).await.unwrap()
+    }
+
+    async fn open_with(at: &ClientAddress, tls: Option<&ClientTls>) -> io::Result<Self> {
+        let (socket, decoder) = (at.connect(tls).await?, Decoder::new(EVENT_BYTES_MAX));
+        Ok(Self { socket, decoder, request: 0 })
     }
 
     async fn hello(at: &ClientAddress, name: &str, incarnation: u64, next: u64) -> Self {
         let mut peer = Self::open(at).await;
-        let name = Bytes::copy_from_slice(name.as_bytes());
-        peer.put(Frame::Hello { version: 1, incarnation, next, name }).await;
+        let (name, token) = (Bytes::copy_from_slice(name.as_bytes()), Bytes::new());
+        peer.put(Frame::Hello { version: 1, incarnation, next, name, token }).await;
         peer
     }
 
@@ -381,7 +392,8 @@ async fn nonsense_ends_its_connection_alone() {
     let server = start("north", DaemonSettings::default()).await;
     let at = server.addresses()[0].clone();
     let mut honest = Peer::member(&at, "honest", "g").await;
-    let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name: "x".into() }.encode();
+    let (name, token) = ("x".into(), Bytes::new());
+    let mut hello = Frame::Hello { version: 9, incarnation: 1, next: 0, name, token }.encode();
     let wrong: [(&[u8], Code); 5] = [
         (b"GET / HTTP/1.1\r\n\r\n", Code::Malformed),
         (&[0, 0, 0, 0], Code::Malformed),
@@ -532,9 +544,12 @@ async fn addresses_that_others_reach_are_refused() {
     open.clients = vec!["tcp:0.0.0.0:0".parse().unwrap()];
     let error = Server::start(open.clone()).await.unwrap_err().to_string();
     assert!(
-        error.starts_with("tcp:0.0.0.0:0: connections of clients are not encrypted"),
+        error.starts_with("tcp:0.0.0.0:0: expected tls:ADDR:PORT, a loopback address"),
         "{error}"
     );
+    open.clients = vec!["tls:0.0.0.0:0".parse().unwrap()];
+    let error = Server::start(open.clone()).await.unwrap_err().to_string();
+    assert_eq!(error, "tls:0.0.0.0:0: expected a certificate");
     (open.listen, open.key) = ("0.0.0.0:0".parse().unwrap(), RelayKey::none());
     let error = Server::start(open).await.unwrap_err().to_string();
     assert!(error.contains("without a key any host could join"), "{error}");

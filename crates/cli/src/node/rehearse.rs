@@ -1,0 +1,76 @@
+//! `faircast node rehearse`: a program beside daemons with faults.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use faircast::groups::Rehearsal;
+
+use crate::args::NodeRehearseArgs;
+use crate::error::{Failure, note};
+use crate::progress::{interrupted, listen};
+
+/// Interval between looks at Ctrl-C and at the program.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) async fn rehearse(args: &NodeRehearseArgs) -> Result<(), Failure> {
+    listen();
+    // A short seed is easy to repeat.
+    let drawn = || RandomState::new().build_hasher().finish() % 1_000_000;
+    let seed = args.seed.unwrap_or_else(drawn);
+    let failed = |error: &dyn std::fmt::Display| Failure::Work(format!("rehearsal: {error}"));
+    let started = Rehearsal::start(usize::from(args.daemons), seed).await;
+    let mut rehearsal = started.map_err(|error| failed(&error))?;
+    let addresses = rehearsal.addresses();
+    note(&format!("seed {seed}; daemons: {}", addresses.join(" ")));
+    let mut program = match args.command.split_first() {
+        None => None,
+        Some((name, words)) => {
+            let mut command = Command::new(name);
+            command.args(words);
+            command.env("FAIRCAST_DAEMONS", addresses.join(" "));
+            command.env("FAIRCAST_SEED", seed.to_string());
+            let child = command.spawn();
+            Some(child.map_err(|error| Failure::Work(format!("{name}: {error}")))?)
+        }
+    };
+    let span = Duration::from_nanos(args.faults.as_nanos());
+    let faults = async {
+        let happened = rehearsal.faults(span, note).await;
+        happened.map_err(|error| failed(&error))?;
+        // The program goes on without faults until it ends.
+        std::future::pending().await
+    };
+    let done = tokio::select! {
+        ended = watch(&mut program) => ended,
+        failed = faults => failed,
+    };
+    if let Some(mut child) = program {
+        // A program that has ended cannot be killed.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    done.map_err(|error| match error {
+        Failure::Work(text) => Failure::Work(format!("{text}; again by --seed {seed}")),
+        other => other,
+    })
+}
+
+/// Returns when the program has ended, or at Ctrl-C.
+async fn watch(program: &mut Option<Child>) -> Result<(), Failure> {
+    loop {
+        if interrupted() {
+            return Ok(());
+        }
+        let ended: Option<ExitStatus> = match program {
+            None => None,
+            Some(child) => child.try_wait().map_err(|error| Failure::Work(error.to_string()))?,
+        };
+        match ended {
+            None => tokio::time::sleep(LOOK).await,
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(Failure::Work(format!("the program has failed: {status}"))),
+        }
+    }
+}
