@@ -165,6 +165,21 @@ fn sites_of_one_key_make_one_view() {
 }
 
 #[test]
+fn a_daemon_whose_log_has_no_room_goes_on() {
+    let overlay = Overlay::new("north", "");
+    let line = "FAIRCAST_LOG=debug exec faircast node --config node.toml 2> /dev/full";
+    let node = overlay_page::shell(&overlay.site, line);
+    node.until_said("daemons reach it at");
+    let to = overlay.connect();
+    let sub = Running::start(&format!("sub chat --json {to}"));
+    sub.until("group", |_| true);
+    fed(&format!("pub chat {to}"), b"hello\n").succeed();
+    sub.until("message", |event| event["text"] == "hello");
+    node.signal(nix::sys::signal::Signal::SIGINT);
+    node.end_with(0);
+}
+
+#[test]
 fn a_program_rehearses_with_daemons_of_its_own() {
     let words = "node rehearse --daemons 2 --seed 7 --faults 0s -- sh -c";
     let served = "echo $FAIRCAST_SEED; for it in $FAIRCAST_DAEMONS; do test -S ${it#unix:} && echo $it; done";

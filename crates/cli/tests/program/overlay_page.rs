@@ -38,7 +38,7 @@ fn first_column(head: &str) -> BTreeSet<String> {
 }
 
 /// Command line in a shell that finds the program as `faircast`.
-fn shell(site: &Site, line: &str) -> Running {
+pub(super) fn shell(site: &Site, line: &str) -> Running {
     let built = Path::new(env!("CARGO_BIN_EXE_faircast")).parent().unwrap().display();
     let path = format!("{built}:{}", std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");

@@ -21,7 +21,7 @@ pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
 pub(super) const GROUPS: usize = 50;
 /// Most groups of a client.
 const GROUPS_MAX: usize = 4;
-/// Bytes of a payload that name its message, and the place of the mark of the last messages.
+/// Bytes of a payload that name its message, and the place of the mark of messages after faults.
 const ID_BYTES: usize = 16;
 /// Pause of a client without a daemon.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -40,7 +40,8 @@ const BURST: usize = 40;
 #[repr(u8)]
 pub(super) enum Phase {
     Faults,
-    /// Each client sends a marked message to all its groups.
+    /// All messages are marked, the first of a client goes to all its groups, and no burst has a
+    /// slow client cut off.
     Healed,
     /// Clients send nothing more.
     Quiet,
@@ -278,9 +279,11 @@ impl Writer<'_> {
                     50..100 if own != other => vec![own, other],
                     _ => vec![own],
                 };
-                let (count, sizes) = if draw == 399 { (BURST, 1) } else { (1, SIZES) };
+                let is_healed = self.world.is(Phase::Healed);
+                let is_burst = draw == 399 && !is_healed;
+                let (count, sizes) = if is_burst { (BURST, 1) } else { (1, SIZES) };
                 for _ in 0..count {
-                    self.send(service, &to, (false, sizes)).await?;
+                    self.send(service, &to, (is_healed, sizes)).await?;
                 }
             }
         }
