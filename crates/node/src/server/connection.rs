@@ -119,10 +119,12 @@ pub(super) async fn serve(
         Err(_) => return finish(&mut socket, batch, Code::Shutdown, "").await,
     };
     let link = Link { socket: &socket, outbox: &outbox, hub: &hub, id };
+    // A daemon that stops gives its reason and is gone then: the reason comes first.
     let end = tokio::select! {
+        biased;
+        (code, text) = outbox.closed() => End::Closed(code, text),
         end = link.read(&mut decoder) => end,
         Err(error) = link.write(&mut batch) => End::from(error),
-        (code, text) = outbox.closed() => End::Closed(code, text),
         // The daemon was dropped: nobody answers any more.
         () = hub.closed() => End::Lost,
     };

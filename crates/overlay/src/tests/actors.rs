@@ -101,7 +101,7 @@ impl World {
         let id = self.hosts[at].clients[client].id;
         self.note(at, client, 0, &format!("\"join\",\"group\":\"{group}\""));
         let group = Bytes::copy_from_slice(group.as_bytes());
-        let asks = self.asks;
+        let asks = self.asks && self.rng.chance(0.5);
         self.call(at, |daemon, cx| daemon.join(cx, id, group, asks).unwrap());
     }
 

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{World, full, ms, secs};
+use super::{CLIENTS, World, each_seed, full, ms, secs};
+use faircast_base::Duration;
+
 use crate::{DaemonSettings, Outgoing, SendError, Service};
 
 fn settled(settings: DaemonSettings) -> World {
@@ -183,4 +185,61 @@ fn a_message_for_a_view_that_is_over_is_refused() {
     world.renew();
     world.call(0, |daemon, cx| results.push(daemon.send(cx, id, &message)));
     assert_eq!(results, [Ok(()), Err(SendError::View)]);
+}
+
+/// Has a client read again what waits. A client whose connection is closed resumes.
+fn read_again(world: &mut World, at: usize, client: usize) {
+    if world.hosts[at].runs().is_none() || world.hosts[at].clients[client].reads {
+        return;
+    }
+    let id = world.hosts[at].clients[client].id;
+    if world.daemon(at).is_cut(id) {
+        return world.resume(at, client);
+    }
+    world.hosts[at].clients[client].reads = true;
+    world.read(at, client);
+}
+
+/// A run in which clients stop reading and links fail, in groups of which some members ask that
+/// senders wait, up to the end of a quiet time.
+fn lull(seed: u64) -> World {
+    let settings = DaemonSettings { client_bytes: 60_000, ..DaemonSettings::default() };
+    let edges = [(0, 1), (1, 2), (2, 3), (0, 3)];
+    let mut world = World::with(4, &edges, seed, settings);
+    world.asks = true;
+    world.run(secs(3));
+    for _ in 0..40 {
+        let (at, client) = (world.rng.below(4) as usize, world.rng.below(2) as usize);
+        match world.rng.below(8) {
+            0..3 => world.hosts[at].clients[client].reads = false,
+            3..6 => read_again(&mut world, at, client),
+            6 => {
+                let (a, b) = edges[world.rng.below(4) as usize];
+                world.cut(a, b);
+            }
+            _ => world.cut.clear(),
+        }
+        for _ in 0..world.rng.below(60) {
+            world.act();
+            let pause = Duration::from_micros(world.rng.below(10_000));
+            world.run(pause);
+        }
+        let pause = ms(world.rng.below(3000));
+        world.run(pause);
+    }
+    world.cut.clear();
+    // A view may bring more at once than a client has room for.
+    for span in [secs(0), secs(80), secs(10)] {
+        world.run(span);
+        for at in 0..4 {
+            (0..CLIENTS).for_each(|client| read_again(&mut world, at, client));
+        }
+    }
+    world.run(secs(5));
+    world
+}
+
+#[test]
+fn rules_hold_where_members_are_slow_and_senders_wait() {
+    each_seed(lull);
 }
