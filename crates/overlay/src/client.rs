@@ -215,7 +215,7 @@ pub(crate) struct Client {
     /// True if the client has lost events and has not resumed since.
     pub(crate) is_cut: bool,
     /// Numbers of messages that are to have receipts, and of their requests.
-    pub(crate) receipts: Vec<(u64, u64)>,
+    pub(crate) receipts: VecDeque<(u64, u64)>,
     /// Groups of which the client knows that they have no members.
     pub(crate) empty: BTreeSet<Bytes>,
 }

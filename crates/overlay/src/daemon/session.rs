@@ -143,7 +143,7 @@ impl Daemon {
         let Some(id) = self.own(mate) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(at) = client.receipts.iter().position(|it| it.0 == sequence) else { return };
-        let (_, request) = client.receipts.remove(at);
+        let Some((_, request)) = client.receipts.remove(at) else { return };
         let moves =
             |it: &Mate| self.moving.is_empty() || self.moving.iter().any(|run| run.id == it.daemon);
         let groups: Vec<Bytes> = cell.groups().collect();
@@ -522,7 +522,7 @@ impl Daemon {
         if wants_receipt && service.is_ordered() {
             let (sequence, _) = self.current.own();
             if let Some(client) = self.clients.get_mut(&id) {
-                client.receipts.push((sequence, request));
+                client.receipts.push_back((sequence, request));
             }
         }
         for message in ready {
