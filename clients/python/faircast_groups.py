@@ -313,11 +313,11 @@ class Client:
         elif kind == 13:
             self.waiting = CODES.get(fields.number("B"))
         elif kind == 21:
-            lost = fields.numbers("QQ")
-            self._events.append({"event": "resumed", "lost": lost if any(lost) else None})
+            self._events.append({"event": "resumed"})
         elif kind != 4:
             event = decode_event(kind, fields)
-            self._next = event["number"] + 1
+            # Number 0 repeats a state, whose change is among the events of the next cut.
+            self._next = event["number"] + 1 if event["number"] else self._next
             self._events.append(event)
 
     def _handled(self, request):

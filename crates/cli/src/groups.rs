@@ -290,8 +290,7 @@ impl Printer<'_> {
                 out.write_all(b"\n")
             }),
             GroupEvent::Refused { text, .. } => Err(Failure::Work(text)),
-            GroupEvent::Cut { lost: (first, last) }
-            | GroupEvent::Resumed { lost: Some((first, last)) } => {
+            GroupEvent::Cut { lost: (first, last) } => {
                 note(&format!("this client was too slow: events {first} to {last} are lost"));
                 Ok(false)
             }
@@ -367,7 +366,7 @@ fn json_of(event: GroupEvent) -> Value {
         GroupEvent::Disconnected { reason } => {
             json!({ "event": "disconnected", "reason": reason })
         }
-        GroupEvent::Resumed { lost } => json!({ "event": "resumed", "lost": lost }),
+        GroupEvent::Resumed => json!({ "event": "resumed" }),
         GroupEvent::Restarted { unsure } => json!({ "event": "restarted", "unsure": unsure }),
         GroupEvent::Refused { request, text } => {
             json!({ "event": "refused", "request": request, "text": text })

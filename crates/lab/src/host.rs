@@ -44,6 +44,7 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
     let configured = || {
         let index = device.if_index()?;
         let routing = Routing::new()?;
+        routing.set(nix::net::if_::if_nametoindex("lo")?, true)?;
         routing.add_address(index, address::of_node(node))?;
         connect(&routing, index, address::of_node(node), tcp.map_or_else(Vec::new, metrics))
     };

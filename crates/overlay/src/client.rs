@@ -1,6 +1,6 @@
 //! Clients of a daemon: what waits for them, and what they are told.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -156,6 +156,15 @@ impl ClientEvent {
         matches!(self, Self::Message { service: Service::Unreliable, .. })
     }
 
+    fn state(&self) -> Option<State> {
+        match self {
+            Self::View { .. } => Some(State::View),
+            Self::Transitional { .. } => Some(State::Transitional),
+            Self::Group { group, .. } => Some(State::Members(group.clone())),
+            _ => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         64 + match self {
             Self::Message { parts, .. } => parts.iter().map(Bytes::len).sum(),
@@ -184,12 +193,20 @@ pub(crate) struct Room {
     pub(crate) kept: usize,
 }
 
+/// State of which an event tells, until the next event about it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    View,
+    Transitional,
+    Members(Bytes),
+}
+
 /// Place in the queue of a client.
 #[derive(Clone, Debug)]
 enum Waiting {
     Event(ClientEvent),
-    /// Number of events that were lost here.
-    Lost(u64),
+    /// Number of events that were lost here, and the last ones among them about each state.
+    Lost(u64, BTreeMap<State, ClientEvent>),
 }
 
 /// Session of a client.
@@ -212,6 +229,9 @@ pub(crate) struct Client {
     taken: u64,
     kept: VecDeque<ClientEvent>,
     kept_bytes: usize,
+    /// Last events about each state among those that are kept no more, with their numbers: no later
+    /// event would repeat them.
+    states: BTreeMap<State, (u64, ClientEvent)>,
     /// True if the client has lost events and has not resumed since.
     pub(crate) is_cut: bool,
     /// Numbers of messages that are to have receipts, and of their requests.
@@ -231,7 +251,7 @@ impl Client {
         let encoded = mate.encode();
         fresh! {
             Self { mate, encoded, }
-            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, is_cut, receipts, empty
+            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, states, is_cut, receipts, empty
         }
     }
 
@@ -239,14 +259,14 @@ impl Client {
     /// the client is cut off.
     pub(crate) fn push(&mut self, event: ClientEvent, room: Room) {
         if self.is_cut {
-            return self.lose();
+            return self.lose(event);
         }
         let is_unreliable =
             |it: &Waiting| matches!(it, Waiting::Event(event) if event.is_unreliable());
         while self.waiting_bytes + event.bytes() > room.waiting {
             let Some(at) = self.waiting.iter().position(is_unreliable) else {
                 self.is_cut = true;
-                return self.lose();
+                return self.lose(event);
             };
             if let Some(Waiting::Event(event)) = self.waiting.remove(at) {
                 self.waiting_bytes -= event.bytes();
@@ -256,30 +276,73 @@ impl Client {
         self.waiting.push_back(Waiting::Event(event));
     }
 
-    fn lose(&mut self) {
-        match self.waiting.back_mut() {
-            Some(Waiting::Lost(count)) => *count += 1,
-            _ => self.waiting.push_back(Waiting::Lost(1)),
+    fn lose(&mut self, event: ClientEvent) {
+        if !matches!(self.waiting.back(), Some(Waiting::Lost(..))) {
+            self.waiting.push_back(Waiting::Lost(0, BTreeMap::new()));
+        }
+        if let Some(Waiting::Lost(count, states)) = self.waiting.back_mut() {
+            *count += 1;
+            if let Some(state) = event.state() {
+                if state == State::View {
+                    states.remove(&State::Transitional);
+                }
+                states.insert(state, event);
+            }
         }
     }
 
-    /// Takes the next event, with its number.
+    /// Keeps the oldest event that was taken no more.
+    fn forget_oldest(&mut self) -> bool {
+        let number = self.taken + 1 - self.kept.len() as u64;
+        let Some(event) = self.kept.pop_front() else { return false };
+        self.kept_bytes -= event.bytes();
+        match &event {
+            // Clients may leave any number of groups, and have asked for that.
+            ClientEvent::Group { group, reason: Reason::Leave, subject: Some(subject), .. }
+                if *subject == self.mate =>
+            {
+                self.states.remove(&State::Members(group.clone()));
+            }
+            _ => self.note_state(number, event),
+        }
+        true
+    }
+
+    fn note_state(&mut self, number: u64, event: ClientEvent) {
+        let Some(state) = event.state() else { return };
+        let is_older = |it: Option<&(u64, ClientEvent)>| it.is_none_or(|it| it.0 < number);
+        if !is_older(self.states.get(&state)) {
+            return;
+        }
+        if state == State::View && is_older(self.states.get(&State::Transitional)) {
+            self.states.remove(&State::Transitional);
+        }
+        self.states.insert(state, (number, event));
+    }
+
+    /// Takes the next event with its number. An event with number 0 repeats a state: its change is
+    /// among the lost events that `Cut` counts next.
     pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, ClientEvent)> {
+        if let Some(Waiting::Lost(count, states)) = self.waiting.front_mut()
+            && let Some((_, event)) = states.pop_first()
+        {
+            let number = self.taken + *count;
+            self.note_state(number, event.clone());
+            return Some((0, event));
+        }
         match self.waiting.pop_front()? {
             Waiting::Event(event) => {
                 self.waiting_bytes -= event.bytes();
                 self.kept_bytes += event.bytes();
                 self.kept.push_back(event.clone());
-                while self.kept_bytes > room.kept {
-                    self.kept_bytes -= self.kept.pop_front().map_or(0, |it| it.bytes());
-                }
                 self.taken += 1;
+                while self.kept_bytes > room.kept && self.forget_oldest() {}
                 Some((self.taken, event))
             }
-            Waiting::Lost(count) => {
+            Waiting::Lost(count, _) => {
+                while self.forget_oldest() {}
                 let first = self.taken + 1;
                 self.taken += count - u64::from(breaks(Mutant::ShortCut));
-                (self.kept, self.kept_bytes) = (VecDeque::new(), 0);
                 let event = ClientEvent::Cut { lost: (first, self.taken), closes: self.is_cut };
                 Some((self.taken, event))
             }
@@ -291,12 +354,26 @@ impl Client {
         (self.taken, self.waiting_bytes)
     }
 
-    /// The client is back, and has all events below `next`. Returns false if no such event exists.
+    /// The client is back, and has all events below `next`. Events that are kept no more are lost.
+    /// Returns false if no such event exists.
     pub(crate) fn resume(&mut self, next: u64) -> bool {
         let Some(missed) = (self.taken + 1).checked_sub(next).filter(|_| next > 0) else {
             return false;
         };
         (self.away_since, self.is_cut) = (None, false);
+        let states = core::mem::take(&mut self.states).into_iter();
+        let (early, late): (Vec<_>, Vec<_>) =
+            states.filter(|(_, it)| it.0 >= next).partition(|(_, it)| it.0 <= self.taken);
+        // States of a gap that the client has not learned of wholly.
+        let gap = self.waiting.iter_mut().find_map(|it| match it {
+            Waiting::Lost(_, states) => Some(states),
+            Waiting::Event(_) => None,
+        });
+        if let Some(states) = gap {
+            for (state, (_, event)) in late {
+                states.entry(state).or_insert(event);
+            }
+        }
         for _ in 0..missed {
             let Some(event) = self.kept.pop_back() else { break };
             self.kept_bytes -= event.bytes();
@@ -304,12 +381,13 @@ impl Client {
             self.waiting.push_front(Waiting::Event(event));
             self.taken -= 1;
         }
+        let lost = self.taken + 1 - next;
+        if lost > 0 {
+            self.taken -= lost;
+            let states = early.into_iter().map(|(state, (_, event))| (state, event)).collect();
+            self.waiting.push_front(Waiting::Lost(lost, states));
+        }
         true
-    }
-
-    /// Events that the client has not got and that are kept no more, after it has asked for `next`.
-    pub(crate) fn gap(&self, next: u64) -> Option<(u64, u64)> {
-        (next <= self.taken).then_some((next, self.taken))
     }
 }
 
@@ -329,6 +407,19 @@ mod tests {
         let parts = [Bytes::from_static(text)].into();
         let (groups, view) = ([].into(), ViewId::default());
         ClientEvent::Message { from, service, groups, parts, view, sequence: 0 }
+    }
+
+    fn change(reason: Reason, group: &'static str, position: u64) -> ClientEvent {
+        let subject = Some(client().mate);
+        let position = (position, 0, 0);
+        let (group, members, view) = (Bytes::from(group), [].into(), ViewId::default());
+        ClientEvent::Group { group, members, reason, subject, position, view }
+    }
+
+    fn view(round: u64) -> ClientEvent {
+        let id = ViewId { round, ..ViewId::default() };
+        let (members, names, together) = (Vec::new(), Vec::new(), Vec::new());
+        ClientEvent::View { id, members, names, together, previous: None }
     }
 
     fn text(event: &ClientEvent) -> &[u8] {
@@ -380,6 +471,70 @@ mod tests {
     }
 
     #[test]
+    fn the_last_view_and_the_last_members_of_each_group_come_with_a_cut() {
+        let mut client = client();
+        client.push(view(1), ROOM);
+        assert_eq!(client.pop(ROOM).unwrap().0, 1);
+        client.is_cut = true;
+        let closes = ClientEvent::Transitional { closes: ViewId::default(), members: Vec::new() };
+        let lost = [
+            closes.clone(),
+            change(Reason::Join, "a", 1),
+            message(Service::Fifo, b"x"),
+            view(2),
+            change(Reason::Join, "b", 2),
+            closes.clone(),
+            change(Reason::Network, "a", 3),
+            view(3),
+            closes.clone(),
+        ];
+        lost.into_iter().for_each(|event| client.push(event, ROOM));
+        let a = (0, change(Reason::Network, "a", 3));
+        let b = (0, change(Reason::Join, "b", 2));
+        // The connection may be lost before any of them is there.
+        let told = [(0, view(3)), (0, closes), a, b];
+        for taken in 0..6 {
+            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).take(taken).collect();
+            assert_eq!(got[..taken.min(4)], told[..taken.min(4)]);
+            assert!(client.resume(2));
+        }
+        client.push(message(Service::Fifo, b"y"), ROOM);
+        let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+        assert_eq!(got[..4], told);
+        assert_eq!(got[4], (10, ClientEvent::Cut { lost: (2, 10), closes: false }));
+        assert_eq!(got[5..], [(11, message(Service::Fifo, b"y"))]);
+        assert!(client.resume(12), "nothing is told twice");
+        assert_eq!(client.pop(ROOM), None);
+    }
+
+    #[test]
+    fn a_client_that_was_away_for_long_gets_the_view_and_the_members_with_the_cut() {
+        let mut client = client();
+        client.push(view(1), ROOM);
+        client.push(change(Reason::Join, "a", 1), ROOM);
+        client.push(view(2), ROOM);
+        client.push(change(Reason::Network, "a", 2), ROOM);
+        client.push(change(Reason::Leave, "b", 3), ROOM);
+        (0..8).for_each(|_| client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM));
+        while client.pop(ROOM).is_some() {}
+        let states: Vec<_> = client.states.keys().cloned().collect();
+        assert_eq!(states, [State::View, State::Members("a".into())]);
+        // 500 bytes hold six events of 80.
+        for _ in 0..2 {
+            assert!(client.resume(4));
+            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+            assert_eq!(got[0], (0, change(Reason::Network, "a", 2)));
+            assert_eq!(got[1], (7, ClientEvent::Cut { lost: (4, 7), closes: false }));
+            assert_eq!(
+                got.iter().skip(2).map(|it| it.0).collect::<Vec<_>>(),
+                [8, 9, 10, 11, 12, 13]
+            );
+        }
+        assert!(client.resume(8));
+        assert_eq!(client.pop(ROOM).unwrap().0, 8);
+    }
+
+    #[test]
     fn unreliable_messages_make_room_and_leave_no_gap() {
         let mut client = client();
         for i in 0..20u8 {
@@ -400,11 +555,13 @@ mod tests {
             client.pop(ROOM).unwrap();
         }
         // 500 bytes hold seven events of 65.
-        for (next, first, gap) in [(7, 7, None), (10, 10, None), (1, 3, Some((1, 2)))] {
+        for (next, first) in [(7, 7), (10, 10), (1, 2)] {
             assert!(client.resume(next));
-            assert_eq!(client.gap(next), gap, "{next}");
-            let got: Vec<u64> = core::iter::from_fn(|| client.pop(ROOM)).map(|it| it.0).collect();
-            assert_eq!(got, (first..10).collect::<Vec<_>>());
+            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+            let numbers: Vec<u64> = got.iter().map(|it| it.0).collect();
+            assert_eq!(numbers, (first..10).collect::<Vec<_>>());
+            let cut = (2, ClientEvent::Cut { lost: (1, 2), closes: false });
+            assert_eq!(got.first() == Some(&cut), next == 1);
         }
         assert!(!client.resume(11) && !client.resume(0));
     }

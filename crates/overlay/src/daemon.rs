@@ -30,7 +30,7 @@ use crate::ids::{Ballot, ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
 use crate::stream::Streams;
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
-use crate::wire::{Control, Item};
+use crate::wire::{Control, Item, NUMBER_MAX};
 
 /// Interval at which everything that nobody waits for is acknowledged.
 const REFRESH: Duration = Duration::from_millis(50);
@@ -378,11 +378,11 @@ impl Daemon {
     fn take_advert(&mut self, now: Time, from: Option<LinkId>, advert: Advert) {
         let is_own = advert.origin.id == self.me.id;
         if from.is_some() && is_own {
-            // An earlier run of this daemon is still known: the newer number ends that.
-            let newer = advert.origin.incarnation == self.me.incarnation
-                && advert.number >= self.advert_number;
-            if newer {
-                self.advert_number = advert.number;
+            // An advertisement of an earlier run is still known, or somebody lies: a greater number
+            // ends that, whatever the clock has done between the runs.
+            let known = self.database.get(self.me.id);
+            if known.is_none_or(|known| advert.age() >= known.age() && advert != *known) {
+                self.advert_number = advert.number.min(NUMBER_MAX - 1);
                 self.advertise(now);
             }
             return;

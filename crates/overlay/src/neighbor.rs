@@ -185,7 +185,7 @@ impl Neighbours {
         let (opened, since) = (link.opened, link.since);
         for rival in rivals.into_iter().filter(|_| is_first) {
             let Some(other) = self.links.get(&rival) else { continue };
-            let older_run = other.peer.is_some_and(|it| it.incarnation < hello.member.incarnation);
+            let older_run = other.peer.is_some_and(|it| it != hello.member);
             // Of two that both ends have opened at once the one of the lesser daemon stays.
             let together = since.since(other.since) < TOGETHER && other.opened != opened;
             let keeps_other = together && !older_run && (other.opened == (me.id < hello.member.id));

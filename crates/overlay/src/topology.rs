@@ -21,12 +21,20 @@ pub const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Advert {
     pub(crate) origin: DaemonRun,
-    /// Number of the advertisement in this incarnation.
+    /// Number of the advertisement, which grows from run to run too.
     pub(crate) number: u64,
     pub(crate) name: String,
     /// Ends of links that are up, in their order, with the cost in microseconds of one way and the
     /// number of times that the link has come up.
     pub(crate) links: Vec<(DaemonRun, u32, u32)>,
+}
+
+impl Advert {
+    /// Age among the advertisements of a daemon. The number counts first: incarnations come from
+    /// clocks, which may be set back between two runs.
+    pub(crate) fn age(&self) -> (u64, u64) {
+        (self.number, self.origin.incarnation)
+    }
 }
 
 impl Encoded for Advert {
@@ -61,8 +69,7 @@ impl Database {
     /// Takes an advertisement. Returns true if it is new, and is to be flooded.
     pub(crate) fn take(&mut self, now: Time, advert: Advert) -> bool {
         let known = self.get(advert.origin.id);
-        let age = |it: &Advert| (it.origin.incarnation, it.number);
-        let new = known.is_none_or(|known| age(&advert) > age(known));
+        let new = known.is_none_or(|known| advert.age() > known.age());
         let has_room = known.is_some() || self.adverts.len() < DATABASE_MAX;
         if new && has_room {
             self.adverts.insert(advert.origin.id, (advert, now));
@@ -268,18 +275,20 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_incarnation_replaces_an_older_one() {
+    fn a_greater_number_replaces_another_incarnation() {
         let mut database = Database::default();
         database.take(Time::ZERO, advert(1, &[(2, 10)]));
         database.take(Time::ZERO, advert(2, &[(1, 10)]));
-        let again = DaemonRun { incarnation: 2, ..member(2) };
-        assert!(database.take(Time::ZERO, Advert { origin: again, ..advert(2, &[(1, 10)]) }));
+        let again = |incarnation, number| Advert {
+            origin: DaemonRun { incarnation, ..member(2) },
+            number,
+            ..advert(2, &[(1, 10)])
+        };
+        assert!(database.take(Time::ZERO, again(0, 2)));
         // The first daemon still advertises the link to the run that is gone.
         assert_eq!(database.component(member(1)).members, [member(1)]);
-        assert!(
-            !database.take(Time::ZERO, Advert { number: 9, ..advert(2, &[(1, 10)]) }),
-            "it is older"
-        );
+        assert!(!database.take(Time::ZERO, again(9, 1)), "its number is less");
+        assert!(database.take(Time::ZERO, again(1, 2)));
     }
 
     #[test]

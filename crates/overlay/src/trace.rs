@@ -117,12 +117,17 @@ impl ClientTrace {
 
     /// Line of event number `n`. `id` names a message by its content.
     pub fn event(&mut self, n: u64, event: &ClientEvent, id: impl FnOnce() -> String) -> String {
+        self.repeat(event);
+        self.line(n, &fields(event, self.is_transitional, id))
+    }
+
+    /// Takes the repeated state of an event that is among lost ones, which has no line.
+    pub fn repeat(&mut self, event: &ClientEvent) {
         match event {
             ClientEvent::Transitional { .. } => self.is_transitional = true,
             ClientEvent::View { .. } => self.is_transitional = false,
             _ => {}
         }
-        self.line(n, &fields(event, self.is_transitional, id))
     }
 }
 

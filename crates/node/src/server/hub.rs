@@ -216,24 +216,23 @@ impl Hub {
         }
         self.last_id += 1;
         let id = ClientId(self.last_id);
-        let lost = if next > 0 {
+        let resumes = next > 0;
+        if resumes {
             let resumed = self.with(|daemon, _| daemon.resume(id, (&name, incarnation), next));
-            let lost = resumed.map_err(|_| (Code::Session, format!("no event {next}")))?;
+            resumed.map_err(|_| (Code::Session, format!("no event {next}")))?;
             self.counters.resumed += 1;
-            Some(lost)
         } else {
             let connected =
                 self.with(|daemon, cx| daemon.connect(cx, id, name.clone(), incarnation));
             let text = String::from_utf8_lossy(&name);
             connected.map_err(|_| (Code::Name, format!("\"{text}\", run {incarnation}")))?;
             self.counters.sessions += 1;
-            None
-        };
+        }
         let old = old.and_then(|old| self.sessions.remove(&old));
         if let Some(outbox) = old.as_ref().and_then(|old| old.outbox.as_ref()) {
             outbox.close(Code::Replaced, String::new());
         }
-        let taken = old.filter(|_| lost.is_some()).map_or(0, |old| old.taken);
+        let taken = old.filter(|_| resumes).map_or(0, |old| old.taken);
         outbox.push(Frame::Welcome(Welcome {
             daemon: self.me,
             view: self.node.daemon().view().0,
@@ -243,8 +242,8 @@ impl Hub {
             group_bytes: GROUP_BYTES_MAX as u8,
             full_name: full_name(&name, &self.name),
         }));
-        if let Some(lost) = lost {
-            outbox.push(Frame::Resumed(lost));
+        if resumes {
+            outbox.push(Frame::Resumed);
         }
         tracing::debug!(
             target: "faircast::session",

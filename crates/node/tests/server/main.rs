@@ -237,12 +237,8 @@ async fn a_slow_client_is_cut_at_its_limit_and_learns_what_it_lost() {
     assert!(error.is_none_or(|code| code == Code::Slow), "{error:?}");
     let mut slow = Peer::hello(&at, "slow", 1, next).await;
     slow.welcome().await;
-    let Some(Frame::Resumed(lost)) = slow.frame().await else { panic!("not resumed") };
+    assert_eq!(slow.frame().await, Some(Frame::Resumed));
     let mut missing = 0;
-    if let Some((first, last)) = lost {
-        assert_eq!(first, next);
-        (missing, next) = (last - first + 1, last + 1);
-    }
     sent += 1;
     source.send(Service::Fifo, "g", sent.to_be_bytes().to_vec()).await;
     loop {
@@ -329,7 +325,7 @@ async fn a_client_that_resumes_gets_every_event_once() {
         }
         client = Peer::hello(&at, "client", 1, next).await;
         client.welcome().await;
-        assert_eq!(client.frame().await, Some(Frame::Resumed(None)));
+        assert_eq!(client.frame().await, Some(Frame::Resumed));
     }
     while got < 1000 {
         let (number, event) = client.event().await;
@@ -360,7 +356,7 @@ async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
     for text in ["a", "b", "c"] {
         client.send(Service::Fifo, "g", text).await;
     }
-    assert_eq!(client.frame().await, Some(Frame::Resumed(None)));
+    assert_eq!(client.frame().await, Some(Frame::Resumed));
     assert_eq!(client.message().await, "c");
     server.close().await;
 }

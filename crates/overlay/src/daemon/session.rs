@@ -313,8 +313,8 @@ impl Daemon {
         }
     }
 
-    /// Client resumes a session over another connection, with all events below number `next`.
-    /// Returns the numbers of the first and the last event that are kept no more, if there are any.
+    /// Client resumes a session over another connection, with all events below number `next`. If
+    /// later ones are kept no more, [`ClientEvent::Cut`] has their numbers.
     ///
     /// # Errors
     /// [`SendError::Name`]: there is no such session, or no such number.
@@ -323,14 +323,13 @@ impl Daemon {
         id: ClientId,
         (name, incarnation): (&Bytes, u64),
         next: u64,
-    ) -> Result<Option<(u64, u64)>, SendError> {
+    ) -> Result<(), SendError> {
         let old = *self.names.get(name).ok_or(SendError::Name)?;
         let client = self.clients.get_mut(&old).filter(|it| it.mate.incarnation == incarnation);
         let client = client.ok_or(SendError::Name)?;
         if !client.resume(next) {
             return Err(SendError::Name);
         }
-        let gap = client.gap(next);
         self.forget_slow(old);
         if let Some(mut client) = self.clients.remove(&old) {
             client.is_ready = true;
@@ -344,7 +343,7 @@ impl Daemon {
         if old != id {
             self.events.push_back(DaemonEvent::End(old));
         }
-        Ok(gap)
+        Ok(())
     }
 
     /// Client is gone for good.

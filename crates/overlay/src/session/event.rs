@@ -131,7 +131,9 @@ pub enum GroupEvent {
         /// The groups.
         groups: Vec<GroupName>,
     },
-    /// Events are lost since the client was too slow: numbers of the first and the last one.
+    /// Events are lost since the client was too slow, or away for too long. The last view and the
+    /// last members of each group among them have come before: as a [`View`](Self::View), a
+    /// [`Transitional`](Self::Transitional) and [`Group`](Self::Group)s.
     Cut {
         /// Numbers of the first and the last lost event.
         lost: (u64, u64),
@@ -142,10 +144,7 @@ pub enum GroupEvent {
         reason: String,
     },
     /// The connection was lost and the session goes on.
-    Resumed {
-        /// Numbers of the first and the last event that are lost, if there are any.
-        lost: Option<(u64, u64)>,
-    },
+    Resumed,
     /// The daemon had no session any more, and a new one has begun: events may be missing, and the
     /// client joins its groups again.
     Restarted {

@@ -86,8 +86,8 @@ pub enum Frame {
     Waiting(Option<Code>),
     /// Event with its number in the session.
     Event(u64, ClientEvent),
-    /// The session goes on. Numbers of the first and the last event that are lost, if any.
-    Resumed(Option<(u64, u64)>),
+    /// The session goes on.
+    Resumed,
 }
 
 /// Answer of a daemon to a hello.
@@ -302,7 +302,7 @@ impl Frame {
             }
             Self::Waiting(code) => (13u8, code.map_or(0, |it| it as u8)).put(out),
             Self::Event(number, event) => return put_event(out, *number, event),
-            Self::Resumed(lost) => (21u8, lost.unwrap_or_default()).put(out),
+            Self::Resumed => out.push(21),
         }
         &[]
     }
@@ -358,7 +358,7 @@ impl Frame {
             }
             13 => Self::Waiting(Some(Code::take(fields)?)),
             16..21 | 22 | 23 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?),
-            21 => Self::Resumed(Some(fields.read()?).filter(|it| *it != (0, 0))),
+            21 => Self::Resumed,
             _ => return None,
         })
     }

@@ -317,7 +317,10 @@ impl RemoteSession {
     pub fn take(&mut self, frame: Frame) -> Result<bool, (Code, String)> {
         match frame {
             Frame::Event(number, event) => {
-                self.next = number + 1;
+                // Number 0 repeats a state, whose change is among the events of the next cut.
+                if number > 0 {
+                    self.next = number + 1;
+                }
                 if let Some(trace) = &mut self.trace {
                     trace.event(number, &event);
                 }
@@ -330,11 +333,11 @@ impl RemoteSession {
                 };
                 self.push(event.into(), bytes);
             }
-            Frame::Resumed(lost) => {
+            Frame::Resumed => {
                 if let Some(trace) = &mut self.trace {
-                    trace.resume(self.next, lost);
+                    trace.resume(self.next);
                 }
-                self.push(GroupEvent::Resumed { lost }, 0);
+                self.push(GroupEvent::Resumed, 0);
             }
             Frame::Refused(request, _, text) => {
                 self.push(GroupEvent::Refused { request, text }, 0);

@@ -65,8 +65,11 @@ impl SessionTrace {
         }
     }
 
-    /// Notes an event with its number.
+    /// Notes an event with its number, or with 0 the repeated state of a lost one.
     pub(super) fn event(&mut self, number: u64, event: &ClientEvent) {
+        if number == 0 {
+            return self.writer.iter_mut().for_each(|it| it.repeat(event));
+        }
         let name = || match event {
             ClientEvent::Message { parts, .. } => id(parts),
             _ => String::new(),
@@ -74,11 +77,8 @@ impl SessionTrace {
         self.add(|it| it.event(number, event, name));
     }
 
-    /// Notes that the session goes on with event number `next`, or after lost events.
-    pub(super) fn resume(&mut self, next: u64, lost: Option<(u64, u64)>) {
-        if let Some(lost) = lost {
-            self.event(lost.1, &ClientEvent::Cut { lost, closes: true });
-        }
-        self.add(|it| it.resume(lost.map_or(next, |lost| lost.1 + 1)));
+    /// Notes that the session goes on with event number `next`.
+    pub(super) fn resume(&mut self, next: u64) {
+        self.add(|it| it.resume(next));
     }
 }

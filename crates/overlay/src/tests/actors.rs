@@ -49,7 +49,7 @@ impl World {
         self.note(at, client, 0, &format!("\"resume\",\"next\":{next}"));
         let name = format!("c{client}").into();
         self.call(at, |daemon, _| {
-            assert_eq!(daemon.resume(id, (&name, run), next), Ok(None), "nothing is lost unsaid");
+            assert_eq!(daemon.resume(id, (&name, run), next), Ok(()));
         });
         self.read(at, client);
     }
@@ -62,7 +62,6 @@ impl World {
             && let Some((n, event)) = daemon.poll_client(host.clients[client].id)
         {
             let it = &mut host.clients[client];
-            it.last = n;
             let when = self.now;
             match &event {
                 ClientEvent::Transitional { .. } => it.is_transitional = true,
@@ -85,6 +84,10 @@ impl World {
                 }
                 ClientEvent::Group { .. } | ClientEvent::NoMembers { .. } => {}
             }
+            if n == 0 {
+                continue;
+            }
+            it.last = n;
             let name = || match &event {
                 ClientEvent::Message { parts, .. } => format!("m{}", number_of(parts)),
                 _ => String::new(),

@@ -232,3 +232,22 @@ fn all_daemons_killed_and_restarted_form_one_view() {
     world.act_for(secs(1));
     world.finish();
 }
+
+#[test]
+fn a_daemon_that_starts_with_its_clock_set_back_is_taken_at_once() {
+    for seed in 0..10 {
+        let mut world = settled(4, &[(0, 1), (1, 2), (2, 3)], seed);
+        world.hosts[1].incarnation = 1000;
+        for chance in [0.0, 0.5, 1.0] {
+            world.kill_noticed(1, chance);
+            world.hosts[1].incarnation = world.me(1).incarnation / 2;
+            world.start(1);
+            world.run(ms(1));
+            let took = world.settle(secs(9));
+            assert!(took < secs(9), "seed {seed}: {took}");
+            world.join_all("g0");
+            world.act_for(secs(1));
+        }
+        world.finish();
+    }
+}

@@ -268,3 +268,16 @@ fn views_form_over_links_with_a_round_trip_of_four_seconds() {
     assert!(world.finish() > 100);
     assert_eq!(world.views_since(0, Time::ZERO), views + 2);
 }
+
+#[test]
+fn an_advertisement_that_comes_back_over_a_faster_way_round_is_not_renewed() {
+    let mut world = World::new(3, &full(3), 6);
+    world.set_latency(0, 2, ms(200));
+    world.run(secs(10));
+    world.check_settled();
+    let before = world.total();
+    world.run(secs(600));
+    let frames = world.total().control_frames - before.control_frames;
+    // Each end of three links greets twice a second; advertisements come every five minutes.
+    assert!((6 * 1200..6 * 1200 + 100).contains(&frames), "{frames} frames of control");
+}

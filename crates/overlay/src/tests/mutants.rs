@@ -49,16 +49,16 @@ fn messages_that_depend_on_what_is_lost_are_not_delivered() {
 fn the_checker_finds_daemons_that_break_a_rule() {
     type Run = fn() -> World;
     let cases: [(Mutant, Run, Rule); 20] = [
-        (Mutant::NoKept, || squall(0), Rule::R7),
-        (Mutant::PrunedOrder, || squall(8), Rule::R8),
-        (Mutant::HastySafe, || squall(4), Rule::R10),
-        (Mutant::UnsafeSafe, || squall(3), Rule::R10),
+        (Mutant::NoKept, || squall(9), Rule::R7),
+        (Mutant::PrunedOrder, || squall(21), Rule::R8),
+        (Mutant::HastySafe, || squall(41), Rule::R10),
+        (Mutant::UnsafeSafe, || squall(4), Rule::R10),
         (Mutant::HastyOrder, || storm(0), Rule::R9),
         (Mutant::NoEnd, lost_cause, Rule::R8),
         (Mutant::TogetherByMembers, || squall(1), Rule::R4),
-        (Mutant::NoFollow, || squall(15), Rule::R4),
-        (Mutant::EarlyNext, || squall(25), Rule::R2),
-        (Mutant::EndOfKnown, || squall(259), Rule::R10),
+        (Mutant::NoFollow, || squall(39), Rule::R4),
+        (Mutant::EarlyNext, || squall(89), Rule::R2),
+        (Mutant::EndOfKnown, || squall(86), Rule::R10),
         (Mutant::FifoPassesHeld, || storm(31), Rule::R7),
         (Mutant::FifoOvertakes, || squall(0), Rule::R7),
         (Mutant::NoRecovery, || squall(0), Rule::R5),

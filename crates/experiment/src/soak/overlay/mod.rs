@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -126,12 +125,6 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         let failed = |error: io::Error| Error::doing("start a round", error);
         for daemon in 0..DAEMONS {
-            let mut up = Command::new("ip");
-            up.args(["link", "set", "lo", "up"]);
-            self.field
-                .spawn(NodeId(daemon as u32), up)
-                .and_then(|mut it| it.wait())
-                .map_err(failed)?;
             self.start(daemon)?;
         }
         for program in 0..DAEMONS * PROGRAMS {
@@ -255,20 +248,34 @@ impl<'a> Round<'a> {
         let came = wait_until(deadline, self.monitor, || is_so(self))?;
         self.look_after()?;
         if !came {
-            let states: Vec<String> = self.states().iter().map(Value::to_string).collect();
-            write(&self.folder.join("states.jsonl"), states.join("\n"))?;
+            let states = self.states();
+            let lines: Vec<String> = states.iter().map(Value::to_string).collect();
+            write(&self.folder.join("states.jsonl"), lines.join("\n"))?;
             let seconds = SETTLE_MAX.as_secs();
             let problem = format!("no {what} within {seconds} s; states.jsonl has the states");
             self.verdict.problems.push(problem);
+            let in_short = |(daemon, state): (usize, &Value)| {
+                let links = state["neighbors"].as_array().into_iter().flatten();
+                let links: Vec<_> = links.filter_map(|it| it["daemon"].as_str()).collect();
+                format!(
+                    "{}: {}view {}, settled {}, links {links:?}, {} bytes wait",
+                    name(daemon),
+                    state["error"].as_str().map_or(String::new(), |error| format!("{error}; ")),
+                    state["view"],
+                    state["settled"],
+                    queued(state)
+                )
+            };
+            self.verdict.problems.extend(states.iter().enumerate().map(in_short));
         }
         Ok(came)
     }
 
-    /// State of each daemon; null without an answer.
+    /// State of each daemon; an `error` without an answer.
     fn states(&self) -> Vec<Value> {
         let states = (0..DAEMONS).map(|daemon| {
             let answer = self.field.on(NodeId(daemon as u32), status);
-            answer.and_then(|it| it).unwrap_or(Value::Null)
+            answer.and_then(|it| it).unwrap_or_else(|error| json!({ "error": error.to_string() }))
         });
         states.collect()
     }
