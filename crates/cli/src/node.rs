@@ -88,6 +88,11 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
         serve_pages(listener, move |path| page(path, inquiry.clone(), client.clone()));
     }
     while !interrupted() {
+        if server.has_ended() {
+            // Sockets that nobody serves any more would be worse than none.
+            let text = "the daemon has ended by a fault of faircast; the lines above have it";
+            return Err(Failure::Work(text.into()));
+        }
         tokio::time::sleep(LOOK).await;
     }
     server.close().await;

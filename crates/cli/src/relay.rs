@@ -95,10 +95,15 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result<(), Failure> {
     let mut closing = false;
     loop {
         tokio::time::sleep(LOOK).await;
+        let is_left = status.has_changed().is_err();
         let now = status.borrow().clone();
         show.update(&now)?;
         if now.ended {
             return now.failed.map_or(Ok(()), |error| Err(Failure::Work(error)));
+        }
+        if is_left {
+            let text = "the relay has ended by a fault of faircast; the lines above have it";
+            return Err(Failure::Work(text.into()));
         }
         if interrupted() && !closing {
             closing = true;

@@ -7,7 +7,7 @@ use faircast_base::{Duration, Time};
 /// The clock of a run. It stands at zero until the run begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    zero: Instant,
+    pub(crate) zero: Instant,
 }
 
 impl Clock {

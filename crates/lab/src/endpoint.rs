@@ -291,6 +291,7 @@ impl<'a> Driven<'a> {
             close_timeout: CLOSE_MAX,
             // A receiver may have nothing to do before it hears anything.
             ends_when_idle: sender,
+            zero: Some(place.clock.zero),
             ..DriverSettings::default()
         };
         // The clock of the run stands still until it begins.
@@ -301,10 +302,7 @@ impl<'a> Driven<'a> {
             Driver::<FlowMachine, D>::with_demux(sockets, place.book(flow), demux, settings);
         let mut driver = driver.map_err(opening)?;
         let now = driver.live().now();
-        // The moment of the run at which the driver's clock stood at zero.
-        let zero = Time::ZERO + place.clock.now().since(Time::ZERO + now.since(Time::ZERO));
-        driver.set_trace(Box::new(Shifted { zero, out: Rc::clone(&place.out) }));
-        let start = Time::ZERO + start.since(zero);
+        driver.set_trace(Box::new(ToOutbox(Rc::clone(&place.out))));
         let machine = make(start.max(now), place.node);
         let options = SessionOptions { key: D::Key::default(), subject: Some(place.subject) };
         driver.live().number_from(place.number);
@@ -344,13 +342,13 @@ impl<'a> Driven<'a> {
 }
 
 impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
-    fn event(&mut self, _: &mut Live<FlowMachine, D>, _: SessionId, event: FlowEvent) {
+    fn event(&mut self, live: &mut Live<FlowMachine, D>, _: SessionId, event: FlowEvent) {
         match event {
             FlowEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
             FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
             FlowEvent::Completed => self.delivery.completed = Some(self.place.clock.now()),
-            // The plan refuses daemons.
-            FlowEvent::Gone | FlowEvent::Note(_) => {}
+            FlowEvent::Note(note) => self.place.out.borrow_mut().note(live.now(), &note),
+            FlowEvent::Gone => {}
         }
     }
 
@@ -393,15 +391,11 @@ impl Demux for OneSession {
     fn key(&self, (): &()) {}
 }
 
-/// Turns the driver's times into the run's.
-struct Shifted {
-    zero: Time,
-    out: Rc<RefCell<Outbox>>,
-}
+/// Outbox of a thread, as the driver's trace.
+struct ToOutbox(Rc<RefCell<Outbox>>);
 
-impl Sink for Shifted {
+impl Sink for ToOutbox {
     fn record(&mut self, record: &Record) {
-        let at = self.zero + record.at.since(Time::ZERO);
-        self.out.borrow_mut().record(&Record { at, ..*record });
+        self.0.borrow_mut().record(record);
     }
 }

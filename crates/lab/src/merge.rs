@@ -1,23 +1,48 @@
 //! The merging of the records of several threads into one order.
 
-use faircast_base::{Duration, Time};
+use faircast_base::{ClientNote, Duration, Time};
 use faircast_trace::{Record, Sink};
 
 /// How long records are held back, so that those of other threads with earlier times can come.
 const HELD: Duration = Duration::from_millis(500);
 
+/// Entry of a trace with its time.
+pub(crate) enum Entry {
+    Record(Record),
+    Note(Time, Box<ClientNote>),
+}
+
+impl Entry {
+    const fn at(&self) -> Time {
+        match self {
+            Self::Record(record) => record.at,
+            Self::Note(at, _) => *at,
+        }
+    }
+
+    fn pass(mut self, at: Time, sink: &mut dyn Sink) {
+        match &mut self {
+            Self::Record(record) => {
+                record.at = at;
+                sink.record(record);
+            }
+            Self::Note(_, note) => sink.note(at, note),
+        }
+    }
+}
+
 /// Merges records of several threads, each in the order of its times.
 #[derive(Default)]
 pub(crate) struct Merge {
-    waiting: Vec<Record>,
+    waiting: Vec<Entry>,
     passed: Time,
     /// Records that came too late and were given the time of the last one that was passed on.
     pub(crate) moved: u64,
 }
 
 impl Merge {
-    pub(crate) fn take(&mut self, records: &mut Vec<Record>) {
-        self.waiting.append(records);
+    pub(crate) fn take(&mut self, entries: &mut Vec<Entry>) {
+        self.waiting.append(entries);
     }
 
     /// Passes on what nothing earlier can come before, at `now`.
@@ -34,23 +59,20 @@ impl Merge {
 
     fn pass_by(&mut self, by: Time, sink: &mut dyn Sink) {
         // Stable: records of one time and thread keep their order.
-        self.waiting.sort_by_key(|record| record.at);
-        let count = self.waiting.partition_point(|record| record.at <= by);
-        for mut record in self.waiting.drain(..count) {
-            if record.at < self.passed {
-                record.at = self.passed;
-                self.moved += 1;
-            }
-            self.passed = record.at;
-            sink.record(&record);
+        self.waiting.sort_by_key(Entry::at);
+        let count = self.waiting.partition_point(|entry| entry.at() <= by);
+        for entry in self.waiting.drain(..count) {
+            self.moved += u64::from(entry.at() < self.passed);
+            self.passed = self.passed.max(entry.at());
+            entry.pass(self.passed, sink);
         }
     }
 }
 
 /// Where a thread's records wait until they are sent to the one that orders them.
 pub(crate) struct Outbox {
-    records: Vec<Record>,
-    to: std::sync::mpsc::Sender<Vec<Record>>,
+    entries: Vec<Entry>,
+    to: std::sync::mpsc::Sender<Vec<Entry>>,
     sent: Time,
 }
 
@@ -59,29 +81,33 @@ const BATCH_MAX: usize = 4096;
 const BATCH_SPAN: Duration = Duration::from_millis(20);
 
 impl Outbox {
-    pub(crate) fn new(to: std::sync::mpsc::Sender<Vec<Record>>) -> Self {
-        Self { records: Vec::new(), to, sent: Time::ZERO }
+    pub(crate) fn new(to: std::sync::mpsc::Sender<Vec<Entry>>) -> Self {
+        Self { entries: Vec::new(), to, sent: Time::ZERO }
     }
 
     /// Sends what waits, if there is much or it has waited for long.
     pub(crate) fn flush_if_due(&mut self, now: Time) {
-        if self.records.len() >= BATCH_MAX || now.since(self.sent) >= BATCH_SPAN {
+        if self.entries.len() >= BATCH_MAX || now.since(self.sent) >= BATCH_SPAN {
             self.flush(now);
         }
     }
 
     pub(crate) fn flush(&mut self, now: Time) {
         self.sent = now;
-        if !self.records.is_empty() {
+        if !self.entries.is_empty() {
             // Nobody listens only where the run has ended with an error.
-            let _ = self.to.send(std::mem::take(&mut self.records));
+            let _ = self.to.send(std::mem::take(&mut self.entries));
         }
     }
 }
 
 impl Sink for Outbox {
     fn record(&mut self, record: &Record) {
-        self.records.push(*record);
+        self.entries.push(Entry::Record(*record));
+    }
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        self.entries.push(Entry::Note(at, Box::new(note.clone())));
     }
 }
 
@@ -91,9 +117,9 @@ mod tests {
     use faircast_base::{Event, NodeId};
     use faircast_trace::{Recording, Subject};
 
-    fn record(ms: u64, node: u32) -> Record {
+    fn record(ms: u64, node: u32) -> Entry {
         let at = Time::ZERO + Duration::from_millis(ms);
-        Record { at, subject: Subject::Node(NodeId(node)), event: Event::Joined }
+        Entry::Record(Record { at, subject: Subject::Node(NodeId(node)), event: Event::Joined })
     }
 
     #[test]

@@ -105,9 +105,6 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
             "the flows have {ends} ends; allowed: at most {ENDS_MAX}, or --on sim"
         ));
     }
-    if !scenario.daemons.is_empty() {
-        return wrong("daemons run in the simulator only; use --on sim".to_string());
-    }
     if scenario.nodes.len() > address::NODES_MAX as usize {
         return wrong("there are more nodes than addresses".to_string());
     }

@@ -12,7 +12,7 @@ use faircast_base::{FlowId, NodeId};
 use faircast_net::Sockets;
 use faircast_scenario::{Flow, NodeProgram, Scenario};
 use faircast_sim::{Delivery, Observer, SentContent, shortest_round_trip};
-use faircast_trace::{Record, Sink, Subject};
+use faircast_trace::{Sink, Subject};
 use socket2::Socket;
 use tun_rs::SyncDevice;
 
@@ -22,7 +22,7 @@ use crate::emulator::{self, Port, Shared};
 use crate::endpoint::{End, Place};
 use crate::error::LabError;
 use crate::lateness::ProcessorTime;
-use crate::merge::{Merge, Outbox};
+use crate::merge::{Entry, Merge, Outbox};
 use crate::plan::{self, TcpPlan};
 use crate::{endpoint, host, tcp};
 
@@ -128,7 +128,7 @@ fn intact(
 /// Orders records until the emulator has ended. True where the observer ended the run.
 fn watch(
     clock: &Clock,
-    records: &Receiver<Vec<Record>>,
+    records: &Receiver<Vec<Entry>>,
     emulator: &ScopedJoinHandle<'_, Result<LabOutcome, LabError>>,
     shared: &Shared,
     (observer, merge): (&mut dyn Observer, &mut Merge),
@@ -188,7 +188,7 @@ impl Host<'_> {
 struct Lab<'env> {
     scenario: &'env Scenario,
     shared: &'env Shared,
-    to: Sender<Vec<Record>>,
+    to: Sender<Vec<Entry>>,
 }
 
 impl<'env> Lab<'env> {

@@ -4,19 +4,25 @@
 
 use std::path::Path;
 
-use faircast_base::{Event, Time};
+use faircast_base::{ClientAct, ClientNote, Event, Time};
+use faircast_checker::{Trace, check};
 use faircast_lab::{LabError, LabOutcome};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
-use faircast_trace::{Record, Recording, Subject};
+use faircast_trace::{Record, Recording, Sink, Subject, Tee};
 
 /// Runs a scenario; `None` where this machine cannot.
 fn run(text: &str) -> Option<(LabOutcome, Vec<Record>)> {
-    let scenario = scenario(text);
     let mut recording = Recording::default();
-    match faircast_lab::run(&scenario, &mut Unobserved, &mut recording) {
-        Ok(outcome) => Some((outcome, recording.records)),
+    let outcome = run_into(text, &mut recording)?;
+    Some((outcome, recording.records))
+}
+
+fn run_into(text: &str, sink: &mut dyn Sink) -> Option<LabOutcome> {
+    let scenario = scenario(text);
+    match faircast_lab::run(&scenario, &mut Unobserved, sink) {
+        Ok(outcome) => Some(outcome),
         Err(error @ (LabError::NoNamespace(_) | LabError::NoTun | LabError::NoDevice(_))) => {
             eprintln!("skipped: {error}");
             None
@@ -174,6 +180,49 @@ fn receivers_find_a_head_and_are_repaired_by_it() {
         _ => None,
     };
     assert_eq!(records.iter().filter_map(level).max(), Some(3));
+}
+
+/// Acts of clients of the overlay.
+#[derive(Default)]
+struct Acts(Vec<ClientNote>);
+
+impl Sink for Acts {
+    fn record(&mut self, _: &Record) {}
+
+    fn note(&mut self, _: Time, note: &ClientNote) {
+        self.0.push(note.clone());
+    }
+}
+
+#[test]
+fn daemons_keep_all_rules_beside_the_kernels_tcp_through_a_stop_and_a_crash() {
+    let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]";
+    let overlay = "[[daemon]]\nnode = \"s\"\n\
+                   [[daemon]]\nnode = [\"a\", \"b\"]\npeers = \"s\"\n\
+                   [[client]]\nname = \"c\"\nnode = [\"s\", \"a\", \"b\"]\ngroups = \"g\"\n\
+                   send = { groups = \"g\", service = \"agreed\", size = \"500 B\", \
+                   rate = \"40 kbit/s\", start = \"3 s\", stop = \"16 s\" }\n\
+                   [[fault]]\nnode = \"b\"\nat = \"5 s\"\nstop = \"1.5 s\"\n\
+                   [[fault]]\nnode = \"b\"\nat = \"8 s\"\nrestart = \"1 s\"\n";
+    let mut sink = Tee(Recording::default(), Acts::default());
+    let text = network(20, LINK, flow) + overlay;
+    if run_into(&text, &mut sink).is_none() {
+        return;
+    }
+    let Tee(recording, Acts(acts)) = sink;
+    assert!(bytes(&recording.records, delivered) > 1_000_000, "TCP has its share");
+    let count = |is: &dyn Fn(&ClientAct) -> bool| acts.iter().filter(|it| is(&it.act)).count();
+    let sent = count(&|it| matches!(it, ClientAct::Sent { .. }));
+    let got = count(&|it| matches!(it, ClientAct::Delivered { .. }));
+    let whole = count(&|it| matches!(it, ClientAct::View { daemons: 3 }));
+    // Ten messages a second for 13 s at each of three clients.
+    assert!(sent > 300 && got > 2 * sent, "{sent} sent, {got} delivered");
+    assert!(whole >= 6, "three clients see a whole view before and after the crash: {whole}");
+    let lines: Vec<&str> = acts.iter().map(|it| it.line.as_str()).collect();
+    let lines = lines.join("\n");
+    let trace = Trace::read([("clients".into(), lines.as_bytes())]).unwrap();
+    let wrong: Vec<String> = check(&trace).iter().map(ToString::to_string).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

@@ -20,12 +20,19 @@ pub(crate) struct Clock {
     last: Time,
     /// Time that did not count, since it was last asked for.
     skipped: Duration,
+    /// The most that one step counts.
+    step_max: Duration,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
+        Self { step_max: STEP_MAX, ..Self::since(Instant::now()) }
+    }
+
+    /// A clock that counts all the time since `zero`.
+    pub(crate) fn since(zero: Instant) -> Self {
         let (passed, last, skipped) = (Time::ZERO, Time::ZERO, Duration::ZERO);
-        Self { read: Instant::now(), passed, last, skipped }
+        Self { read: zero, passed, last, skipped, step_max: Duration::MAX }
     }
 
     /// The present moment; never before one that was given out or set.
@@ -42,15 +49,14 @@ impl Clock {
     fn step_to(&mut self, system: Instant) -> Time {
         let step = system.saturating_duration_since(self.read);
         self.read = system;
-        if step > STEP_MAX {
+        if step > self.step_max {
             let seconds = step.as_secs();
             tracing::info!(
                 "the clock went ahead by {seconds} s: this process did not run, or it was set"
             );
         }
-        self.skipped += step.saturating_sub(STEP_MAX);
-        // Not above a second.
-        let step = step.min(STEP_MAX).as_nanos() as u64;
+        self.skipped += step.saturating_sub(self.step_max);
+        let step = step.min(self.step_max).as_nanos() as u64;
         self.passed += faircast_base::Duration::from_nanos(step);
         self.passed
     }
@@ -68,7 +74,7 @@ impl Clock {
     }
 }
 
-/// The most that one step counts. A driver reads its clock at every tick, ten times a second, so a
+/// The most that one step counts by default. A driver reads its clock at every tick, ten times a second, so a
 /// longer step means that it did not run.
 const STEP_MAX: Duration = Duration::from_secs(1);
 

@@ -63,6 +63,9 @@ pub struct DriverSettings {
     pub node: Option<NodeId>,
     /// Seed of the machines' randomness. Default `None`: from the system.
     pub seed: Option<u64>,
+    /// Moment at which the machines' clock stands at zero. Steps of any length count then, as in a
+    /// simulation; otherwise a second of each at most. Default `None`: when the driver is made.
+    pub zero: Option<std::time::Instant>,
     /// Most sessions that are heard at a time; those that are over make room. Default 16.
     pub sessions_max: usize,
     /// Time between two calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
@@ -84,6 +87,7 @@ impl Default for DriverSettings {
         Self {
             node: None,
             seed: None,
+            zero: None,
             sessions_max: 16,
             tick: Duration::from_millis(100),
             close_timeout: Duration::from_secs(30),

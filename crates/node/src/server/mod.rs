@@ -181,6 +181,11 @@ impl Server {
         Inquiry(self.hub.clone())
     }
 
+    /// True if the daemon has ended by itself, which only a fault in its code does.
+    pub fn has_ended(&self) -> bool {
+        self.work.is_finished()
+    }
+
     /// Stops the daemon: clients get a last frame, and other daemons learn of the end.
     pub async fn close(mut self) {
         self.listeners.iter().for_each(JoinHandle::abort);

@@ -271,10 +271,12 @@ impl Daemon {
     }
 
     /// Client connects with a name of 1 to 56 bytes. A session of an earlier run of the same
-    /// program ends at once.
+    /// program ends at once, and so does one without a connection: a clock may have been set back
+    /// between two runs.
     ///
     /// # Errors
-    /// [`SendError::Name`]: the name is too short or long, or a run that is not earlier has it.
+    /// [`SendError::Name`]: the name is too short or long, or a connected run that is not earlier
+    /// has it.
     pub fn connect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -283,9 +285,10 @@ impl Daemon {
         incarnation: u64,
     ) -> Result<(), SendError> {
         let other = self.names.get(&name).copied();
-        let is_newer = other
-            .and_then(|it| self.clients.get(&it))
-            .is_none_or(|it| it.mate.incarnation < incarnation);
+        let is_newer = other.and_then(|it| self.clients.get(&it)).is_none_or(|it| {
+            let of = it.mate.incarnation;
+            of < incarnation || of != incarnation && it.away_since.is_some()
+        });
         let fits = (1..=CLIENT_BYTES_MAX).contains(&name.len());
         if !fits || !is_newer || self.clients.contains_key(&id) {
             return Err(SendError::Name);
