@@ -74,8 +74,8 @@ impl Clock {
     }
 }
 
-/// The most that one step counts by default. A driver reads its clock at every tick, ten times a second, so a
-/// longer step means that it did not run.
+/// The most that one step counts by default. A driver reads its clock at every tick, ten times a
+/// second, so a longer step means that it did not run.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
 /// Longest time that counts as skipped: 100 years, which nanoseconds can express in 64 bits.
