@@ -34,6 +34,9 @@ use crate::wire::{Control, Item, NUMBER_MAX};
 
 /// Interval at which everything that nobody waits for is acknowledged.
 const REFRESH: Duration = Duration::from_millis(50);
+/// Most answers to advertisements of a run with the own name and a greater number. A run that is over
+/// leaves few; one that goes on answers too.
+const ANSWERS_MAX: u32 = 8;
 /// Most frames of data of a configuration that has not begun here.
 const EARLY_MAX: usize = 4096;
 /// Bytes of control that wait for a link, beyond which the link is closed. A daemon that reads
@@ -87,6 +90,8 @@ pub struct Daemon {
     database: Database,
     advert_number: u64,
     advert_at: Time,
+    /// Later run with this daemon's name, and the number of answers to its advertisements.
+    outbid: (u64, u32),
     control: BTreeMap<LinkId, Outbox>,
     /// Streams of the configuration that was entered last.
     current: Streams,
@@ -141,6 +146,7 @@ impl Daemon {
             database: Database::default(),
             advert_number: 0,
             advert_at: now,
+            outbid: (0, 0),
             control: BTreeMap::new(),
             current,
             view: ballot,
@@ -376,21 +382,32 @@ impl Daemon {
     }
 
     fn take_advert(&mut self, now: Time, from: Option<LinkId>, advert: Advert) {
-        let is_own = advert.origin.id == self.me.id;
-        if from.is_some() && is_own {
-            // An advertisement of an earlier run is still known, or somebody lies: a greater number
-            // ends that, whatever the clock has done between the runs.
-            let known = self.database.get(self.me.id);
-            if known.is_none_or(|known| advert.age() >= known.age() && advert != *known) {
-                self.advert_number = advert.number.min(NUMBER_MAX - 1);
-                self.advertise(now);
-            }
-            return;
+        if from.is_some() && self.answers(&advert) {
+            self.advert_number = advert.number.min(NUMBER_MAX - 1);
+            return self.advertise(now);
         }
         if self.database.take(now, advert.clone()) {
             self.flood(now, from, &Control::Advert(advert));
             self.note_change(now);
         }
+    }
+
+    /// True if an advertisement of another run of this daemon is still known, or somebody lies: a
+    /// greater number ends that, whatever the clock has done between the runs. Of two daemons that
+    /// go on with one name the earlier one gives up, and is alone.
+    fn answers(&mut self, advert: &Advert) -> bool {
+        let known = self.database.get(self.me.id);
+        let is_new = known.is_none_or(|known| advert.age() >= known.age() && advert != known);
+        let other = advert.origin.incarnation;
+        if advert.origin.id != self.me.id || !is_new {
+            return false;
+        }
+        if other <= self.me.incarnation {
+            return true;
+        }
+        let before = if self.outbid.0 == other { self.outbid.1 } else { 0 };
+        self.outbid = (other, before.saturating_add(1));
+        self.outbid.1 <= ANSWERS_MAX
     }
 
     fn note_change(&mut self, now: Time) {

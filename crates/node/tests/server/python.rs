@@ -65,6 +65,8 @@ bob = later
 while bob.next(0):
     pass
 alice.send(["bob's own"], b"unseen")
+# Requests of different clients are in no order of their own.
+alice.flush()
 bob.join("bob's own")
 until(bob, "group")
 alice.send(["bob's own"], b"seen")

@@ -2,8 +2,8 @@
 
 use faircast_base::{Duration, Time};
 
-use super::{World, full, ms, secs};
-use crate::{DaemonSettings, SendError, Service};
+use super::{Event, World, full, ms, secs};
+use crate::{Daemon, DaemonRun, DaemonSettings, SendError, Service};
 
 /// A settled world in which all clients are members of a group.
 fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {
@@ -250,4 +250,21 @@ fn a_daemon_that_starts_with_its_clock_set_back_is_taken_at_once() {
         }
         world.finish();
     }
+}
+
+#[test]
+fn of_two_daemons_with_one_name_the_later_one_stays() {
+    let mut world = settled(4, &[(0, 1), (1, 2), (2, 3)], 3);
+    world.kill_noticed(3, 1.0);
+    let twin = DaemonRun { incarnation: 99, ..world.me(0) };
+    world.hosts[3].daemon = Some(Daemon::new(world.now, twin, "d0", world.settings));
+    world.push(ms(10), Event::Dial { a: 2, b: 3 });
+    world.run(secs(30));
+    let before = world.total().control_frames;
+    world.run(secs(60));
+    let frames = world.total().control_frames - before;
+    // Each end of three links greets twice a second.
+    assert!((600..800).contains(&frames), "{frames} frames of control in a minute");
+    assert_eq!(world.daemon(2).view().1, [twin, world.me(1), world.me(2)]);
+    assert_eq!(world.daemon(0).view().1, [world.me(0)]);
 }
