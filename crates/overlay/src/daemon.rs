@@ -34,8 +34,8 @@ use crate::wire::{Control, Item, NUMBER_MAX};
 
 /// Interval at which everything that nobody waits for is acknowledged.
 const REFRESH: Duration = Duration::from_millis(50);
-/// Most answers to advertisements of a run with the own name and a greater number. A run that is over
-/// leaves few; one that goes on answers too.
+/// Most answers to advertisements of a run with the own name and a greater number. A run that is
+/// over leaves few; one that goes on answers too.
 const ANSWERS_MAX: u32 = 8;
 /// Most frames of data of a configuration that has not begun here.
 const EARLY_MAX: usize = 4096;
