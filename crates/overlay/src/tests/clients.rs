@@ -257,6 +257,20 @@ fn requests_beyond_the_limits_are_refused_and_those_at_the_limits_arrive() {
 }
 
 #[test]
+fn a_run_with_an_earlier_clock_takes_a_name_once_its_holder_has_no_connection() {
+    let mut world = settled(7, DaemonSettings::default());
+    world.call(0, |daemon, cx| {
+        let (name, holder, next) = (Bytes::from("x"), ClientId(900), ClientId(901));
+        daemon.connect(cx, holder, name.clone(), 5).unwrap();
+        assert_eq!(daemon.connect(cx, next, name.clone(), 3), Err(SendError::Name));
+        daemon.suspend(cx.now, holder);
+        assert_eq!(daemon.connect(cx, next, name.clone(), 5), Err(SendError::Name));
+        daemon.connect(cx, next, name.clone(), 3).unwrap();
+        assert_eq!(daemon.resume(ClientId(902), (&name, 5), 1), Err(SendError::Name));
+    });
+}
+
+#[test]
 fn fifo_messages_to_groups_that_a_client_is_about_to_join_keep_their_order() {
     for pause in 0..40 {
         let mut world = World::new(3, &full(3), pause);
