@@ -120,16 +120,16 @@ impl Hub {
                 let wait = Duration::from_nanos(at.since(self.now).as_nanos());
                 sleep.as_mut().reset(Instant::now() + wait);
             }
-            if !may_read {
-                tokio::select! {
-                    count = requests.recv_many(&mut turn, TURN_MAX) => {
-                        if count == 0 {
-                            return self.stop();
-                        }
+            // Requests come in turn with datagrams: neither waits for the end of the other.
+            tokio::select! {
+                count = requests.recv_many(&mut turn, TURN_MAX) => {
+                    if count == 0 {
+                        return self.stop();
                     }
-                    Ok(()) = self.arrivals.readable() => may_read = true,
-                    () = sleep.as_mut() => armed = Time::MAX,
                 }
+                Ok(()) = self.arrivals.readable(), if !may_read => may_read = true,
+                () = tokio::task::yield_now(), if may_read => {}
+                () = sleep.as_mut() => armed = Time::MAX,
             }
             let until = at;
             (self.now, self.late) = self.socket.now();
