@@ -2,6 +2,7 @@
 //! data.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use faircast_base::{Cx, NodeId, Time};
@@ -95,7 +96,7 @@ impl DaemonNode {
     }
 
     /// Next event for a client, with its number in the session.
-    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, ClientEvent)> {
+    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
         self.daemon.poll_client(id)
     }
 

@@ -88,7 +88,7 @@ impl World {
         let id = node.daemon().view().1.iter().map(|it| it.id.0).max().unwrap_or_default();
         assert!(id > 0, "a daemon is in its view");
         while let Some((_, event)) = node.poll_client(CLIENT) {
-            match event {
+            match &*event {
                 ClientEvent::Message { parts, .. } => {
                     let text = String::from_utf8(parts.concat()).unwrap();
                     self.said.entry(at.0.into()).or_default().push(text);

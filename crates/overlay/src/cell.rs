@@ -128,6 +128,61 @@ impl Kind {
     }
 }
 
+/// Names of groups, each behind its length: a part of a cell or of a frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(Bytes);
+
+impl Names {
+    /// The names.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        core::iter::from_fn(move || {
+            let (len, names) = rest.split_first()?;
+            let (name, others) = names.split_at_checked(usize::from(*len))?;
+            rest = others;
+            Some(name)
+        })
+    }
+
+    /// Copies of the names.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = Bytes> {
+        self.iter().map(Bytes::copy_from_slice)
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.iter().count() as u8);
+        out.extend_from_slice(&self.0);
+    }
+
+    /// Reads names behind their count, which is returned too.
+    pub(crate) fn take(
+        bytes: &Bytes,
+        fields: &mut Fields<'_>,
+        is_name: impl Fn(&[u8]) -> bool,
+    ) -> Option<(usize, Self)> {
+        let count = usize::from(fields.read::<u8>()?);
+        let from = bytes.len() - fields.0.len();
+        for _ in 0..count {
+            let len = usize::from(fields.read::<u8>()?);
+            fields.bytes(len).filter(|it| is_name(it))?;
+        }
+        Some((count, Self(bytes.slice(from..bytes.len() - fields.0.len()))))
+    }
+}
+
+/// Takes names of at most 255 bytes.
+impl<T: AsRef<[u8]>> FromIterator<T> for Names {
+    fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
+        let mut out = Vec::new();
+        for name in names {
+            let name = name.as_ref();
+            out.push(name.len() as u8);
+            out.extend_from_slice(name);
+        }
+        Self(out.into())
+    }
+}
+
 /// Most bytes of the name of a group or a client.
 pub const GROUP_BYTES_MAX: usize = 64;
 /// Most groups of a message.
@@ -154,8 +209,7 @@ pub(crate) struct Cell {
     /// Daemons to which the cell goes.
     pub(crate) to: Set,
     pub(crate) client: Bytes,
-    /// Encoded names, each behind its length.
-    groups: Bytes,
+    pub(crate) groups: Names,
     pub(crate) payload: Bytes,
 }
 
@@ -202,13 +256,9 @@ impl Cell {
         let set = places.iter().fold(0, |set, byte| set << 8 | u128::from(*byte));
         let to = if set == 0 { Set::ALL } else { Set(set) };
         let client = bytes.slice_ref(name(&mut fields)?);
-        let count = usize::from(fields.read::<u8>()?);
-        let before = bytes.len() - fields.0.len();
-        for _ in 0..count {
-            name(&mut fields)?;
-        }
-        let after = bytes.len() - fields.0.len();
-        let (groups, payload) = (bytes.slice(before..after), bytes.slice(after..));
+        let is_name = |it: &[u8]| it.len() <= GROUP_BYTES_MAX;
+        let (count, groups) = Names::take(bytes, &mut fields, is_name)?;
+        let payload = bytes.slice_ref(fields.rest());
         (count <= GROUPS_MAX).then_some(Self {
             time,
             kind,
@@ -218,17 +268,6 @@ impl Cell {
             client,
             groups,
             payload,
-        })
-    }
-
-    /// Names of the groups.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = Bytes> + '_ {
-        let mut at = 0;
-        core::iter::from_fn(move || {
-            let len = usize::from(*self.groups.get(at)?);
-            let name = self.groups.slice(at + 1..at + 1 + len);
-            at += 1 + len;
-            Some(name)
         })
     }
 }
@@ -255,7 +294,7 @@ mod tests {
         let bytes = Cell::encode(70_000, what, to, b"c1", &[b"one", b"two"], &[b"pay", b"load"]);
         let cell = Cell::decode(&bytes).unwrap();
         assert_eq!((cell.time, cell.kind, cell.service, cell.last), (70_000, what.0, what.1, true));
-        assert_eq!(cell.groups().collect::<Vec<_>>(), [&b"one"[..], b"two"]);
+        assert_eq!(cell.groups.iter().collect::<Vec<_>>(), [&b"one"[..], b"two"]);
         assert_eq!((&*cell.client, &*cell.payload), (&b"c1"[..], &b"payload"[..]));
         for len in 0..bytes.len() - 7 {
             assert!(Cell::decode(&bytes.slice(..len)).is_none(), "{len}");

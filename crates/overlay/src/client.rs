@@ -8,8 +8,9 @@ use core::fmt;
 
 use bytes::Bytes;
 use faircast_base::{Time, fresh};
+use smallvec::SmallVec;
 
-use crate::cell::Service;
+use crate::cell::{Names, Service};
 use crate::group::Mate;
 use crate::ids::{Ballot, DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
@@ -62,6 +63,9 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+/// Payload of a message, in parts: most messages have one.
+pub type Parts = SmallVec<[Bytes; 1]>;
+
 /// Event for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
@@ -72,9 +76,9 @@ pub enum ClientEvent {
         /// Service.
         service: Service,
         /// All groups of the message.
-        groups: Arc<[Bytes]>,
-        /// Payload, in parts.
-        parts: Arc<[Bytes]>,
+        groups: Names,
+        /// Payload.
+        parts: Parts,
         /// View of the message.
         view: ViewId,
         /// Number of the message at its daemon in this configuration.
@@ -132,7 +136,7 @@ pub enum ClientEvent {
         /// Number of the request.
         request: u64,
         /// The groups.
-        groups: Vec<Bytes>,
+        groups: Names,
     },
     /// Events are lost: the client was too slow, or away for too long.
     Cut {
@@ -204,9 +208,9 @@ enum State {
 /// Place in the queue of a client.
 #[derive(Clone, Debug)]
 enum Waiting {
-    Event(ClientEvent),
+    Event(Arc<ClientEvent>),
     /// Number of events that were lost here, and the last ones among them about each state.
-    Lost(u64, BTreeMap<State, ClientEvent>),
+    Lost(u64, BTreeMap<State, Arc<ClientEvent>>),
 }
 
 /// Session of a client.
@@ -218,7 +222,7 @@ pub(crate) struct Client {
     pub(crate) joining: Vec<Joining>,
     /// Messages outside the common order that wait for the client's step into a group, and FIFO
     /// messages of the same senders behind them.
-    pub(crate) held: Vec<ClientEvent>,
+    pub(crate) held: Vec<Arc<ClientEvent>>,
     /// Since when the client has no connection.
     pub(crate) away_since: Option<Time>,
     /// True if the client is among the clients with new events.
@@ -227,11 +231,11 @@ pub(crate) struct Client {
     waiting_bytes: usize,
     /// Number of the event that was taken last, and the events up to that.
     taken: u64,
-    kept: VecDeque<ClientEvent>,
+    kept: VecDeque<Arc<ClientEvent>>,
     kept_bytes: usize,
     /// Last events about each state among those that are kept no more, with their numbers: no later
     /// event would repeat them.
-    states: BTreeMap<State, (u64, ClientEvent)>,
+    states: BTreeMap<State, (u64, Arc<ClientEvent>)>,
     /// True if the client has lost events and has not resumed since.
     pub(crate) is_cut: bool,
     /// Numbers of messages that are to have receipts, and of their requests.
@@ -257,7 +261,7 @@ impl Client {
 
     /// Queues an event. Where there is no room the oldest unreliable messages make room, or else
     /// the client is cut off.
-    pub(crate) fn push(&mut self, event: ClientEvent, room: Room) {
+    pub(crate) fn push(&mut self, event: Arc<ClientEvent>, room: Room) {
         if self.is_cut {
             return self.lose(event);
         }
@@ -276,7 +280,7 @@ impl Client {
         self.waiting.push_back(Waiting::Event(event));
     }
 
-    fn lose(&mut self, event: ClientEvent) {
+    fn lose(&mut self, event: Arc<ClientEvent>) {
         if !matches!(self.waiting.back(), Some(Waiting::Lost(..))) {
             self.waiting.push_back(Waiting::Lost(0, BTreeMap::new()));
         }
@@ -296,7 +300,7 @@ impl Client {
         let number = self.taken + 1 - self.kept.len() as u64;
         let Some(event) = self.kept.pop_front() else { return false };
         self.kept_bytes -= event.bytes();
-        match &event {
+        match &*event {
             // Clients may leave any number of groups, and have asked for that.
             ClientEvent::Group { group, reason: Reason::Leave, subject: Some(subject), .. }
                 if *subject == self.mate =>
@@ -308,9 +312,9 @@ impl Client {
         true
     }
 
-    fn note_state(&mut self, number: u64, event: ClientEvent) {
+    fn note_state(&mut self, number: u64, event: Arc<ClientEvent>) {
         let Some(state) = event.state() else { return };
-        let is_older = |it: Option<&(u64, ClientEvent)>| it.is_none_or(|it| it.0 < number);
+        let is_older = |it: Option<&(u64, Arc<ClientEvent>)>| it.is_none_or(|it| it.0 < number);
         if !is_older(self.states.get(&state)) {
             return;
         }
@@ -322,7 +326,7 @@ impl Client {
 
     /// Takes the next event with its number. An event with number 0 repeats a state: its change is
     /// among the lost events that `Cut` counts next.
-    pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, ClientEvent)> {
+    pub(crate) fn pop(&mut self, room: Room) -> Option<(u64, Arc<ClientEvent>)> {
         if let Some(Waiting::Lost(count, states)) = self.waiting.front_mut()
             && let Some((_, event)) = states.pop_first()
         {
@@ -344,7 +348,7 @@ impl Client {
                 let first = self.taken + 1;
                 self.taken += count - u64::from(breaks(Mutant::ShortCut));
                 let event = ClientEvent::Cut { lost: (first, self.taken), closes: self.is_cut };
-                Some((self.taken, event))
+                Some((self.taken, event.into()))
             }
         }
     }
@@ -405,7 +409,7 @@ mod tests {
     fn message(service: Service, text: &'static [u8]) -> ClientEvent {
         let from = client().mate;
         let parts = [Bytes::from_static(text)].into();
-        let (groups, view) = ([].into(), ViewId::default());
+        let (groups, view) = (Names::default(), ViewId::default());
         ClientEvent::Message { from, service, groups, parts, view, sequence: 0 }
     }
 
@@ -422,6 +426,12 @@ mod tests {
         ClientEvent::View { id, members, names, together, previous: None }
     }
 
+    /// Takes the next event.
+    fn pop(client: &mut Client) -> Option<(u64, ClientEvent)> {
+        let (number, event) = client.pop(ROOM)?;
+        Some((number, Arc::unwrap_or_clone(event)))
+    }
+
     fn text(event: &ClientEvent) -> &[u8] {
         match event {
             ClientEvent::Message { parts, .. } => &parts[0],
@@ -433,11 +443,11 @@ mod tests {
     fn a_slow_client_is_cut_and_told_which_events_it_lost() {
         let mut client = client();
         for _ in 0..20 {
-            client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM);
+            client.push(message(Service::Fifo, b"0123456789abcdef").into(), ROOM);
         }
         let mut numbers = Vec::new();
         let cut = loop {
-            match client.pop(ROOM).unwrap() {
+            match pop(&mut client).unwrap() {
                 (_, ClientEvent::Cut { lost, closes }) => break (lost, closes),
                 (number, _) => numbers.push(number),
             }
@@ -445,12 +455,12 @@ mod tests {
         assert_eq!(numbers, (1..=12).collect::<Vec<_>>());
         assert_eq!(cut, ((13, 20), true));
         // Until the client is back all is lost.
-        client.push(message(Service::Fifo, b"x"), ROOM);
+        client.push(message(Service::Fifo, b"x").into(), ROOM);
         assert!(client.resume(21));
-        client.push(message(Service::Fifo, b"y"), ROOM);
-        let (number, event) = client.pop(ROOM).unwrap();
+        client.push(message(Service::Fifo, b"y").into(), ROOM);
+        let (number, event) = pop(&mut client).unwrap();
         assert_eq!((number, event), (21, ClientEvent::Cut { lost: (21, 21), closes: false }));
-        let (number, event) = client.pop(ROOM).unwrap();
+        let (number, event) = pop(&mut client).unwrap();
         assert_eq!((number, text(&event)), (22, &b"y"[..]));
     }
 
@@ -458,23 +468,23 @@ mod tests {
     fn events_after_a_cut_keep_their_numbers_if_the_client_resumes_before_it_learns_of_the_cut() {
         let mut client = client();
         for _ in 0..20 {
-            client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM);
+            client.push(message(Service::Fifo, b"0123456789abcdef").into(), ROOM);
         }
         assert!(client.is_cut && client.resume(1));
         assert!(!client.is_cut);
-        let mut numbers: Vec<u64> = (0..12).map(|_| client.pop(ROOM).unwrap().0).collect();
-        client.push(message(Service::Fifo, b"y"), ROOM);
-        let (number, event) = client.pop(ROOM).unwrap();
+        let mut numbers: Vec<u64> = (0..12).map(|_| pop(&mut client).unwrap().0).collect();
+        client.push(message(Service::Fifo, b"y").into(), ROOM);
+        let (number, event) = pop(&mut client).unwrap();
         assert_eq!((number, event), (20, ClientEvent::Cut { lost: (13, 20), closes: false }));
-        numbers.push(client.pop(ROOM).unwrap().0);
+        numbers.push(pop(&mut client).unwrap().0);
         assert_eq!(numbers, (1..=12).chain([21]).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_last_view_and_the_last_members_of_each_group_come_with_a_cut() {
         let mut client = client();
-        client.push(view(1), ROOM);
-        assert_eq!(client.pop(ROOM).unwrap().0, 1);
+        client.push(view(1).into(), ROOM);
+        assert_eq!(pop(&mut client).unwrap().0, 1);
         client.is_cut = true;
         let closes = ClientEvent::Transitional { closes: ViewId::default(), members: Vec::new() };
         let lost = [
@@ -488,41 +498,41 @@ mod tests {
             view(3),
             closes.clone(),
         ];
-        lost.into_iter().for_each(|event| client.push(event, ROOM));
+        lost.into_iter().for_each(|event| client.push(event.into(), ROOM));
         let a = (0, change(Reason::Network, "a", 3));
         let b = (0, change(Reason::Join, "b", 2));
         // The connection may be lost before any of them is there.
         let told = [(0, view(3)), (0, closes), a, b];
         for taken in 0..6 {
-            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).take(taken).collect();
+            let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).take(taken).collect();
             assert_eq!(got[..taken.min(4)], told[..taken.min(4)]);
             assert!(client.resume(2));
         }
-        client.push(message(Service::Fifo, b"y"), ROOM);
-        let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+        client.push(message(Service::Fifo, b"y").into(), ROOM);
+        let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();
         assert_eq!(got[..4], told);
         assert_eq!(got[4], (10, ClientEvent::Cut { lost: (2, 10), closes: false }));
         assert_eq!(got[5..], [(11, message(Service::Fifo, b"y"))]);
         assert!(client.resume(12), "nothing is told twice");
-        assert_eq!(client.pop(ROOM), None);
+        assert_eq!(pop(&mut client), None);
     }
 
     #[test]
     fn a_client_that_was_away_for_long_gets_the_view_and_the_members_with_the_cut() {
         let mut client = client();
-        client.push(view(1), ROOM);
-        client.push(change(Reason::Join, "a", 1), ROOM);
-        client.push(view(2), ROOM);
-        client.push(change(Reason::Network, "a", 2), ROOM);
-        client.push(change(Reason::Leave, "b", 3), ROOM);
-        (0..8).for_each(|_| client.push(message(Service::Fifo, b"0123456789abcdef"), ROOM));
-        while client.pop(ROOM).is_some() {}
+        client.push(view(1).into(), ROOM);
+        client.push(change(Reason::Join, "a", 1).into(), ROOM);
+        client.push(view(2).into(), ROOM);
+        client.push(change(Reason::Network, "a", 2).into(), ROOM);
+        client.push(change(Reason::Leave, "b", 3).into(), ROOM);
+        (0..8).for_each(|_| client.push(message(Service::Fifo, b"0123456789abcdef").into(), ROOM));
+        while pop(&mut client).is_some() {}
         let states: Vec<_> = client.states.keys().cloned().collect();
         assert_eq!(states, [State::View, State::Members("a".into())]);
         // 500 bytes hold six events of 80.
         for _ in 0..2 {
             assert!(client.resume(4));
-            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+            let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();
             assert_eq!(got[0], (0, change(Reason::Network, "a", 2)));
             assert_eq!(got[1], (7, ClientEvent::Cut { lost: (4, 7), closes: false }));
             assert_eq!(
@@ -531,7 +541,7 @@ mod tests {
             );
         }
         assert!(client.resume(8));
-        assert_eq!(client.pop(ROOM).unwrap().0, 8);
+        assert_eq!(pop(&mut client).unwrap().0, 8);
     }
 
     #[test]
@@ -539,9 +549,9 @@ mod tests {
         let mut client = client();
         for i in 0..20u8 {
             let service = if i % 2 == 0 { Service::Unreliable } else { Service::Fifo };
-            client.push(message(service, b"0123456789abcdef"), ROOM);
+            client.push(message(service, b"0123456789abcdef").into(), ROOM);
         }
-        let events: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+        let events: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();
         assert_eq!(events.iter().map(|it| it.0).collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
         let reliable = events.iter().filter(|it| !it.1.is_unreliable()).count();
         assert_eq!(reliable, 10, "none of those is lost");
@@ -551,13 +561,13 @@ mod tests {
     fn a_client_that_was_away_gets_what_is_kept_and_learns_what_is_not() {
         let mut client = client();
         for text in [&b"1"[..], b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"] {
-            client.push(message(Service::Fifo, text), ROOM);
-            client.pop(ROOM).unwrap();
+            client.push(message(Service::Fifo, text).into(), ROOM);
+            pop(&mut client).unwrap();
         }
         // 500 bytes hold seven events of 65.
         for (next, first) in [(7, 7), (10, 10), (1, 2)] {
             assert!(client.resume(next));
-            let got: Vec<_> = core::iter::from_fn(|| client.pop(ROOM)).collect();
+            let got: Vec<_> = core::iter::from_fn(|| pop(&mut client)).collect();
             let numbers: Vec<u64> = got.iter().map(|it| it.0).collect();
             assert_eq!(numbers, (first..10).collect::<Vec<_>>());
             let cut = (2, ClientEvent::Cut { lost: (1, 2), closes: false });

@@ -28,7 +28,7 @@ use crate::client::Client;
 use crate::group::{Groups, Mate};
 use crate::ids::{Ballot, ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
-use crate::stream::Streams;
+use crate::stream::{Ready, Streams};
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
 use crate::wire::{Control, Item, NUMBER_MAX};
 
@@ -129,6 +129,8 @@ pub struct Daemon {
     stuck_after: Duration,
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
+    /// Empty, with room for the messages of one request.
+    scratch: Vec<Ready>,
 }
 
 impl Daemon {
@@ -172,6 +174,7 @@ impl Daemon {
             stuck_after: Duration::ZERO,
             refresh_at: now,
             events: VecDeque::new(),
+            scratch: Vec::new(),
         };
         daemon.advertise(now);
         daemon

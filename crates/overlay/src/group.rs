@@ -69,7 +69,7 @@ impl Groups {
         known.fold(Set::default(), |to, it| to.or(it.routes))
     }
 
-    pub(crate) fn members(&self, group: &Bytes) -> &[Mate] {
+    pub(crate) fn members(&self, group: &[u8]) -> &[Mate] {
         self.table.get(group).map_or(&[], |it| &it.members)
     }
 
@@ -91,7 +91,7 @@ impl Groups {
     }
 
     /// A daemon has slow members in a group, or has none any more.
-    pub(crate) fn hold(&mut self, name: &Bytes, place: usize, is_held: bool) {
+    pub(crate) fn hold(&mut self, name: &[u8], place: usize, is_held: bool) {
         let Some(group) = self.table.get_mut(name) else { return };
         group.holds = group.holds.without(Set::of(place));
         if is_held {

@@ -25,8 +25,8 @@ mod topology;
 mod trace;
 mod wire;
 
-pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
-pub use client::{ClientEvent, Reason, SendError};
+pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
+pub use client::{ClientEvent, Parts, Reason, SendError};
 pub use daemon::{
     CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX, Outgoing,
 };

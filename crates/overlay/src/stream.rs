@@ -33,6 +33,7 @@ use faircast_proto::fields::{Encoded, Fields};
 use self::queue::Queue;
 use self::source::{Child, Source};
 use crate::cell::{Cell, Kind, Service, payload_bytes_max};
+use crate::client::Parts;
 use crate::ids::{Ballot, LinkId, Set};
 use crate::mutant::{Mutant, breaks};
 use crate::topology::Graph;
@@ -53,7 +54,7 @@ pub(crate) struct Ready {
     /// The last cell.
     pub(crate) cell: Cell,
     /// Payloads of all cells.
-    pub(crate) parts: Vec<Bytes>,
+    pub(crate) parts: Parts,
 }
 
 /// Messages of one client that wait, in the order in which the client has sent them: FIFO messages
@@ -311,7 +312,7 @@ impl Streams {
             let is_earlier = cell.kind.is_message()
                 && cell.service >= Service::Fifo
                 && cell.client == client
-                && cell.groups().any(|it| groups.contains(&&*it));
+                && cell.groups.iter().any(|it| groups.contains(&it));
             let lacking = to.without(cell.to);
             (is_earlier && lacking != Set::default()).then(|| (lacking, *sequence, bytes.clone()))
         };

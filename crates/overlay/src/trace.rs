@@ -172,7 +172,7 @@ pub(crate) fn fields(
             format!("\"receipt\",\"request\":{request},\"members\":{members},\"view\":\"{view}\"")
         }
         ClientEvent::NoMembers { request, groups } => {
-            let groups = list(groups.iter().map(|it| quoted(it)));
+            let groups = list(groups.iter().map(quoted));
             format!("\"no-members\",\"request\":{request},\"groups\":{groups}")
         }
         ClientEvent::Cut { lost: (from, to), closes } => {

@@ -222,7 +222,7 @@ fn take_events(
 ) {
     while let Some((n, event)) = node.poll_client(id) {
         let origin = origin(&event);
-        let act = match (&event, &origin) {
+        let act = match (&*event, &origin) {
             (_, Some((_, bytes, sent))) => {
                 ClientAct::Delivered { bytes: *bytes, latency: now.since(*sent) }
             }

@@ -285,7 +285,7 @@ mod tests {
         subscriber.read().unwrap();
         let (_, range) = subscriber.frame().unwrap();
         let frame = Frame::decode(&subscriber.bytes[range].to_vec().into());
-        let (service, groups) = (Service::Agreed, vec![GROUP.into()]);
+        let (service, groups) = (Service::Agreed, [GROUP].into_iter().collect());
         let expected = Frame::Send {
             request: 1,
             service,
@@ -302,16 +302,16 @@ mod tests {
         let message = |payload: &'static [u8]| ClientEvent::Message {
             from: Mate { daemon: DaemonId(1), name: "a".into(), incarnation: 1 },
             service: Service::Fifo,
-            groups: [GROUP.into()].into(),
+            groups: [GROUP].into_iter().collect(),
             parts: [payload.into()].into(),
             view: Default::default(),
             sequence: 1,
         };
         let stamp = &[0, 0, 0, 0, 0, 0, 0, 1];
         let own = [
-            Frame::Event(1, message(stamp)).encode(),
+            Frame::Event(1, message(stamp).into()).encode(),
             Frame::Waiting(None).encode(),
-            Frame::Event(2, message(stamp)).encode(),
+            Frame::Event(2, message(stamp).into()).encode(),
         ];
         let mut nats = Vec::new();
         for text in [&b"INFO {}\r\nMSG bench 1 8\r\n"[..], stamp, b"\r\nPONG\r\nMSG bench 1 8\r\n"]

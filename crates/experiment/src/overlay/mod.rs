@@ -30,6 +30,8 @@ const PUBLISH: Duration = Duration::from_millis(1500);
 const SLOWER: f64 = 0.88;
 /// Most attempts at a slower rate.
 const PACES_MAX: usize = 8;
+/// Publishers of [`Measures::Many`].
+const PUBLISHERS: usize = 8;
 /// Messages a second of latency at low load.
 const LOW_RATE: f64 = 1000.0;
 /// Longest sleep of a publisher at a fixed rate.
@@ -53,6 +55,8 @@ enum Measures {
     All,
     /// Rates of 1 kB, with a subscriber at every server.
     Everywhere,
+    /// Rates of 1 kB, with many publishers at once.
+    Many,
     /// Four subscribers beside one that reads nothing.
     Stuck,
     /// Ten thousand clients.
@@ -70,7 +74,7 @@ const ONE: Setup = Setup {
 };
 const CHAIN: Setup =
     Setup { id: "chain", title: "chain of three daemons, encrypted links", servers: 3, ..ONE };
-const SETUPS: [Setup; 9] = [
+const SETUPS: [Setup; 10] = [
     ONE,
     Setup { id: "one-nats", title: "one nats-server", protocol: Protocol::Nats, ..ONE },
     Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
@@ -95,6 +99,7 @@ const SETUPS: [Setup; 9] = [
         measures: Measures::Everywhere,
         ..CHAIN
     },
+    Setup { id: "many", title: "eight publishers at once", measures: Measures::Many, ..ONE },
     Setup {
         id: "stuck",
         title: "a subscriber that reads nothing",
@@ -130,6 +135,7 @@ fn cases(request: &Request) -> Result<Vec<Case>, Error> {
                 let subscribers = match setup.measures {
                     Measures::All => subscribers,
                     Measures::Everywhere => setup.servers,
+                    Measures::Many => 1,
                     Measures::Stuck | Measures::Crowd => 4,
                 };
                 all.push(Case { id, setup, bytes, subscribers });
@@ -182,7 +188,7 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
         match case.setup.measures {
             Measures::Stuck => limits.extend(limits::stuck(&case, &servers).map_err(failed)?),
             Measures::Crowd => limits.extend(limits::crowd(&case, &servers).map_err(failed)?),
-            Measures::All | Measures::Everywhere => {
+            Measures::All | Measures::Everywhere | Measures::Many => {
                 let figures = measure(&case, &servers).map_err(failed)?;
                 measured.push((case, figures));
             }
@@ -225,8 +231,8 @@ fn measure(case: &Case, servers: &Servers) -> io::Result<Figures> {
         let rate = run.sent as f64 / PUBLISH.as_secs_f64();
         pace = Some(pace.unwrap_or(rate) * SLOWER);
     }
-    if case.bytes == 1024 && (case.subscribers == 1 || case.setup.measures == Measures::Everywhere)
-    {
+    let is_timed = case.subscribers == 1 || case.setup.measures == Measures::Everywhere;
+    if case.bytes == 1024 && is_timed && case.setup.measures != Measures::Many {
         let half = figures.rate / case.subscribers as f64 / 2.0;
         for (rate, place) in [(LOW_RATE, &mut figures.low), (half, &mut figures.half)] {
             let run = transfer(case, servers, Some(rate), true)?;
@@ -287,13 +293,35 @@ fn transfer(
         let client = Client::connect(address, protocol, &format!("s{run}-{number}"))?;
         subscribers.push(client.subscribe()?);
     }
-    let mut publisher = Client::connect(first, protocol, &format!("p{run}"))?;
-    publisher.drain()?;
+    let count = if case.setup.measures == Measures::Many { PUBLISHERS } else { 1 };
+    let connect = |number| Client::connect(first, protocol, &format!("p{run}-{number}"));
+    let publishers: Vec<Client> = (0..count).map(connect).collect::<io::Result<_>>()?;
+    publishers.iter().try_for_each(Client::drain)?;
     // The publisher's server learns of the subscribers of the others.
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let total = AtomicU64::new(u64::MAX);
-    let mut payload = vec![b'x'; case.bytes];
+    let payload = vec![b'x'; case.bytes];
+    let publish = |mut publisher: Client| {
+        let (mut sent, mut payload) = (0u64, payload.clone());
+        while began.elapsed() < PUBLISH {
+            let due = rate.map_or(sent + 64, |rate| (began.elapsed().as_secs_f64() * rate) as u64);
+            while sent < due {
+                if stamps {
+                    let now = began.elapsed().as_nanos() as u64;
+                    let at = payload.len() - 8;
+                    payload[at..].copy_from_slice(&now.to_be_bytes());
+                }
+                publisher.publish(&payload)?;
+                sent += 1;
+            }
+            if rate.is_some() {
+                publisher.flush()?;
+                std::thread::sleep(NAP);
+            }
+        }
+        publisher.flush().map(|()| (publisher, sent))
+    };
     std::thread::scope(|scope| {
         let total = &total;
         let threads: Vec<_> = subscribers
@@ -303,28 +331,17 @@ fn transfer(
                 scope.spawn(move || it.count(stamps.then_some(began), is_over))
             })
             .collect();
-        let (mut sent, mut published) = (0u64, Ok(()));
-        while began.elapsed() < PUBLISH && published.is_ok() {
-            let due = rate.map_or(sent + 64, |rate| (began.elapsed().as_secs_f64() * rate) as u64);
-            while sent < due && published.is_ok() {
-                if stamps {
-                    let now = began.elapsed().as_nanos() as u64;
-                    let at = payload.len() - 8;
-                    payload[at..].copy_from_slice(&now.to_be_bytes());
-                }
-                published = publisher.publish(&payload);
-                sent += 1;
-            }
-            if rate.is_some() {
-                published = published.and_then(|()| publisher.flush());
-                std::thread::sleep(NAP);
-            }
-        }
+        let published: Vec<_> =
+            publishers.into_iter().map(|it| scope.spawn(|| publish(it))).collect();
+        let published = published.into_iter().map(|it| it.join().expect("publishers return"));
+        let published = published.collect::<io::Result<Vec<(Client, u64)>>>();
+        let sent = published.iter().flatten().map(|it| it.1).sum::<u64>();
         // One more tells subscribers that wait for the number.
         total.store(sent + 1, Ordering::Relaxed);
-        published.and_then(|()| publisher.publish(&payload)).and_then(|()| publisher.flush())?;
+        let mut published = published?;
+        published[0].0.publish(&payload).and_then(|()| published[0].0.flush())?;
         let received = threads.into_iter().map(|it| it.join().unwrap_or_default()).collect();
-        publisher.close();
+        published.iter().for_each(|(publisher, _)| publisher.close());
         Ok(Transfer { began, sent: sent + 1, received })
     })
 }

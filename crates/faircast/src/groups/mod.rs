@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_overlay::protocol::{Frame, check_groups};
-use faircast_overlay::{CLIENT_BYTES_MAX, SendError, SessionError};
+use faircast_overlay::{CLIENT_BYTES_MAX, Names, SendError, SessionError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -171,7 +171,7 @@ impl Client {
     }
 
     async fn join_as(&self, group: &str, holds: bool) -> Result<u64, GroupError> {
-        let name = checked(&[group])?.remove(0);
+        let name = checked(group)?;
         self.request(|number| Frame::Join(number, name.clone(), holds), 0).await
     }
 
@@ -180,7 +180,7 @@ impl Client {
     /// # Errors
     /// As for [`join`](Self::join).
     pub async fn leave(&self, group: &str) -> Result<u64, GroupError> {
-        let name = checked(&[group])?.remove(0);
+        let name = checked(group)?;
         self.request(|number| Frame::Leave(number, name.clone()), 0).await
     }
 
@@ -292,9 +292,13 @@ impl Drop for Client {
     }
 }
 
-fn checked(groups: &[&str]) -> Result<Vec<Bytes>, GroupError> {
-    check_groups(groups).map_err(|error| GroupError::Usage(error.to_string()))?;
-    Ok(groups.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect())
+fn check(groups: &[&str]) -> Result<(), GroupError> {
+    check_groups(groups).map_err(|error| GroupError::Usage(error.to_string()))
+}
+
+fn checked(group: &str) -> Result<Bytes, GroupError> {
+    check(&[group])?;
+    Ok(Bytes::copy_from_slice(group.as_bytes()))
 }
 
 /// Request to send a message, and the length of its payload.
@@ -304,7 +308,8 @@ fn message(
     payload: impl Into<Bytes>,
     wants_receipt: bool,
 ) -> Result<(impl Fn(u64) -> Frame, usize), GroupError> {
-    let (groups, payload) = (checked(groups)?, payload.into());
+    check(groups)?;
+    let (groups, payload): (Names, Bytes) = (groups.iter().collect(), payload.into());
     let len = payload.len();
     if len > MESSAGE_BYTES_MAX {
         return Err(GroupError::Usage(SendError::Length.to_string()));

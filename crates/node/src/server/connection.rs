@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_overlay::{Ballot, ClientId, Service};
+use faircast_overlay::{Ballot, ClientId, Names, Service};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::outbox::Outbox;
-use super::{ClientSocket, ToHub};
+use super::outbox::{HEAD_BYTES, Outbox};
+use super::{ClientSocket, ToHub, ToTask};
 use crate::batch::Batch;
 use faircast_overlay::protocol::{
     Code, Decoder, Frame, HELLO_BYTES_MAX, REQUEST_BYTES_MAX, VERSION,
@@ -51,9 +51,19 @@ pub(super) enum Act {
         service: Service,
         wants_receipt: bool,
         view: Option<Ballot>,
-        groups: Vec<Bytes>,
+        groups: Names,
         payload: Bytes,
     },
+}
+
+impl Act {
+    /// Bytes of the request, as those of events count in an outbox.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Send { payload, .. } => HEAD_BYTES + payload.len(),
+            Self::Join(..) | Self::Leave(_) => HEAD_BYTES,
+        }
+    }
 }
 
 /// Requests of a client with their numbers. The client is read from again when the batch is
@@ -89,7 +99,7 @@ impl From<io::Error> for End {
 /// admitted yet.
 pub(super) async fn serve(
     mut socket: ClientSocket,
-    hub: mpsc::Sender<ToHub>,
+    (hub, rooms): ToTask,
     place: OwnedSemaphorePermit,
 ) {
     let (mut decoder, mut batch) = (Decoder::new(HELLO_BYTES_MAX), Batch::default());
@@ -118,7 +128,7 @@ pub(super) async fn serve(
         Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
         Err(_) => return finish(&mut socket, batch, Code::Shutdown, "").await,
     };
-    let link = Link { socket: &socket, outbox: &outbox, hub: &hub, id };
+    let link = Link { socket: &socket, outbox: &outbox, hub: &hub, rooms: &rooms, id };
     // A daemon that stops gives its reason and is gone then: the reason comes first.
     let end = tokio::select! {
         biased;
@@ -192,6 +202,7 @@ struct Link<'a> {
     socket: &'a ClientSocket,
     outbox: &'a Outbox,
     hub: &'a mpsc::Sender<ToHub>,
+    rooms: &'a mpsc::UnboundedSender<ClientId>,
     id: ClientId,
 }
 
@@ -272,7 +283,7 @@ impl Link<'_> {
 
     async fn write(self, batch: &mut Batch) -> io::Result<()> {
         loop {
-            if self.outbox.take(batch) && self.hub.send(ToHub::Room(self.id)).await.is_err() {
+            if self.outbox.take(batch) && self.rooms.send(self.id).is_err() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if batch.is_empty() {

@@ -13,6 +13,7 @@ use faircast_overlay::{
     ClientId, Daemon, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, Outgoing,
     SendError,
 };
+use smallvec::SmallVec;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
@@ -28,8 +29,11 @@ use faircast_overlay::protocol::{Code, Frame, Welcome};
 const SESSIONS_MAX: usize = 65_536;
 /// Messages to the task that are handled in one turn.
 const TURN_MAX: usize = 64;
-/// Reads of the socket of one turn.
-const READS_MAX: usize = 8;
+/// Bytes of requests that are handled in one turn, less than an outbox holds: a client that reads
+/// is not cut because the daemon takes messages faster than it writes them.
+const TURN_BYTES: usize = 128 * 1024;
+/// Most turns in which outboxes are filled alone.
+const FILLS_MAX: u32 = 8;
 /// Longest time between two looks at the clock.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);
 
@@ -65,8 +69,9 @@ pub(super) struct Hub {
     late: faircast_base::Duration,
     sessions: BTreeMap<ClientId, Session>,
     by_name: BTreeMap<Bytes, ClientId>,
-    /// Clients whose requests wait, in turn.
+    /// Clients whose requests wait, in turn, and true if they wait for the next turn alone.
     stalled: VecDeque<ClientId>,
+    is_turn_over: bool,
     /// Clients whose requests wait for slow members of groups, and the count of times at which
     /// such requests could go on.
     held: Vec<ClientId>,
@@ -99,6 +104,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             by_name: BTreeMap::new(),
             stalled: VecDeque::new(),
+            is_turn_over: false,
             held: Vec::new(),
             frees: 0,
             last_id: 0,
@@ -109,10 +115,15 @@ impl Hub {
     }
 
     /// Works until the daemon is stopped, or nobody can reach it any more.
-    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<ToHub>) {
+    /// `rooms` has clients whose outboxes have room again.
+    pub(super) async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<ToHub>,
+        mut rooms: mpsc::UnboundedReceiver<ClientId>,
+    ) {
         let mut turn = Vec::with_capacity(TURN_MAX);
         let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-        let (mut armed, mut may_read) = (Time::ZERO, true);
+        let (mut armed, mut may_read, mut fills) = (Time::ZERO, true, 0);
         loop {
             let at = self.next_timeout();
             if at != armed {
@@ -120,6 +131,8 @@ impl Hub {
                 let wait = Duration::from_nanos(at.since(self.now).as_nanos());
                 sleep.as_mut().reset(Instant::now() + wait);
             }
+            let is_busy = may_read || self.is_turn_over || fills > 0;
+            let filled = self.counters.events;
             // Requests come in turn with datagrams: neither waits for the end of the other.
             tokio::select! {
                 count = requests.recv_many(&mut turn, TURN_MAX) => {
@@ -128,13 +141,19 @@ impl Hub {
                     }
                 }
                 Ok(()) = self.arrivals.readable(), if !may_read => may_read = true,
-                () = tokio::task::yield_now(), if may_read => {}
+                Some(id) = rooms.recv() => self.fill(id),
+                () = tokio::task::yield_now(), if is_busy => {}
                 () = sleep.as_mut() => armed = Time::MAX,
             }
             let until = at;
             (self.now, self.late) = self.socket.now();
             self.late = self.late.max(self.now.since(until));
-            if may_read {
+            while let Ok(id) = rooms.try_recv() {
+                self.fill(id);
+            }
+            let takes = self.counters.events == filled || fills == FILLS_MAX;
+            fills = if takes { 0 } else { fills + 1 };
+            if may_read && takes {
                 may_read = self.receive();
             }
             for message in turn.drain(..) {
@@ -144,7 +163,6 @@ impl Hub {
                         let _ = reply.send(self.open(hello, outbox));
                     }
                     ToHub::Requests(id, requests) => self.take(id, requests),
-                    ToHub::Room(id) => self.fill(id),
                     ToHub::Lost(id) => self.suspend(id),
                     ToHub::Gone(id) => self.leave(id),
                     ToHub::Report(reply) => _ = reply.send(self.report()),
@@ -152,7 +170,9 @@ impl Hub {
                 }
             }
             self.handle_timeouts();
-            self.retry();
+            if takes {
+                self.retry();
+            }
             self.end_sessions();
             while let Some(id) = self.node.poll_ready_client() {
                 self.fill(id);
@@ -194,13 +214,11 @@ impl Hub {
                 node.handle_datagram(&mut cx, from, marked, bytes);
             })
         };
-        (0..READS_MAX).all(|_| {
-            let read = arrivals.try_io(Interest::READABLE, || match read() {
-                true => Ok(()),
-                false => Err(io::ErrorKind::WouldBlock.into()),
-            });
-            read.is_ok()
-        })
+        let read = arrivals.try_io(Interest::READABLE, || match read() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        });
+        read.is_ok()
     }
 
     fn transmit(&mut self) {
@@ -270,37 +288,38 @@ impl Hub {
             return;
         }
         session.is_stalled = true;
-        // Requests of clients that wait already go first.
-        if self.stalled.is_empty() {
-            self.advance(id);
-        } else {
-            self.stalled.push_back(id);
-        }
+        self.stalled.push_back(id);
     }
 
-    /// Handles requests that had to wait, as many as are possible now.
+    /// Handles requests, as many as are possible in this turn.
     fn retry(&mut self) {
         let frees = self.node.daemon().frees();
         if std::mem::replace(&mut self.frees, frees) != frees {
             self.stalled.extend(self.held.drain(..));
         }
+        let mut room = TURN_BYTES;
+        self.is_turn_over = false;
         while let Some(id) = self.stalled.pop_front() {
-            if self.advance(id) {
+            if self.advance(id, &mut room) {
+                return;
+            }
+            if room == 0 {
+                self.is_turn_over = !self.stalled.is_empty();
                 return;
             }
         }
     }
 
-    /// Handles requests of a client. Returns true if nothing was possible for a reason that holds
-    /// for all clients.
-    fn advance(&mut self, id: ClientId) -> bool {
-        let (is_done, waiting) = self.handle(id);
+    /// Handles requests of a client, with at most `room` bytes. Returns true if nothing was
+    /// possible for a reason that holds for all clients.
+    fn advance(&mut self, id: ClientId, room: &mut usize) -> bool {
+        let (is_done, waiting) = self.handle(id, room);
         match waiting {
-            None => {
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.is_stalled = false;
-                }
-            }
+            None => match self.sessions.get_mut(&id) {
+                Some(session) if !session.pending.is_empty() => self.stalled.push_back(id),
+                Some(session) => session.is_stalled = false,
+                None => {}
+            },
             Some(Code::Held) => self.held.push(id),
             Some(_) if is_done => self.stalled.push_back(id),
             Some(_) => self.stalled.push_front(id),
@@ -309,15 +328,20 @@ impl Hub {
     }
 
     /// Handles requests of a client. Returns true if any was handled, and the reason for which the
-    /// others have to wait.
-    fn handle(&mut self, id: ClientId) -> (bool, Option<Code>) {
+    /// others have to wait, if that is not `room`.
+    fn handle(&mut self, id: ClientId, room: &mut usize) -> (bool, Option<Code>) {
         let Some(session) = self.sessions.get_mut(&id) else { return (false, None) };
         let before = session.taken;
         let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
         let counters = &mut self.counters;
         let waiting = self.node.with(&mut cx, |daemon, cx| {
             while let Some(requests) = session.pending.front_mut() {
+                // Half a batch would become half a write.
+                if *room == 0 {
+                    return None;
+                }
                 while let Some((number, act)) = requests.queue.front() {
+                    *room = room.saturating_sub(act.bytes());
                     let done = match *number > session.taken {
                         true => perform(daemon, cx, id, (*number, act), counters),
                         // The client has sent the request again after it was handled.
@@ -491,7 +515,7 @@ fn perform(
         Act::Join(group, asks) => daemon.join(cx, id, Bytes::copy_from_slice(group), *asks),
         Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
         Act::Send { service, wants_receipt, view, groups, payload } => {
-            let groups: Vec<&[u8]> = groups.iter().map(|group| &group[..]).collect();
+            let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
             let message = Outgoing {
                 service: *service,
                 groups: &groups,

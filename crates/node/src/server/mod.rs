@@ -91,8 +91,6 @@ enum ToHub {
     },
     /// Requests of a client.
     Requests(ClientId, Requests),
-    /// A client has room for events again.
-    Room(ClientId),
     /// The connection of a client is lost.
     Lost(ClientId),
     /// A client is gone for good.
@@ -102,6 +100,9 @@ enum ToHub {
     /// The daemon stops.
     Stop,
 }
+
+/// Channels to the daemon's task: messages, and clients whose outboxes have room again.
+type ToTask = (mpsc::Sender<ToHub>, mpsc::UnboundedSender<ClientId>);
 
 /// A running daemon. Dropped, it ends without last frames to its clients.
 #[derive(Debug)]
@@ -159,9 +160,11 @@ impl Server {
             socket.handle().and_then(UdpSocket::from_std).map_err(StartError::Sockets)?;
         let (hub, requests) = mpsc::channel(QUEUE_MAX);
         let work = Hub::new(node, (socket, arrivals), (run, name, expected), random());
-        let work = tokio::spawn(work.run(requests));
+        let (rooms, filled) = mpsc::unbounded_channel();
+        let work = tokio::spawn(work.run(requests, filled));
         let (alive, connections) = mpsc::channel(1);
-        let accept = |listener| tokio::spawn(accept(listener, hub.clone(), alive.clone()));
+        let accept =
+            |listener| tokio::spawn(accept(listener, (hub.clone(), rooms.clone()), alive.clone()));
         let listeners = bound.into_iter().map(accept).collect();
         Ok(Self { hub, addresses, local, listeners, work, connections })
     }
@@ -205,14 +208,14 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: Listener, hub: mpsc::Sender<ToHub>, alive: mpsc::Sender<()>) {
+async fn accept(listener: Listener, to: ToTask, alive: mpsc::Sender<()>) {
     let places = Arc::new(Semaphore::new(UNADMITTED_MAX));
     while let Ok(place) = places.clone().acquire_owned().await {
         match listener.accept().await {
             Ok(socket) => {
-                let (hub, alive) = (hub.clone(), alive.clone());
+                let (to, alive) = (to.clone(), alive.clone());
                 tokio::spawn(async move {
-                    connection::serve(socket, hub, place).await;
+                    connection::serve(socket, to, place).await;
                     drop(alive);
                 });
             }

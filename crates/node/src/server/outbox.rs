@@ -1,5 +1,7 @@
 //! Queue between the daemon's task and the task of a connection.
 
+use std::sync::Arc;
+
 use faircast_overlay::ClientEvent;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -9,6 +11,8 @@ use faircast_overlay::protocol::{Code, Frame};
 
 /// Bytes of events after which further events wait in the daemon, where its limits count them.
 const ROOM_BYTES: usize = 256 * 1024;
+/// Bytes of an event beside its payload.
+pub(super) const HEAD_BYTES: usize = 128;
 /// Most refusals that wait for a client.
 const REFUSALS_MAX: usize = 1024;
 
@@ -38,7 +42,7 @@ struct State {
 
 impl Outbox {
     /// Takes events from the daemon as long as there is room. Returns the number of events.
-    pub(super) fn fill(&self, mut poll: impl FnMut() -> Option<(u64, ClientEvent)>) -> u64 {
+    pub(super) fn fill(&self, mut poll: impl FnMut() -> Option<(u64, Arc<ClientEvent>)>) -> u64 {
         let mut state = self.state.lock();
         let mut count = 0;
         loop {
@@ -136,9 +140,10 @@ impl Outbox {
 }
 
 fn bytes(event: &ClientEvent) -> usize {
-    128 + match event {
-        ClientEvent::Message { parts, .. } => parts.iter().map(|part| part.len()).sum(),
-        ClientEvent::Group { members, .. } => 64 * members.len(),
-        _ => 0,
-    }
+    HEAD_BYTES
+        + match event {
+            ClientEvent::Message { parts, .. } => parts.iter().map(|part| part.len()).sum(),
+            ClientEvent::Group { members, .. } => 64 * members.len(),
+            _ => 0,
+        }
 }

@@ -112,7 +112,8 @@ impl Peer {
 
     async fn send(&mut self, service: Service, group: &'static str, payload: impl Into<Bytes>) {
         self.request += 1;
-        let (request, groups, payload) = (self.request, vec![group.into()], payload.into());
+        let groups = [group].into_iter().collect();
+        let (request, payload) = (self.request, payload.into());
         let (wants_receipt, view) = (false, None);
         self.put(Frame::Send { request, service, wants_receipt, view, groups, payload }).await;
     }
@@ -141,7 +142,7 @@ impl Peer {
     async fn event(&mut self) -> (u64, ClientEvent) {
         loop {
             match self.frame().await {
-                Some(Frame::Event(number, event)) => return (number, event),
+                Some(Frame::Event(number, event)) => return (number, Arc::unwrap_or_clone(event)),
                 Some(Frame::Sent(_) | Frame::Waiting(_) | Frame::Ping(_)) => {}
                 other => panic!("{other:?}"),
             }
@@ -441,7 +442,7 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
     let ends = Arc::new(AtomicBool::new(false));
     let flood = || {
         let (ends, mut initial) = (ends.clone(), [0; 1200]);
-        // Version 1, 8 bytes of destination, no source, no token, 1182 bytes follow: RFC 9000, 17.2.2.
+        // Version 1, 8 bytes of destination, no source, no token, 1182 bytes: RFC 9000, 17.2.2.
         initial[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]);
         initial[16..18].copy_from_slice(&0x449e_u16.to_be_bytes());
         std::thread::spawn(move || {

@@ -380,7 +380,7 @@ async fn a_client_whose_records_are_cut_or_damaged_resumes_and_gets_every_event_
         {
             match frame {
                 Frame::Event(number, event) => {
-                    let ClientEvent::Message { parts, .. } = event else { panic!("{event:?}") };
+                    let ClientEvent::Message { parts, .. } = &*event else { panic!("{event:?}") };
                     assert_eq!((number, &parts.concat()[..4]), (next, &got.to_be_bytes()[..]));
                     (next, got) = (next + 1, got + 1);
                 }
@@ -410,7 +410,8 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         let up = 1000 + usize::from(round) * 50_000;
         let through = forward(socket_address(&at), (up, usize::MAX), round % 2 == 0).await;
         let mut batch = Batch::default();
-        let (request, groups, payload) = (u64::from(round) + 1, vec!["g".into()], large.clone());
+        let (request, payload) = (u64::from(round) + 1, large.clone());
+        let groups = ["g"].into_iter().collect();
         let (service, wants_receipt, view) = (Service::Agreed, false, None);
         let send = Frame::Send { request, service, wants_receipt, view, groups, payload };
         batch.push(&send);
@@ -470,7 +471,7 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
         sent += 1;
         let payload = [&sent.to_be_bytes()[..], &[0; 60_000]].concat().into();
         let (service, wants_receipt, view) = (Service::Fifo, false, None);
-        let groups = vec!["g".into()];
+        let groups = ["g"].into_iter().collect();
         batch.push(&Frame::Send { request: sent, service, wants_receipt, view, groups, payload });
         if !batch.try_write(&source.socket).unwrap() {
             break;

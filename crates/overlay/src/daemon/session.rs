@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
+use smallvec::SmallVec;
 
 use super::{Daemon, DaemonEvent};
 use crate::cell::{Cell, GROUP_BYTES_MAX, GROUPS_MAX, Kind, Service};
@@ -21,6 +22,10 @@ pub const CLIENT_BYTES_MAX: usize = GROUP_BYTES_MAX - 8;
 const RESUME_MAX: Duration = Duration::from_secs(30);
 /// Most groups that a client is about to join, with changes of groups that wait for a view.
 const REQUESTS_MAX: usize = 1000;
+
+/// Clients of one message.
+type Clients = SmallVec<[ClientId; 8]>;
+
 /// Message of a client to groups, as its daemon takes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
@@ -72,11 +77,12 @@ impl Daemon {
         let position = (time, source as u64, 0);
         match cell.kind {
             Kind::Message | Kind::More => {
-                let mut to: Vec<ClientId> = Vec::new();
-                for group in cell.groups() {
-                    for member in self.groups.members(&group) {
+                let mut to = Clients::new();
+                for group in cell.groups.iter() {
+                    let before = to.len();
+                    for member in self.groups.members(group) {
                         if let Some(id) = self.own(member)
-                            && !to.contains(&id)
+                            && !to[..before].contains(&id)
                         {
                             to.push(id);
                         }
@@ -85,14 +91,14 @@ impl Daemon {
                 if cell.service.is_ordered() {
                     self.give_receipt(&mate, sequence, &cell);
                 }
-                let event = ClientEvent::Message {
+                let event = Arc::new(ClientEvent::Message {
                     from: mate.clone(),
                     service: cell.service,
-                    groups: cell.groups().collect(),
-                    parts: parts.into(),
+                    groups: cell.groups,
+                    parts,
                     view: self.view,
                     sequence,
-                };
+                });
                 self.hold(&event, time, &mut to);
                 for id in to {
                     let is_own = || self.clients.get(&id).is_some_and(|it| it.mate == mate);
@@ -102,7 +108,7 @@ impl Daemon {
                 }
             }
             Kind::Join => {
-                for group in cell.groups() {
+                for group in cell.groups.copies() {
                     self.groups.announce(group, mate.clone(), source, sequence);
                 }
             }
@@ -110,7 +116,7 @@ impl Daemon {
                 let asks = !cell.payload.is_empty();
                 let is_slow = self.own(&mate).is_some_and(|id| self.slow.contains_key(&id));
                 self.is_slow_new |= asks || is_slow;
-                for group in cell.groups() {
+                for group in cell.groups.copies() {
                     let at = (source, sequence);
                     if self.groups.join(group.clone(), mate.clone(), asks, at) {
                         self.tell_group(&group, Reason::Join, Some(mate.clone()), position);
@@ -119,7 +125,7 @@ impl Daemon {
                 }
             }
             Kind::Leave => {
-                for group in cell.groups() {
+                for group in cell.groups.copies() {
                     self.leave(&group, &mate, (source, sequence), Reason::Leave, position);
                 }
             }
@@ -129,8 +135,8 @@ impl Daemon {
                 }
             }
             Kind::Hold | Kind::Free => {
-                for group in cell.groups() {
-                    self.groups.hold(&group, source, cell.kind == Kind::Hold);
+                for group in cell.groups.iter() {
+                    self.groups.hold(group, source, cell.kind == Kind::Hold);
                 }
                 self.frees += 1;
             }
@@ -146,8 +152,7 @@ impl Daemon {
         let Some((_, request)) = client.receipts.remove(at) else { return };
         let moves =
             |it: &Mate| self.moving.is_empty() || self.moving.iter().any(|run| run.id == it.daemon);
-        let groups: Vec<Bytes> = cell.groups().collect();
-        let all = groups.iter().flat_map(|it| self.groups.members(it));
+        let all = cell.groups.iter().flat_map(|it| self.groups.members(it));
         let reached: BTreeSet<&Mate> = all.filter(|it| moves(it)).collect();
         let (members, view) = (reached.len() as u32, self.view);
         self.tell(id, ClientEvent::Receipt { request, members, view });
@@ -156,12 +161,13 @@ impl Daemon {
     /// Keeps a message for clients of this daemon that the sender already knows as members: their
     /// step is still on its way through the common order, which the message does not wait for.
     /// FIFO messages wait behind such messages of the same sender, and are taken from `to`.
-    fn hold(&mut self, event: &ClientEvent, time: u64, to: &mut Vec<ClientId>) {
-        let ClientEvent::Message { groups, .. } = event else { return };
+    fn hold(&mut self, event: &Arc<ClientEvent>, time: u64, to: &mut Clients) {
+        let ClientEvent::Message { groups, .. } = &**event else { return };
         for id in &self.joiners {
             let Some(client) = self.clients.get_mut(id) else { continue };
             let is_sent = |it: &Joining| {
-                groups.contains(&it.group) && it.joins_at.is_some_and(|at| at < time)
+                groups.iter().any(|name| name == it.group)
+                    && it.joins_at.is_some_and(|at| at < time)
             };
             let place = to.iter().position(|it| it == id);
             let waits = match place {
@@ -185,11 +191,12 @@ impl Daemon {
             self.joiners.remove(&id);
         }
         for event in core::mem::take(&mut client.held) {
-            let ClientEvent::Message { groups, .. } = &event else { continue };
+            let ClientEvent::Message { groups, .. } = &*event else { continue };
             let Some(client) = self.clients.get_mut(&id) else { return };
             let is_member = groups.iter().any(|it| self.groups.members(it).contains(mate))
                 || breaks(Mutant::HeldAfterLeave);
-            let is_sent = |it: &Joining| groups.contains(&it.group) && it.joins_at.is_some();
+            let is_sent =
+                |it: &Joining| groups.iter().any(|name| name == it.group) && it.joins_at.is_some();
             // The client may have left the group of a message that waited behind another one.
             if is_member && !client.is_behind(&event) {
                 self.tell(id, event);
@@ -243,6 +250,7 @@ impl Daemon {
         let own: Vec<ClientId> = members.iter().filter_map(|it| self.own(it)).collect();
         let (group, view) = (group.clone(), self.view);
         let event = ClientEvent::Group { group, members, reason, subject, position, view };
+        let event = Arc::new(event);
         for id in own {
             self.tell(id, event.clone());
         }
@@ -252,15 +260,16 @@ impl Daemon {
         Room { waiting: self.settings.client_bytes, kept: self.settings.history_bytes }
     }
 
-    pub(super) fn tell_all(&mut self, event: &ClientEvent) {
+    pub(super) fn tell_all(&mut self, event: ClientEvent) {
+        let event = Arc::new(event);
         let clients: Vec<ClientId> = self.clients.keys().copied().collect();
         clients.into_iter().for_each(|id| self.tell(id, event.clone()));
     }
 
-    pub(super) fn tell(&mut self, id: ClientId, event: ClientEvent) {
+    pub(super) fn tell(&mut self, id: ClientId, event: impl Into<Arc<ClientEvent>>) {
         let room = self.room();
         if let Some(client) = self.clients.get_mut(&id) {
-            client.push(event, room);
+            client.push(event.into(), room);
             if !core::mem::replace(&mut client.is_ready, true) {
                 self.ready.push_back(id);
             }
@@ -395,7 +404,7 @@ impl Daemon {
     }
 
     /// Next event for a client, with its number in the session.
-    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, ClientEvent)> {
+    pub fn poll_client(&mut self, id: ClientId) -> Option<(u64, Arc<ClientEvent>)> {
         let room = self.room();
         let event = self.clients.get_mut(&id)?.pop(room);
         if !self.slow.is_empty() {
@@ -519,7 +528,7 @@ impl Daemon {
         if self.is_in_vain(id, message, routes) {
             return Ok(());
         }
-        let mut ready = Vec::new();
+        let mut ready = core::mem::take(&mut self.scratch);
         self.current.send_message(service, &name, groups, payload, routes, &mut ready);
         if wants_receipt && service.is_ordered() {
             let (sequence, _) = self.current.own();
@@ -527,9 +536,10 @@ impl Daemon {
                 client.receipts.push_back((sequence, request));
             }
         }
-        for message in ready {
+        for message in ready.drain(..) {
             self.take_message(cx.now, message);
         }
+        self.scratch = ready;
         self.settle(cx);
         Ok(())
     }
@@ -551,7 +561,7 @@ impl Daemon {
             client.empty.clear();
         }
         if is_new {
-            let groups = groups.iter().map(|group| Bytes::copy_from_slice(group)).collect();
+            let groups = groups.iter().collect();
             self.tell(id, ClientEvent::NoMembers { request, groups });
         }
         if wants_receipt {

@@ -355,9 +355,11 @@ impl Daemon {
             match cell.kind {
                 Kind::Joined => {
                     let asks = !cell.payload.is_empty();
-                    groups.extend(cell.groups().map(|it| ((it, mate.clone()), asks)));
+                    groups.extend(cell.groups.copies().map(|it| ((it, mate.clone()), asks)));
                 }
-                Kind::Leave => cell.groups().for_each(|it| _ = groups.remove(&(it, mate.clone()))),
+                Kind::Leave => {
+                    cell.groups.copies().for_each(|it| _ = groups.remove(&(it, mate.clone())))
+                }
                 Kind::Gone => groups.retain(|it, _| it.1 != mate),
                 _ => {}
             }
@@ -429,7 +431,7 @@ impl Daemon {
         let members = streams.graph.members.clone();
         let together: Vec<DaemonRun> = together.iter().map(|it| members[it]).collect();
         let closes = self.view;
-        self.tell_all(&ClientEvent::Transitional { closes, members: together.clone() });
+        self.tell_all(ClientEvent::Transitional { closes, members: together.clone() });
         self.moving = together;
         for message in self.current.rest() {
             self.deliver(message);
@@ -455,7 +457,7 @@ impl Daemon {
         }
         let (names, id) = (self.member_names(), self.view);
         let previous = Some(closes);
-        self.tell_all(&ClientEvent::View { id, members, names, together, previous });
+        self.tell_all(ClientEvent::View { id, members, names, together, previous });
         // Members of all groups, changed or not: daemons from different views do not know what has
         // changed for the others.
         let groups: Vec<Bytes> = self.groups.iter().map(|(group, _)| group.clone()).collect();

@@ -165,7 +165,7 @@ impl From<ClientEvent> for GroupEvent {
         let shown = |view: Ballot| view.to_string();
         match event {
             ClientEvent::Message { from, service, groups, parts, view, .. } => {
-                let groups = groups.iter().cloned().map(GroupName).collect();
+                let groups = groups.copies().map(GroupName).collect();
                 let payload = match &*parts {
                     [payload] => payload.clone(),
                     parts => parts.concat().into(),
@@ -194,7 +194,7 @@ impl From<ClientEvent> for GroupEvent {
                 Self::Receipt { request, members, view: shown(view) }
             }
             ClientEvent::NoMembers { request, groups } => {
-                let groups = groups.into_iter().map(GroupName).collect();
+                let groups = groups.copies().map(GroupName).collect();
                 Self::NoMembers { request, groups }
             }
             ClientEvent::Cut { lost, .. } => Self::Cut { lost },

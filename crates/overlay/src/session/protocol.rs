@@ -3,13 +3,14 @@
 //! `docs/overlay-protocol.md` has the tables and test vectors. Integers are in network byte order.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::{Bytes, BytesMut};
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Service};
+use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
 use crate::client::{ClientEvent, Reason, SendError};
 use crate::daemon::MESSAGE_BYTES_MAX;
 use crate::group::Mate;
@@ -74,7 +75,7 @@ pub enum Frame {
         /// View in which alone the message may be delivered.
         view: Option<Ballot>,
         /// Groups, 1 to 100.
-        groups: Vec<Bytes>,
+        groups: Names,
         /// Payload.
         payload: Bytes,
     },
@@ -85,7 +86,7 @@ pub enum Frame {
     /// Requests of the client wait at the daemon; `None`: they go on.
     Waiting(Option<Code>),
     /// Event with its number in the session.
-    Event(u64, ClientEvent),
+    Event(u64, Arc<ClientEvent>),
     /// The session goes on.
     Resumed,
 }
@@ -292,7 +293,7 @@ impl Frame {
                 let in_view = if view.is_some() { IN_VIEW } else { 0 };
                 (10u8, *request, *service as u8 | receipt | in_view).put(out);
                 view.iter().for_each(|view| view.put(out));
-                put_names(out, groups);
+                groups.put(out);
                 return core::slice::from_ref(payload);
             }
             Self::Sent(request) => (11u8, *request).put(out),
@@ -357,7 +358,9 @@ impl Frame {
                 Self::Waiting(None)
             }
             13 => Self::Waiting(Some(Code::take(fields)?)),
-            16..21 | 22 | 23 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?),
+            16..21 | 22 | 23 => {
+                Self::Event(fields.read()?, take_event(kind, bytes, fields)?.into())
+            }
             21 => Self::Resumed,
             _ => return None,
         })
@@ -369,7 +372,7 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
         ClientEvent::Message { from, service, groups, parts, view, sequence } => {
             (16u8, number, *service as u8, *view, *sequence).put(out);
             put_mate(out, from);
-            put_names(out, groups);
+            groups.put(out);
             return parts;
         }
         ClientEvent::Group { group, members, reason, subject, position, view } => {
@@ -396,7 +399,7 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
         }
         ClientEvent::NoMembers { request, groups } => {
             (23u8, number, *request).put(out);
-            put_names(out, groups);
+            groups.put(out);
         }
     }
     &[]
@@ -407,7 +410,7 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
         16 => {
             let (service, view, sequence) = (take_service(fields)?, fields.read()?, fields.read()?);
             let (from, groups) = (take_mate(bytes, fields)?, take_names(bytes, fields)?);
-            let (groups, parts) = (groups.into(), [rest(bytes, fields)].into());
+            let parts = [rest(bytes, fields)].into();
             ClientEvent::Message { from, service, groups, parts, view, sequence }
         }
         17 => {
@@ -467,14 +470,9 @@ fn take_name(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Bytes> {
     Some(bytes.slice_ref(name))
 }
 
-fn put_names(out: &mut Vec<u8>, names: &[Bytes]) {
-    out.push(names.len() as u8);
-    names.iter().for_each(|name| put_name(out, name));
-}
-
-fn take_names(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Vec<Bytes>> {
-    let count = usize::from(fields.read::<u8>()?);
-    (0..count).map(|_| take_name(bytes, fields)).collect()
+/// Reads names of UTF-8.
+fn take_names(bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Names> {
+    Some(Names::take(bytes, fields, |name| core::str::from_utf8(name).is_ok())?.1)
 }
 
 fn put_mate(out: &mut Vec<u8>, mate: &Mate) {

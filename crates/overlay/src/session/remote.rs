@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use core::fmt;
 
 use bytes::Bytes;
@@ -324,14 +325,14 @@ impl RemoteSession {
                 if let Some(trace) = &mut self.trace {
                     trace.event(number, &event);
                 }
-                if let ClientEvent::View { id, .. } = &event {
+                if let ClientEvent::View { id, .. } = &*event {
                     self.views.push_back(*id);
                 }
-                let bytes = match &event {
+                let bytes = match &*event {
                     ClientEvent::Message { parts, .. } => parts.iter().map(Bytes::len).sum(),
                     _ => 0,
                 };
-                self.push(event.into(), bytes);
+                self.push(Arc::unwrap_or_clone(event).into(), bytes);
             }
             Frame::Resumed => {
                 if let Some(trace) = &mut self.trace {

@@ -58,7 +58,7 @@ impl SessionTrace {
             Frame::Leave(_, group) => self.add(|it| it.leave(group)),
             Frame::Send { service, view, groups, payload, .. } => {
                 let id = id(core::slice::from_ref(payload));
-                let groups: Vec<&[u8]> = groups.iter().map(|it| &it[..]).collect();
+                let groups: Vec<&[u8]> = groups.iter().collect();
                 self.add(|it| it.send(*view, &id, *service, &groups, payload.len()));
             }
             _ => {}

@@ -7,12 +7,13 @@ use bytes::Bytes;
 
 use super::Ready;
 use crate::cell::{Cell, Kind};
+use crate::client::Parts;
 use crate::ids::{LinkId, Set};
 
 /// Payloads of a message whose last cell is still to come, and the number of the next cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
-    pub(super) parts: Vec<Bytes>,
+    pub(super) parts: Parts,
     pub(super) next: u64,
 }
 

@@ -63,7 +63,7 @@ impl World {
         {
             let it = &mut host.clients[client];
             let when = self.now;
-            match &event {
+            match &*event {
                 ClientEvent::Transitional { .. } => it.is_transitional = true,
                 ClientEvent::View { id, members, previous, .. } => {
                     it.is_transitional = false;
@@ -88,7 +88,7 @@ impl World {
                 continue;
             }
             it.last = n;
-            let name = || match &event {
+            let name = || match &*event {
                 ClientEvent::Message { parts, .. } => format!("m{}", number_of(parts)),
                 _ => String::new(),
             };

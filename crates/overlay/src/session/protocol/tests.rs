@@ -25,6 +25,7 @@ fn view(round: u64) -> Ballot {
 /// Frames of the page, in its order.
 fn frames() -> Vec<(&'static str, Frame)> {
     let chat = || Bytes::from("chat");
+    let names = |names: &[&str]| names.iter().collect();
     let welcome = Welcome {
         daemon: run(0xA, 1),
         view: view(2),
@@ -39,7 +40,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         service: Service::Fifo,
         wants_receipt: false,
         view: None,
-        groups: vec![chat(), "log".into()],
+        groups: names(&["chat", "log"]),
         payload: "hi".into(),
     };
     let send_in = Frame::Send {
@@ -47,15 +48,15 @@ fn frames() -> Vec<(&'static str, Frame)> {
         service: Service::Safe,
         wants_receipt: true,
         view: Some(view(2)),
-        groups: vec![chat()],
+        groups: names(&["chat"]),
         payload: "hi".into(),
     };
     let receipt = ClientEvent::Receipt { request: 5, members: 3, view: view(2) };
-    let no_members = ClientEvent::NoMembers { request: 6, groups: vec![chat()] };
+    let no_members = ClientEvent::NoMembers { request: 6, groups: names(&["chat"]) };
     let message = ClientEvent::Message {
         from: alice(),
         service: Service::Agreed,
-        groups: [chat()].into(),
+        groups: names(&["chat"]),
         parts: ["hi".into()].into(),
         view: view(2),
         sequence: 5,
@@ -100,14 +101,14 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("refused", Frame::Refused(4, Code::Group, "no".into())),
         ("waiting", Frame::Waiting(Some(Code::Retention))),
         ("goes-on", Frame::Waiting(None)),
-        ("message", Frame::Event(9, message)),
-        ("group", Frame::Event(2, group)),
-        ("transitional", Frame::Event(3, transitional)),
-        ("view", Frame::Event(4, next)),
-        ("cut", Frame::Event(30, ClientEvent::Cut { lost: (21, 30), closes: true })),
+        ("message", Frame::Event(9, message.into())),
+        ("group", Frame::Event(2, group.into())),
+        ("transitional", Frame::Event(3, transitional.into())),
+        ("view", Frame::Event(4, next.into())),
+        ("cut", Frame::Event(30, ClientEvent::Cut { lost: (21, 30), closes: true }.into())),
         ("resumed", Frame::Resumed),
-        ("receipt", Frame::Event(10, receipt)),
-        ("no-members", Frame::Event(11, no_members)),
+        ("receipt", Frame::Event(10, receipt.into())),
+        ("no-members", Frame::Event(11, no_members.into())),
     ]
 }
 
