@@ -143,7 +143,8 @@ impl Peer {
         loop {
             match self.frame().await {
                 Some(Frame::Event(number, event)) => return (number, Arc::unwrap_or_clone(event)),
-                Some(Frame::Sent(_) | Frame::Waiting(_) | Frame::Ping(_)) => {}
+                Some(Frame::Sent(_) | Frame::Waiting(_)) => {}
+                Some(Frame::Ping(number)) => self.put(Frame::Pong(number)).await,
                 other => panic!("{other:?}"),
             }
         }

@@ -401,6 +401,9 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
     let server = files.serve("ours-valid.pem", None, true).await;
     let (at, tls) = (tls_address(&server), files.client("ours-ca.pem", None));
     let mut bob = member(&at, &tls, "bob").await;
+    let (sender, mut messages) = tokio::sync::mpsc::unbounded_channel();
+    // A task reads and answers pings whatever the others wait for.
+    let reader = tokio::spawn(async move { while sender.send(bob.message().await).is_ok() {} });
     let mut source = greet(&at, &tls, ("source", 1, 0), "all-have-this-token").await.unwrap();
     source.welcome().await;
     source.event().await;
@@ -417,15 +420,24 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         batch.push(&send);
         let token = "all-have-this-token";
         let mut broken = greet(&through, &tls, ("source", 1, 2), token).await.unwrap();
-        let _ = batch.write(&broken.socket).await;
-        while broken.frame().await.is_some() {}
+        let written = timeout(LIMIT, batch.write(&broken.socket)).await;
+        assert!(written.is_ok(), "round {round}: the connection neither takes bytes nor ends");
+        while let Some(frame) = broken.frame().await {
+            assert!(!matches!(frame, Frame::Error(..)), "round {round}: {frame:?}");
+        }
         source = greet(&at, &tls, ("source", 1, 2), token).await.unwrap();
         assert_eq!(source.welcome().await.taken, u64::from(round));
-        source.put(send).await;
-        assert!(bob.message().await == large);
+        timeout(LIMIT, source.put(send)).await.expect("the daemon takes the message");
+        let message = timeout(LIMIT, messages.recv()).await;
+        let state = server.inquiry().report().await;
+        assert!(
+            message.as_ref().is_ok_and(|it| it.as_ref() == Some(&large)),
+            "{round}: {state:#?}"
+        );
     }
     let report = server.inquiry().report().await.unwrap();
     assert_eq!(report.counters.messages, 6);
+    reader.abort();
     server.close().await;
 }
 
