@@ -91,8 +91,9 @@ impl Daemon {
                 if cell.service.is_ordered() {
                     self.give_receipt(&mate, sequence, &cell);
                 }
+                let own = if breaks(Mutant::NotToSelf) { self.own(&mate) } else { None };
                 let event = Arc::new(ClientEvent::Message {
-                    from: mate.clone(),
+                    from: mate,
                     service: cell.service,
                     groups: cell.groups,
                     parts,
@@ -100,12 +101,8 @@ impl Daemon {
                     sequence,
                 });
                 self.hold(&event, time, &mut to);
-                for id in to {
-                    let is_own = || self.clients.get(&id).is_some_and(|it| it.mate == mate);
-                    if !(breaks(Mutant::NotToSelf) && is_own()) {
-                        self.tell(id, event.clone());
-                    }
-                }
+                to.retain(|id| own != Some(*id));
+                to.into_iter().for_each(|id| self.tell(id, event.clone()));
             }
             Kind::Join => {
                 for group in cell.groups.copies() {

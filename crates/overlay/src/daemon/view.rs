@@ -337,6 +337,8 @@ impl Daemon {
         (self.current, self.unfinished) = (streams, None);
         self.groups.renumber();
         self.take_messages(now, waiting);
+        // A client that left a group and joined it again has asked for the leave first.
+        self.catch_up(now);
         self.reroute_joins();
     }
 
@@ -466,6 +468,7 @@ impl Daemon {
         }
         self.current.is_open = true;
         self.take_messages(now, waiting);
+        self.catch_up(now);
         self.reroute_joins();
     }
 }

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use faircast_proto::fields::{Encoded, Fields};
 
 use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
@@ -561,8 +561,8 @@ impl Decoder {
         if self.bytes.len() < 4 + len {
             return Ok(None);
         }
-        let frame = self.bytes.split_to(4 + len).freeze().slice(4..);
-        Frame::decode(&frame).map(Some)
+        self.bytes.advance(4);
+        Frame::decode(&self.bytes.split_to(len).freeze()).map(Some)
     }
 }
 
