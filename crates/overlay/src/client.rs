@@ -220,6 +220,8 @@ pub(crate) struct Client {
     /// The client as cells have it.
     pub(crate) encoded: Bytes,
     pub(crate) joining: Vec<Joining>,
+    /// Groups that the client leaves, with the places of these steps in the common order.
+    pub(crate) leaving: Vec<(Bytes, u64)>,
     /// Messages outside the common order that wait for the client's step into a group, and FIFO
     /// messages of the same senders behind them.
     pub(crate) held: Vec<Arc<ClientEvent>>,
@@ -245,6 +247,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// True if the client has asked to leave a group before this time. Its step may still be on its
+    /// way, and others that have it send messages to the group that are not for this client.
+    pub(crate) fn has_left(&self, group: &[u8], time: u64) -> bool {
+        self.leaving.iter().any(|(name, at)| *at < time && name == group)
+    }
+
     /// True if a FIFO message waits behind one of the same sender that is held.
     pub(crate) fn is_behind(&self, event: &ClientEvent) -> bool {
         let sender = event.fifo_sender().filter(|_| !breaks(Mutant::FifoPassesHeld));
@@ -255,7 +263,7 @@ impl Client {
         let encoded = mate.encode();
         fresh! {
             Self { mate, encoded, }
-            joining, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, states, is_cut, receipts, empty
+            joining, leaving, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, states, is_cut, receipts, empty
         }
     }
 

@@ -83,6 +83,7 @@ impl Daemon {
                     for member in self.groups.members(group) {
                         if let Some(id) = self.own(member)
                             && !to[..before].contains(&id)
+                            && !self.clients[&id].has_left(group, time)
                         {
                             to.push(id);
                         }
@@ -220,6 +221,10 @@ impl Daemon {
         reason: Reason,
         position: (u64, u64, u64),
     ) {
+        let own = self.own(mate).and_then(|id| self.clients.get_mut(&id));
+        if let Some(client) = own {
+            client.leaving.retain(|it| it.0 != *group || it.1 > position.0);
+        }
         if self.groups.leave(group, mate, place, sequence) {
             self.is_slow_new |= self.held.contains(group);
             self.tell_group(group, reason, Some(mate.clone()), position);
@@ -584,6 +589,12 @@ impl Daemon {
         groups: &[&Bytes],
         asks: &[u8],
     ) {
+        let mate = Mate::decode(self.me.id, client);
+        let own = self.own(&mate).filter(|_| kind == Kind::Leave);
+        if let Some(client) = own.and_then(|id| self.clients.get_mut(&id)) {
+            let time = self.current.time + 1;
+            client.leaving.extend(groups.iter().map(|it| ((*it).clone(), time)));
+        }
         let groups: Vec<&[u8]> = groups.iter().map(|it| &***it).collect();
         let mut ready = Vec::new();
         let what = (kind, Service::Reliable, true);

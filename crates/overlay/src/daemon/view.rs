@@ -464,7 +464,7 @@ impl Daemon {
         // changed for the others.
         let groups: Vec<Bytes> = self.groups.iter().map(|(group, _)| group.clone()).collect();
         for group in groups {
-            self.tell_group(&group, Reason::Network, None, (self.view.round, 0, 0));
+            self.tell_group(&group, Reason::Network, None, (0, 0, 0));
         }
         self.current.is_open = true;
         self.take_messages(now, waiting);

@@ -328,3 +328,25 @@ fn a_client_that_leaves_and_joins_again_at_any_moment_is_a_member() {
         }
     }
 }
+
+#[test]
+fn a_client_that_leaves_gets_nothing_that_is_sent_after_it_has_left_for_others() {
+    let mut world = World::new(3, &full(3), 1);
+    world.settle(secs(10));
+    world.join(0, 0, "g");
+    world.join(1, 0, "g");
+    world.run(secs(1));
+    // The clock of the third daemon comes late to the second one alone, whose steps wait for it.
+    world.latency.insert((2, 1), secs(2));
+    world.leave(1, 0, "g");
+    world.run(ms(200));
+    world.send(0, 0, Service::Fifo, &["g"], 0).unwrap();
+    world.join(1, 1, "g");
+    world.run(ms(200));
+    world.send(0, 0, Service::Fifo, &["g"], 0).unwrap();
+    world.run(secs(5));
+    world.finish();
+    let got: Vec<_> = world.deliveries.iter().map(|it| (it.at, it.client, it.message)).collect();
+    assert_eq!(got[..2], [(0, 0, 0), (0, 0, 1)]);
+    assert!(!got.iter().any(|it| (it.0, it.1) == (1, 0)), "{got:?}");
+}
