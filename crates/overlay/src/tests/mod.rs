@@ -684,8 +684,8 @@ fn rules_hold_where_daemons_are_lost_over_links_of_unlike_latencies() {
 #[test]
 fn rules_hold_where_clients_join_several_groups_while_daemons_are_lost() {
     // Seeds of runs in which messages that wait for a client to join came out of order, in which a
-    // client left a group and joined it again while routes changed and missed messages, and in which
-    // a step of a group had the place of the view's beginning.
+    // client left a group and joined it again while routes changed and missed messages, and in
+    // which a step of a group had the place of the view's beginning.
     for seed in [166, 1086, 1325, 2547, 3732] {
         squall(seed).finish();
     }
