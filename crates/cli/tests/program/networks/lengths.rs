@@ -177,7 +177,7 @@ fn between_relays(at: [&str; 2], meeting: &str) {
     let receiver = recv(&site, &lan, 2, "r", &format!("{meeting} --via {}", at[1]));
     let send = format!("send tree --wait-for 1 --rate-max 8Mbit/s {meeting} --via {}", at[0]);
     let sender = on(&site, &lan, 0, &send);
-    receiver.until_has(4_000_000);
+    receiver.until_has(2_000_000);
     let status = |host| on(&site, &lan, host, "relay status 127.0.0.1:9464").document();
     let (above, below) = (status(0), status(1));
     let neighbours = above["neighbours"].as_array().unwrap();
