@@ -148,8 +148,6 @@ fn a_short_soak_under_a_key_loses_nothing() {
     }
 }
 
-// A daemon on a machine that is short of processor time sometimes answers nobody for half a minute.
-// The cause is unknown.
 #[test]
 fn daemons_and_clients_keep_all_rules_whatever_fails() {
     if !is_root() {

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connection::{Act, Hello, Requests};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, ROOM_BYTES};
 use super::{ToHub, full_name};
 use crate::report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
 use faircast_overlay::protocol::{Code, Frame, Welcome};
@@ -29,10 +29,11 @@ use faircast_overlay::protocol::{Code, Frame, Welcome};
 const SESSIONS_MAX: usize = 65_536;
 /// Messages to the task that are handled in one turn.
 const TURN_MAX: usize = 64;
-/// Bytes of requests that are handled in one turn, less than an outbox holds: a client that reads
-/// is not cut because the daemon takes messages faster than it writes them.
-const TURN_BYTES: usize = 128 * 1024;
-/// Most turns in which outboxes are filled alone.
+/// Bytes of requests that are handled in one turn, half of what an outbox holds: a client that
+/// reads is not cut because the daemon takes messages faster than it writes them.
+const TURN_BYTES: usize = ROOM_BYTES / 2;
+/// Most turns in which outboxes are filled alone: links and requests wait for less than 2 MB to each
+/// client.
 const FILLS_MAX: u32 = 8;
 /// Longest time between two looks at the clock.
 const TICK: faircast_base::Duration = faircast_base::Duration::from_millis(100);

@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use faircast_overlay::protocol::{Code, Frame};
 
 /// Bytes of events after which further events wait in the daemon, where its limits count them.
-const ROOM_BYTES: usize = 256 * 1024;
+pub(super) const ROOM_BYTES: usize = 256 * 1024;
 /// Bytes of an event beside its payload.
 pub(super) const HEAD_BYTES: usize = 128;
 /// Most refusals that wait for a client.

@@ -81,9 +81,9 @@ impl Daemon {
                 for group in cell.groups.iter() {
                     let before = to.len();
                     for member in self.groups.members(group) {
-                        if let Some(id) = self.own(member)
+                        if let Some((id, client)) = self.own_client(member)
                             && !to[..before].contains(&id)
-                            && !self.clients[&id].has_left(group, time)
+                            && !client.has_left(group, time)
                         {
                             to.push(id);
                         }
@@ -206,11 +206,15 @@ impl Daemon {
 
     /// Client of this daemon.
     fn own(&self, mate: &Mate) -> Option<ClientId> {
+        self.own_client(mate).map(|it| it.0)
+    }
+
+    fn own_client(&self, mate: &Mate) -> Option<(ClientId, &Client)> {
         if mate.daemon != self.me.id {
             return None;
         }
         let id = *self.names.get(&mate.name)?;
-        self.clients.get(&id).filter(|it| it.mate == *mate).map(|_| id)
+        self.clients.get(&id).filter(|it| it.mate == *mate).map(|client| (id, client))
     }
 
     pub(super) fn leave(
