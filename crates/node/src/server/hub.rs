@@ -32,7 +32,7 @@ const TURN_MAX: usize = 64;
 /// Bytes of requests that are handled in one turn, half of what an outbox holds: a client that
 /// reads is not cut because the daemon takes messages faster than it writes them.
 const TURN_BYTES: usize = ROOM_BYTES / 2;
-/// Most turns in which outboxes are filled alone: links and requests wait for less than 2 MB to each
+/// Most turns in which outboxes are filled alone: links and requests wait for 2 MB at most to each
 /// client.
 const FILLS_MAX: u32 = 8;
 /// Longest time between two looks at the clock.
