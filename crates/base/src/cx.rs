@@ -7,8 +7,8 @@ pub struct Cx<'a> {
     /// The present moment. Never decreases from one call to the next.
     pub now: Time,
     /// Delay of this call: the driver would have called this much earlier if its host had run. Zero
-    /// in the simulator. After a long delay the silence of others says nothing, for their packets
-    /// may still wait to be handled.
+    /// in the simulator unless a fault stops the program. After a long delay the silence of others
+    /// says nothing, for their packets may still wait to be handled.
     pub late: Duration,
     /// The random stream of this machine.
     pub rng: &'a mut Rng,
@@ -30,11 +30,13 @@ impl<'a> Cx<'a> {
     }
 
     /// Records an event at the present moment.
+    #[inline]
     pub fn emit(&mut self, event: Event) {
         self.trace.emit(self.now, event);
     }
 
     /// Records that input was refused, if it was.
+    #[inline]
     pub fn check(&mut self, input: Checked) {
         if let Err(reason) = input {
             self.emit(Event::BadInput { reason });
