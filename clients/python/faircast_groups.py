@@ -130,6 +130,9 @@ def decode_event(kind, fields):
         request = fields.number("Q")
         groups = [fields.name() for _ in range(fields.number("B"))]
         event = {"event": "no-members", "request": request, "groups": groups}
+    elif kind == 24:
+        request, code = fields.numbers("QB")
+        event = {"event": "refused", "request": request, "code": CODES.get(code, "other")}
     else:
         raise GroupError("malformed", f"a frame of type {kind}")
     event["number"] = number
@@ -306,10 +309,6 @@ class Client:
             raise ConnectionError(text)
         elif kind == 11:
             self._handled(fields.number("Q"))
-        elif kind == 12:
-            number, code = fields.numbers("QB")
-            self._events.append({"event": "refused", "request": number,
-                                 "code": CODES.get(code, "other"), "text": fields.rest().decode()})
         elif kind == 13:
             self.waiting = CODES.get(fields.number("B"))
         elif kind == 21:

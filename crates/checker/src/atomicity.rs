@@ -18,11 +18,12 @@ use crate::{Findings, Rule};
 /// the cuts dropped.
 ///
 /// Excluded: unreliable messages; other tenures of a part of the view, but for [`gaps`] and
-/// [`epochs`]; messages that were never accepted; processes that crash, stop or are cut off.
+/// [`epochs`]; messages that were never accepted, or are refused; processes that crash, stop or are cut off.
 pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     let mut addressed: HashMap<(Option<&str>, &str), Vec<usize>> = HashMap::new();
     for (index, item) in model.items.iter().enumerate() {
-        for group in item.groups.iter().filter(|_| item.service >= Service::Reliable) {
+        let is_due = item.service >= Service::Reliable && !item.is_refused();
+        for group in item.groups.iter().filter(|_| is_due) {
             addressed.entry((item.view, group)).or_default().push(index);
         }
     }

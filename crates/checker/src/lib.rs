@@ -94,6 +94,7 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     let mut model = Model { lives: &trace.lives, ..Model::default() };
     (0..trace.lives.len()).for_each(|life| model.sends(life, &mut found));
     (0..trace.lives.len()).for_each(|life| Walk::run(&mut model, &mut found, life));
+    model.settle_refusals();
     Walk::lost(&model, &mut found);
     model.clocks = order::clocks(&model, &mut found);
     model.order = order::order(&model);

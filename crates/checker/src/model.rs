@@ -12,6 +12,16 @@ pub(crate) struct Place {
     pub(crate) line: usize,
 }
 
+/// Refusal of a message, as its sender knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Refusal {
+    #[default]
+    None,
+    /// The end of the incarnation or a cut may hide the refusal.
+    Hidden,
+    Known,
+}
+
 /// Message, or change of a group, which is an agreed item.
 #[derive(Default)]
 pub(crate) struct Item<'t> {
@@ -24,6 +34,7 @@ pub(crate) struct Item<'t> {
     pub(crate) send: Option<Place>,
     pub(crate) number: u32,
     pub(crate) daemon: Option<&'t str>,
+    pub(crate) refusal: Refusal,
     /// Deliveries, sorted by incarnation.
     pub(crate) deliveries: Vec<Act>,
 }
@@ -36,6 +47,15 @@ impl Item<'_> {
     /// Sender, if the item is a message of this service or a stronger one.
     pub(crate) fn sender(&self, least: Service) -> Option<usize> {
         self.send.filter(|_| self.service >= least).map(|send| send.life)
+    }
+
+    /// True if the daemon has not taken the message, as far as anybody knows.
+    pub(crate) fn is_refused(&self) -> bool {
+        match self.refusal {
+            Refusal::None => false,
+            Refusal::Hidden => self.deliveries.is_empty(),
+            Refusal::Known => true,
+        }
     }
 
     /// Send, or first delivery.
@@ -106,18 +126,28 @@ pub(crate) struct Model<'t> {
 }
 
 impl<'t> Model<'t> {
-    /// R1: identifiers of sends are unique.
+    /// R1: identifiers of sends are unique. Notes refusals: those of requests with virtual
+    /// synchrony may be hidden.
     pub(crate) fn sends(&mut self, life: usize, found: &mut Findings<'_>) {
         let of = &self.lives[life];
         let known = self.processes.entry(&of.process).or_insert((Some(&of.daemon), life));
         *known = (known.0.filter(|daemon| *daemon == of.daemon), life);
         let (mut number, mut here) = (0, None);
+        let mut requests: HashMap<u64, usize> = HashMap::new();
         for (index, line) in of.lines.iter().enumerate() {
             let place = Place { life, line: index };
             match &line.event {
                 Event::View { id, .. } if of.virtual_synchrony => here = Some(id.as_str()),
-                Event::Cut { .. } => here = None,
-                Event::Send { view, id, service, groups, .. } => {
+                Event::Cut { .. } if of.virtual_synchrony => {
+                    here = None;
+                    self.hide(requests.drain());
+                }
+                Event::Refused { request } => {
+                    if let Some(item) = requests.remove(request) {
+                        self.items[item].refusal = Refusal::Known;
+                    }
+                }
+                Event::Send { view, id, service, groups, request, .. } => {
                     number += 1;
                     let index = self.item("", id);
                     let item = &mut self.items[index];
@@ -125,6 +155,7 @@ impl<'t> Model<'t> {
                         wrong!(found, R1, [place, first], "sends another message {id}");
                         continue;
                     }
+                    requests.insert(*request, index);
                     item.groups = groups.iter().map(String::as_str).collect();
                     (item.service, item.number, item.send) = (*service, number, Some(place));
                     (item.view, item.daemon) = (here.or(view.as_deref()), Some(of.daemon.as_str()));
@@ -132,6 +163,31 @@ impl<'t> Model<'t> {
                 _ => {}
             }
         }
+        if of.virtual_synchrony && !of.is_quiet() {
+            self.hide(requests.drain());
+        }
+    }
+
+    /// A daemon that takes a message for a view has refused no earlier one for this view.
+    pub(crate) fn settle_refusals(&mut self) {
+        let mut taken: HashMap<(usize, &str), u32> = HashMap::new();
+        for item in self.items.iter().filter(|it| !it.deliveries.is_empty()) {
+            if let (Some(send), Some(view)) = (item.send, item.view) {
+                let last = taken.entry((send.life, view)).or_default();
+                *last = item.number.max(*last);
+            }
+        }
+        for item in self.items.iter_mut().filter(|it| it.refusal == Refusal::Hidden) {
+            if let (Some(send), Some(view)) = (item.send, item.view)
+                && taken.get(&(send.life, view)).is_some_and(|last| item.number < *last)
+            {
+                item.refusal = Refusal::None;
+            }
+        }
+    }
+
+    fn hide(&mut self, requests: impl Iterator<Item = (u64, usize)>) {
+        requests.for_each(|(_, item)| self.items[item].refusal = Refusal::Hidden);
     }
 
     /// Index of a change of the group, or of a message if the group is empty.

@@ -59,6 +59,9 @@ pub(crate) enum Event {
         service: Service,
         groups: Set,
         hash: String,
+        /// Number in the session.
+        #[serde(default)]
+        request: u64,
     },
     Deliver {
         view: String,
@@ -96,6 +99,9 @@ pub(crate) enum Event {
         next: u64,
     },
     Receipt,
+    Refused {
+        request: u64,
+    },
     #[serde(rename = "no-members")]
     NoMembers,
     Quiet(Quiet),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Act, End, Model, Place, Stay};
+use crate::model::{Act, End, Model, Place, Refusal, Stay};
 use crate::trace::{Change, Event, Line, Quiet, Service, Set};
 use crate::{Findings, Rule};
 
@@ -107,7 +107,7 @@ impl<'t> Walk<'t> {
 
     /// R6: some process delivers the messages of a quiet process to groups of which the sender is a
     /// member, by events and requests, from the send to the end. Excluded: unreliable messages;
-    /// senders with virtual synchrony, whose messages may be refused; messages before a cut.
+    /// refused messages; messages before a cut.
     pub(crate) fn lost(model: &Model<'t>, found: &mut Findings<'_>) {
         for (item, group, place) in &model.owed {
             let item = &model.items[*item];
@@ -130,8 +130,7 @@ impl<'t> Walk<'t> {
             self.open.contains_key(**group) && self.asked.get(**group).is_some_and(|it| it.0 == 0)
         };
         let group = of.groups.iter().find(is_in);
-        let is_owed =
-            of.service >= Service::Reliable && !model.lives[self.here.life].virtual_synchrony;
+        let is_owed = of.service >= Service::Reliable && !of.is_refused();
         if let Some(group) = group.filter(|_| is_owed) {
             self.own.insert(item, (*group, self.here));
         }
@@ -217,8 +216,8 @@ impl<'t> Walk<'t> {
         (self.is_lost, self.moved) = (false, previous.map(|_| (members, set)));
     }
 
-    /// R1: the message was sent, with the same hash, and the incarnation delivers it once, resumed
-    /// or not. R11: the process is a member of one of its groups.
+    /// R1: the message was sent and not refused, with the same hash, and the incarnation delivers it
+    /// once, resumed or not. R11: the process is a member of one of its groups.
     ///
     /// R2: the delivery names the view in which the process is, and says truly whether the
     /// transitional view has begun; the view is that of the acceptance, if the send names one, and
@@ -239,6 +238,9 @@ impl<'t> Walk<'t> {
         let Some(send) = item.send else {
             return wrong!(found, R1, [place], "delivers {id}, which nobody sent");
         };
+        if item.refusal == Refusal::Known {
+            wrong!(found, R1, [place, send], "delivers {id}, which the daemon has refused");
+        }
         if let Some(first) = before.filter(|first| first.life == place.life) {
             wrong!(found, R1, [place, first], "delivers {id} twice");
         }

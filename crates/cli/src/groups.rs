@@ -142,7 +142,7 @@ async fn watch(client: &Client, receipts: &Receipts) -> Failure {
             Ok(GroupEvent::Restarted { .. }) if receipts.asked => {
                 return Failure::Work("the daemon has started again: receipts are lost".into());
             }
-            Ok(GroupEvent::Refused { text, .. }) => return Failure::Work(text),
+            Ok(GroupEvent::Refused { reason, .. }) => return Failure::Work(reason.to_string()),
             Ok(GroupEvent::Disconnected { reason }) => note(&disconnected(&reason)),
             Ok(GroupEvent::Restarted { unsure }) if unsure > 0 => {
                 note(&format!("the daemon has started again: {unsure} messages may be lost"));
@@ -289,7 +289,7 @@ impl Printer<'_> {
                 out.write_all(&payload)?;
                 out.write_all(b"\n")
             }),
-            GroupEvent::Refused { text, .. } => Err(Failure::Work(text)),
+            GroupEvent::Refused { reason, .. } => Err(Failure::Work(reason.to_string())),
             GroupEvent::Cut { lost: (first, last) } => {
                 note(&format!("this client was too slow: events {first} to {last} are lost"));
                 Ok(false)
@@ -368,8 +368,8 @@ fn json_of(event: GroupEvent) -> Value {
         }
         GroupEvent::Resumed => json!({ "event": "resumed" }),
         GroupEvent::Restarted { unsure } => json!({ "event": "restarted", "unsure": unsure }),
-        GroupEvent::Refused { request, text } => {
-            json!({ "event": "refused", "request": request, "text": text })
+        GroupEvent::Refused { request, reason } => {
+            json!({ "event": "refused", "request": request, "text": reason.to_string() })
         }
         GroupEvent::Receipt { request, members, view } => {
             json!({ "event": "receipt", "request": request, "members": members, "view": view })

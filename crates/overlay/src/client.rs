@@ -28,7 +28,7 @@ pub enum Reason {
     Network,
 }
 
-/// Refusal of a request.
+/// Reason for which a daemon does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The client is unknown, or its name is taken, empty or too long.
@@ -137,6 +137,13 @@ pub enum ClientEvent {
         request: u64,
         /// The groups.
         groups: Names,
+    },
+    /// A request of the client is refused.
+    Refused {
+        /// Number of the request.
+        request: u64,
+        /// Reason.
+        reason: SendError,
     },
     /// Events are lost: the client was too slow, or away for too long.
     Cut {

@@ -96,20 +96,19 @@ impl ClientTrace {
     }
 
     /// Line of a message. `view` is the view in which the daemon has taken the message, or in which
-    /// alone it may be delivered; `None` if unknown. `id` is unique in the trace.
+    /// alone it may be delivered; `None` if unknown. `id` is unique in the trace, and `request` in
+    /// the session. A message has a service, groups and a length in bytes.
     pub fn send(
         &self,
         view: Option<ViewId>,
-        id: &str,
-        service: Service,
-        groups: &[&[u8]],
-        bytes: usize,
+        (id, request): (&str, u64),
+        (service, groups, bytes): (Service, &[&[u8]], usize),
     ) -> String {
         let groups = list(groups.iter().map(|it| quoted(it)));
         let view = view.map_or_else(|| "null".into(), |it| format!("\"{it}\""));
         let fields = format!(
             "\"send\",\"view\":{view},\"id\":\"{id}\",\"service\":\"{}\",\"groups\":{groups},\
-             \"hash\":\"{bytes}\"",
+             \"hash\":\"{bytes}\",\"request\":{request}",
             service.name()
         );
         self.line(0, &fields)
@@ -174,6 +173,10 @@ pub(crate) fn fields(
         ClientEvent::NoMembers { request, groups } => {
             let groups = list(groups.iter().map(quoted));
             format!("\"no-members\",\"request\":{request},\"groups\":{groups}")
+        }
+        ClientEvent::Refused { request, reason } => {
+            let reason = format!("{reason:?}").to_lowercase();
+            format!("\"refused\",\"request\":{request},\"reason\":\"{reason}\"")
         }
         ClientEvent::Cut { lost: (from, to), closes } => {
             format!("\"cut\",\"from\":{from},\"to\":{to},\"closes\":{closes}")

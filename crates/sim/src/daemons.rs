@@ -185,7 +185,8 @@ fn send(
         Ok(()) => {
             client.sent += 1;
             client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));
-            let line = client.trace.send(Some(view), &name, of.service, &groups, payload.len());
+            let message = (of.service, &*groups, payload.len());
+            let line = client.trace.send(Some(view), (&name, number), message);
             let act = ClientAct::Sent { bytes: payload.len() as u32 };
             Some(ClientNote { client: client.spec.index, act, line })
         }

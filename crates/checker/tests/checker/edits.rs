@@ -23,7 +23,7 @@ pub(super) fn renumber(lines: &mut [Value]) {
                 next += length + 1;
             }
             "resume" => line["next"] = json!(next),
-            "deliver" | "group" | "view" | "transitional" => {
+            "deliver" | "group" | "view" | "transitional" | "refused" => {
                 line["n"] = json!(next);
                 next += 1;
             }
@@ -105,6 +105,11 @@ pub(super) fn delay(lines: &mut Lines, f: &Facts, it: &Delivery) -> Option<()> {
 pub(super) fn is_synchronous(lines: &Lines, (process, line): (usize, usize)) -> bool {
     lines[process].1[..line].iter().rfind(|it| is(it, "start")).unwrap()["virtual_synchrony"]
         == true
+}
+
+/// True if nobody can think that the message of a delivery was refused, were the delivery not there.
+pub(super) fn is_surely_taken(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
+    !is_synchronous(lines, it.send) || f.by_id[&it.id].len() > 1
 }
 
 /// Message that the deliverer of `one` knows when it sends `other`.

@@ -69,7 +69,7 @@ fn good_traces_have_no_violation() {
 #[test]
 fn each_mutant_breaks_its_rule() {
     let mut applied = vec![0; MUTANTS.len()];
-    for seed in 0..50 {
+    for seed in 0..80 {
         let lines = generate(seed, Plan::small(seed));
         let facts = Facts::new(&lines);
         for (index, (name, rule, mutate)) in MUTANTS.iter().enumerate() {

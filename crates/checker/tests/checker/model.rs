@@ -257,13 +257,20 @@ impl World {
 
     fn send(&mut self, client: usize) {
         let it = &self.clients[client];
-        if !it.is_up || (it.virtual_synchrony && it.view != self.parts[self.part(client)].view) {
+        if !it.is_up {
             return;
         }
+        let is_late = it.virtual_synchrony && it.view != self.parts[self.part(client)].view;
         let count = 1 + self.rng.below(2);
         let pick = |_| self.groups[self.rng.below(self.groups.len())].clone();
         let groups: BTreeSet<String> = (0..count).map(pick).collect();
         let service = self.rng.below(SERVICES.len());
+        if is_late {
+            let view = json!(self.clients[client].view);
+            self.message(client, service, &groups, view);
+            let request = self.clients[client].sent;
+            return self.tell(client, json!({"event": "refused", "request": request}));
+        }
         let view = self.parts[self.part(client)].view.clone();
         let accepted = !(self.can_fail && self.rng.chance(1));
         let shown = if accepted { json!(view) } else { Value::Null };
@@ -289,7 +296,7 @@ impl World {
         let id = format!("{}/{}/{}", it.name, it.incarnation, it.sent);
         let hash = hash(&id);
         let event = json!({"event": "send", "view": view, "id": id, "service": SERVICES[service],
-            "groups": groups, "hash": hash, "bytes": 100});
+            "groups": groups, "hash": hash, "bytes": 100, "request": it.sent});
         self.write(client, event);
         id
     }

@@ -25,6 +25,16 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
     ("a hash differs", Rule::R1, |lines, _, rng| {
         change(lines, rng, "deliver", |_| true, |it| it["hash"] = json!("other"))
     }),
+    ("a delivered message is refused", Rule::R1, |lines, f, rng| {
+        let it = pick(rng, f.deliveries.iter().filter(|it| it.process == it.send.0))?;
+        let of = &lines[it.process].1;
+        let mut event = of[it.send.1].clone();
+        let is_hidden = of[it.send.1..it.line].iter().any(|it| is(it, "cut"));
+        let own = of[it.line]["incarnation"] == event["incarnation"] && !is_hidden;
+        event["event"] = json!("refused");
+        insert(lines, it.process, it.line + 1, event);
+        own.then_some(())
+    }),
     ("an identifier is sent twice", Rule::R1, |lines, f, rng| {
         let it = pick(rng, f.deliveries.iter())?;
         let event = lines[it.send.0].1[it.send.1].clone();
@@ -206,6 +216,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                     && f.is_full(it)
                     && it.send.0 == it.process
                     && f.stay(it).next.is_some()
+                    && is_surely_taken(lines, f, it)
             }),
         )?;
         remove(lines, it);
@@ -215,7 +226,10 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
         let it = pick(
             rng,
             f.deliveries.iter().filter(|it| {
-                it.service != "unreliable" && is_joiner(lines, f, it) && it.send.0 == it.process
+                it.service != "unreliable"
+                    && is_joiner(lines, f, it)
+                    && it.send.0 == it.process
+                    && is_surely_taken(lines, f, it)
             }),
         )?;
         remove(lines, it);
@@ -260,6 +274,7 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                 });
                 it.service != "unreliable"
                     && f.is_full(it)
+                    && !is_synchronous(lines, it.send)
                     && sender.is_some_and(|stay| f.together(stay, it.stay))
                     && f.by_id[&it.id].iter().all(|other| f.deliveries[*other].process != it.send.0)
             }),
@@ -281,7 +296,6 @@ pub(crate) const MUTANTS: &[(&str, Rule, Mutate)] = &[
                     let own = &lines[it.process].1;
                     it.service != "unreliable"
                         && it.send.0 == it.process
-                        && !is_synchronous(lines, it.send)
                         && f.is_full(it)
                         && f.stay(it).next.as_deref() == Some("quiet")
                         && it.send.1 > f.stay(it).begin

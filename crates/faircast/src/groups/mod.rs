@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use faircast_overlay::protocol::{Frame, check_groups};
-use faircast_overlay::{CLIENT_BYTES_MAX, Names, SendError, SessionError};
+use faircast_overlay::{CLIENT_BYTES_MAX, Names, SessionError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -37,8 +37,8 @@ use self::connection::Target;
 use self::session::Shared;
 pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
-    GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, Service,
-    WaitReason,
+    GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, SendError,
+    Service, WaitReason,
 };
 
 /// Longest time for requests that wait when a client is closed.

@@ -355,8 +355,7 @@ impl Hub {
                         ) => return Some(Code::from(error)),
                         Err(error) => {
                             counters.refused += 1;
-                            let refused = Frame::Refused(*number, error.into(), error.to_string());
-                            session.outbox.iter().for_each(|it| it.push(refused.clone()));
+                            daemon.refuse_request(id, *number, error);
                         }
                     }
                     session.taken = session.taken.max(*number);

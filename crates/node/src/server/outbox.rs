@@ -13,8 +13,6 @@ use faircast_overlay::protocol::{Code, Frame};
 pub(super) const ROOM_BYTES: usize = 256 * 1024;
 /// Bytes of an event beside its payload.
 pub(super) const HEAD_BYTES: usize = 128;
-/// Most refusals that wait for a client.
-const REFUSALS_MAX: usize = 1024;
 
 /// Frames for a client.
 #[derive(Debug, Default)]
@@ -30,7 +28,6 @@ pub(super) struct Outbox {
 struct State {
     frames: Vec<Frame>,
     bytes: usize,
-    refusals: usize,
     /// True if the daemon's task waits for room.
     is_awaited: bool,
     sent: Option<u64>,
@@ -63,13 +60,6 @@ impl Outbox {
     /// Adds an answer.
     pub(super) fn push(&self, frame: Frame) {
         let mut state = self.state.lock();
-        if matches!(frame, Frame::Refused(..)) {
-            state.refusals += 1;
-            if state.refusals > REFUSALS_MAX {
-                drop(state);
-                return self.close(Code::Flood, String::new());
-            }
-        }
         state.frames.push(frame);
         drop(state);
         self.wake.notify_one();
@@ -121,10 +111,9 @@ impl Outbox {
     /// Moves all frames into a batch. Returns true if the daemon's task waits for room.
     pub(super) fn take(&self, batch: &mut Batch) -> bool {
         let mut state = self.state.lock();
-        let State { frames, bytes, refusals, is_awaited, sent, waiting, ping, pong, .. } =
-            &mut *state;
+        let State { frames, bytes, is_awaited, sent, waiting, ping, pong, .. } = &mut *state;
         let frames = std::mem::take(frames);
-        (*bytes, *refusals) = (0, 0);
+        *bytes = 0;
         let is_awaited = std::mem::take(is_awaited);
         let answers = [
             sent.take().map(Frame::Sent),

@@ -15,7 +15,7 @@ use faircast_node::{
     Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, Server, ServerSettings,
 };
 use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
-use faircast_overlay::{ClientEvent, DaemonSettings, Reason, Service};
+use faircast_overlay::{ClientEvent, DaemonSettings, Reason, SendError, Service};
 
 /// Longest time for anything: longer means that it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -365,6 +365,23 @@ async fn requests_that_are_sent_again_after_a_resume_are_handled_once() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_not_lost_with_its_connection() {
+    let server = start("north", DaemonSettings::default()).await;
+    let at = server.addresses()[0].clone();
+    let mut client = Peer::connect(&at, "client").await;
+    let name = Bytes::from_static(&[b'x'; 65]);
+    client.put(Frame::Join(1, name, false)).await;
+    until(&server, |it| it.counters.refused == 1).await;
+    drop(client);
+    let mut client = Peer::hello(&at, "client", 1, 2).await;
+    assert_eq!(client.welcome().await.taken, 1);
+    assert_eq!(client.frame().await, Some(Frame::Resumed));
+    let refused = ClientEvent::Refused { request: 1, reason: SendError::Group };
+    assert_eq!(client.event().await, (2, refused));
+    server.close().await;
+}
+
+#[tokio::test]
 async fn a_later_run_of_a_client_replaces_the_earlier_one() {
     let server = start("north", DaemonSettings::default()).await;
     let at = server.addresses()[0].clone();
@@ -423,12 +440,13 @@ async fn nonsense_ends_its_connection_alone() {
     honest.put(Frame::Join(honest.request, name.into(), false)).await;
     let refused = loop {
         match honest.frame().await.unwrap() {
-            Frame::Refused(number, code, _) => break (number, code),
+            Frame::Event(_, event) => break event,
             Frame::Sent(_) => {}
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(refused, (honest.request, Code::Group));
+    let (request, reason) = (honest.request, SendError::Group);
+    assert_eq!(*refused, ClientEvent::Refused { request, reason });
     honest.send(Service::Safe, "g", "still here").await;
     assert_eq!(honest.message().await, "still here");
     server.close().await;
@@ -468,7 +486,8 @@ async fn a_flood_of_datagrams_keeps_no_client_waiting() {
 
 #[tokio::test]
 async fn a_client_that_floods_without_reading_refusals_is_closed() {
-    let server = start("north", DaemonSettings::default()).await;
+    let settings = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
+    let server = start("north", settings).await;
     let at = server.addresses()[0].clone();
     let mut client = Peer::connect(&at, "client").await;
     let mut batch = Batch::default();
@@ -479,7 +498,8 @@ async fn a_client_that_floods_without_reading_refusals_is_closed() {
     let _ = batch.write(&client.socket).await;
     let mut refusals = 0;
     while let Some(frame) = client.frame().await {
-        refusals += u32::from(matches!(frame, Frame::Refused(..)));
+        let Frame::Event(_, event) = frame else { continue };
+        refusals += u32::from(matches!(*event, ClientEvent::Refused { .. }));
     }
     assert!(refusals < 299_999);
     let report = until(&server, |it| it.clients.iter().all(|it| !it.connected)).await;

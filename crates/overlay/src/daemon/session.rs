@@ -272,6 +272,11 @@ impl Daemon {
         clients.into_iter().for_each(|id| self.tell(id, event.clone()));
     }
 
+    /// Tells a client that a request is refused.
+    pub fn refuse_request(&mut self, id: ClientId, request: u64, reason: SendError) {
+        self.tell(id, ClientEvent::Refused { request, reason });
+    }
+
     pub(super) fn tell(&mut self, id: ClientId, event: impl Into<Arc<ClientEvent>>) {
         let room = self.room();
         if let Some(client) = self.clients.get_mut(&id) {

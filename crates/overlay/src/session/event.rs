@@ -8,7 +8,7 @@ use core::ops::Deref;
 use bytes::Bytes;
 
 use crate::cell::Service;
-use crate::client::{ClientEvent, Reason};
+use crate::client::{ClientEvent, Reason, SendError};
 use crate::group::Mate;
 use crate::ids::Ballot;
 
@@ -156,7 +156,7 @@ pub enum GroupEvent {
         /// Number of the request.
         request: u64,
         /// Reason.
-        text: String,
+        reason: SendError,
     },
 }
 
@@ -197,6 +197,7 @@ impl From<ClientEvent> for GroupEvent {
                 let groups = groups.copies().map(GroupName).collect();
                 Self::NoMembers { request, groups }
             }
+            ClientEvent::Refused { request, reason } => Self::Refused { request, reason },
             ClientEvent::Cut { lost, .. } => Self::Cut { lost },
         }
     }

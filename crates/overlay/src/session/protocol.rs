@@ -81,8 +81,6 @@ pub enum Frame {
     },
     /// All requests up to this number are taken or refused.
     Sent(u64),
-    /// A request is refused.
-    Refused(u64, Code, String),
     /// Requests of the client wait at the daemon; `None`: they go on.
     Waiting(Option<Code>),
     /// Event with its number in the session.
@@ -139,7 +137,7 @@ pub enum Code {
     Changing,
     /// Not all daemons have earlier messages of this daemon's clients.
     Retention,
-    /// The client does not read refusals, or the daemon has too many clients.
+    /// The daemon has too many clients.
     Flood,
     /// A member of a group is slow, and the group asks senders to wait.
     Held,
@@ -207,7 +205,7 @@ impl fmt::Display for Code {
             Self::Length => "the message is longer than 16 MB",
             Self::Changing => "the members of the view change",
             Self::Retention => "not all daemons have the earlier messages yet",
-            Self::Flood => "there are too many clients, or too many refusals that nobody reads",
+            Self::Flood => "there are too many clients",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
             Self::View => "the view in which the message was to be delivered is over",
             Self::Auth => "the token is missing or wrong",
@@ -297,10 +295,6 @@ impl Frame {
                 return core::slice::from_ref(payload);
             }
             Self::Sent(request) => (11u8, *request).put(out),
-            Self::Refused(request, code, text) => {
-                (12u8, *request, *code as u8).put(out);
-                out.extend_from_slice(text.as_bytes());
-            }
             Self::Waiting(code) => (13u8, code.map_or(0, |it| it as u8)).put(out),
             Self::Event(number, event) => return put_event(out, *number, event),
             Self::Resumed => out.push(21),
@@ -352,15 +346,12 @@ impl Frame {
                 Self::Send { request, service, wants_receipt, view, groups, payload }
             }
             11 => Self::Sent(fields.read()?),
-            12 => Self::Refused(fields.read()?, Code::take(fields)?, text(fields)?),
             13 if fields.0 == [0] => {
                 fields.rest();
                 Self::Waiting(None)
             }
             13 => Self::Waiting(Some(Code::take(fields)?)),
-            16..21 | 22 | 23 => {
-                Self::Event(fields.read()?, take_event(kind, bytes, fields)?.into())
-            }
+            16..21 | 22..25 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?.into()),
             21 => Self::Resumed,
             _ => return None,
         })
@@ -400,6 +391,9 @@ fn put_event<'a>(out: &mut Vec<u8>, number: u64, event: &'a ClientEvent) -> &'a 
         ClientEvent::NoMembers { request, groups } => {
             (23u8, number, *request).put(out);
             groups.put(out);
+        }
+        ClientEvent::Refused { request, reason } => {
+            (24u8, number, *request, Code::from(*reason) as u8).put(out);
         }
     }
     &[]
@@ -449,12 +443,27 @@ fn take_event(kind: u8, bytes: &Bytes, fields: &mut Fields<'_>) -> Option<Client
         23 => {
             ClientEvent::NoMembers { request: fields.read()?, groups: take_names(bytes, fields)? }
         }
+        24 => {
+            let (request, code) = (fields.read()?, Code::take(fields)?);
+            let reason = *REFUSALS.iter().find(|it| Code::from(**it) == code)?;
+            ClientEvent::Refused { request, reason }
+        }
         _ => {
             let (lost, closes): (_, u8) = fields.read()?;
             ClientEvent::Cut { lost, closes: closes == 1 }
         }
     })
 }
+
+const REFUSALS: [SendError; 7] = [
+    SendError::Name,
+    SendError::Group,
+    SendError::Length,
+    SendError::Changing,
+    SendError::Retention,
+    SendError::Held,
+    SendError::View,
+];
 
 const REASONS: [Reason; 4] = [Reason::Join, Reason::Leave, Reason::Disconnect, Reason::Network];
 

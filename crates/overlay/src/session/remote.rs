@@ -340,9 +340,6 @@ impl RemoteSession {
                 }
                 self.push(GroupEvent::Resumed, 0);
             }
-            Frame::Refused(request, _, text) => {
-                self.push(GroupEvent::Refused { request, text }, 0);
-            }
             Frame::Sent(request) => {
                 self.handled(request);
                 return Ok(true);

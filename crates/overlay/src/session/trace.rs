@@ -56,10 +56,11 @@ impl SessionTrace {
         match frame {
             Frame::Join(_, group, _) => self.add(|it| it.join(group)),
             Frame::Leave(_, group) => self.add(|it| it.leave(group)),
-            Frame::Send { service, view, groups, payload, .. } => {
+            Frame::Send { request, service, view, groups, payload, .. } => {
                 let id = id(core::slice::from_ref(payload));
                 let groups: Vec<&[u8]> = groups.iter().collect();
-                self.add(|it| it.send(*view, &id, *service, &groups, payload.len()));
+                let message = (*service, &*groups, payload.len());
+                self.add(|it| it.send(*view, (&id, *request), message));
             }
             _ => {}
         }

@@ -82,7 +82,9 @@ impl World {
                 ClientEvent::Receipt { request, members, .. } => {
                     self.receipts.push((*request as usize, *members as usize));
                 }
-                ClientEvent::Group { .. } | ClientEvent::NoMembers { .. } => {}
+                ClientEvent::Group { .. }
+                | ClientEvent::NoMembers { .. }
+                | ClientEvent::Refused { .. } => {}
             }
             if n == 0 {
                 continue;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use faircast::groups::{Client, ClientOptions, GroupEvent, GroupMessage, Service};
+use faircast::groups::{Client, ClientOptions, GroupEvent, GroupMessage, SendError, Service};
 use faircast_base::{NodeId, Purpose, Rng};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -19,6 +19,10 @@ const CLIENTS: usize = 10;
 /// Clients with messages. An observer at each daemon has a number above them.
 pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
 pub(super) const GROUPS: usize = 50;
+/// Groups whose members ask that senders wait for slow ones: the first ones.
+const HOLDING: usize = 5;
+/// One client of so many has virtual synchrony.
+const SYNCHRONOUS: usize = 4;
 /// Most groups of a client.
 const GROUPS_MAX: usize = 4;
 /// Bytes of a payload that name its message, and the place of the mark of messages after faults.
@@ -40,8 +44,8 @@ const BURST: usize = 40;
 #[repr(u8)]
 pub(super) enum Phase {
     Faults,
-    /// All messages are marked, the first of a client goes to all its groups, and no burst has a
-    /// slow client cut off.
+    /// All messages are marked, those of a client go to all its groups until it has got one, and no
+    /// burst has a slow client cut off.
     Healed,
     /// Clients send nothing more.
     Quiet,
@@ -67,8 +71,19 @@ pub(super) struct Notes {
     pub(super) problems: Vec<String>,
     /// Clients that have got a marked message.
     pub(super) served: BTreeSet<usize>,
+    /// Requests of each client that have no receipt.
+    pub(super) unanswered: BTreeMap<usize, BTreeSet<u64>>,
+    pub(super) receipts: u64,
+    pub(super) refusals: u64,
     /// Members of groups, as the observer at each daemon has seen them last.
     pub(super) tables: [BTreeMap<String, BTreeSet<String>>; DAEMONS],
+}
+
+impl Notes {
+    /// A request has its receipt, or needs none. Returns true if it waited for one.
+    fn answer(&mut self, number: usize, request: u64) -> bool {
+        self.unanswered.get_mut(&number).is_some_and(|requests| requests.remove(&request))
+    }
 }
 
 impl World {
@@ -156,6 +171,7 @@ async fn live(world: Arc<World>, number: usize, run: u32) {
     let daemon = if is_observer { number - TALKERS } else { number / (CLIENTS * PROGRAMS) };
     let (own, mut options) = (format!("c{number}"), ClientOptions::default());
     options.trace = Some(world.traces.join(format!("{own}.jsonl")));
+    options.virtual_synchrony = !is_observer && number % SYNCHRONOUS == 0;
     let address = format!("unix:{}", world.sockets.join(name(daemon)).display());
     let client = loop {
         match Client::connect_with(&address, &own, options.clone()).await {
@@ -163,6 +179,7 @@ async fn live(world: Arc<World>, number: usize, run: u32) {
             Err(_) => tokio::time::sleep(AGAIN).await,
         }
     };
+    world.notes().unanswered.remove(&number);
     let rng = Rng::new(world.seed, NodeId(number as u32), Purpose::Machine(run));
     let mut writer = Writer { world: &world, client: &client, number, run, sent: 0, rng };
     let ended = tokio::select! {
@@ -188,8 +205,21 @@ async fn read(world: &World, client: &Client, number: usize) -> Ended {
                 let members = members.collect();
                 world.notes().tables[number - TALKERS].insert(group.to_string(), members);
             }
-            Ok(GroupEvent::Refused { text, .. }) => {
-                world.notes().problems.push(format!("a request of c{number} is refused: {text}"));
+            // The session of the asked daemon may be gone, or the receipt among the lost events.
+            Ok(GroupEvent::Restarted { .. } | GroupEvent::Cut { .. }) => {
+                world.notes().unanswered.remove(&number);
+            }
+            Ok(GroupEvent::Receipt { request, .. }) => {
+                let mut notes = world.notes();
+                notes.receipts += u64::from(notes.answer(number, request));
+            }
+            Ok(GroupEvent::Refused { request, reason }) => {
+                let mut notes = world.notes();
+                notes.answer(number, request);
+                notes.refusals += 1;
+                if number % SYNCHRONOUS != 0 || reason != SendError::View {
+                    notes.problems.push(format!("a request of c{number} is refused: {reason}"));
+                }
             }
             Ok(_) => {}
             Err(ended) => return ended,
@@ -240,19 +270,24 @@ impl Writer<'_> {
             }
         }
         for group in &groups {
-            self.client.join(group).await?;
+            match is_observer {
+                true => self.client.join(group).await?,
+                false => self.join(group).await?,
+            };
             // Observers get the members of each group at the pace of a reader that is not cut off.
             tokio::time::sleep(JOIN_PAUSE).await;
         }
-        let mut is_marked = is_observer;
         while !self.world.is(Phase::Quiet) {
             let pause = self.rng.below(PAUSE_MAX_MS);
             tokio::time::sleep(Duration::from_millis(pause)).await;
-            if self.world.is(Phase::Healed) && !is_marked {
-                self.send(Service::Agreed, &groups, (true, SIZES)).await?;
-                is_marked = true;
-            } else if !is_observer {
-                self.act(&mut groups).await?;
+            if is_observer {
+                continue;
+            }
+            // A message may be refused that the client has sent before it knew the last view.
+            let is_served = self.world.notes().served.contains(&self.number);
+            match self.world.is(Phase::Healed) && !is_served {
+                true => self.send(Service::Agreed, &groups, (true, SIZES)).await?,
+                false => self.act(&mut groups).await?,
             }
         }
         self.client.flush().await?;
@@ -264,7 +299,7 @@ impl Writer<'_> {
         let other = self.group();
         match self.rng.below(400) {
             0..8 if groups.len() < GROUPS_MAX && !groups.contains(&other) => {
-                self.client.join(&other).await?;
+                self.join(&other).await?;
                 groups.push(other);
             }
             8..16 if groups.len() > 1 => {
@@ -290,6 +325,14 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Joins a group, and asks for what all members of the group ask for.
+    async fn join(&self, group: &str) -> Result<u64, Ended> {
+        match group[1..].parse::<usize>().is_ok_and(|number| number < HOLDING) {
+            true => self.client.join_and_hold_senders(group).await,
+            false => self.client.join(group).await,
+        }
+    }
+
     fn group(&mut self) -> String {
         format!("g{}", self.rng.below(GROUPS as u64))
     }
@@ -312,6 +355,12 @@ impl Writer<'_> {
         payload.push(mark.into());
         payload.extend(filler(&id).take(filled));
         let to: Vec<&str> = to.iter().map(String::as_str).collect();
-        self.client.send(service, &to, payload).await.map(drop)
+        let wants_receipt = service >= Service::Causal && self.rng.below(2) == 0;
+        if !wants_receipt {
+            return self.client.send(service, &to, payload).await.map(drop);
+        }
+        let request = self.client.send_for_receipt(service, &to, payload).await?;
+        self.world.notes().unanswered.entry(self.number).or_default().insert(request);
+        Ok(())
     }
 }

@@ -235,6 +235,8 @@ impl<'a> Round<'a> {
         self.wait("tables of all groups", |_| world.notes().tables.iter().all(has_all))?;
         let all = TALKERS + DAEMONS;
         self.wait("answers to all requests", |_| world.flushed.load(Ordering::Relaxed) == all)?;
+        let answered = || world.notes().unanswered.values().all(BTreeSet::is_empty);
+        self.wait("receipts of all messages that asked for one", |_| answered())?;
         self.wait("empty queues", |round| {
             let states = round.states();
             is_one(&states) && states.iter().all(|state| queued(state) == 0)
@@ -355,7 +357,12 @@ impl<'a> Round<'a> {
         verdict.lost_packets = counts.lost + counts.lost_in_outages;
         verdict.messages = world.messages.load(Ordering::Relaxed);
         verdict.bytes = world.bytes.load(Ordering::Relaxed) / TALKERS as u64;
-        verdict.problems.append(&mut world.notes().problems);
+        let mut notes = world.notes();
+        verdict.problems.append(&mut notes.problems);
+        let (receipts, refusals) = (notes.receipts, notes.refusals);
+        drop(notes);
+        let line = format!("{receipts} receipts, {refusals} messages refused as of a view before");
+        verdict.notes.push(line);
         judge(&world.traces, &mut verdict)?;
         Ok(verdict)
     }

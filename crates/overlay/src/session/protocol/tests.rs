@@ -52,6 +52,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         payload: "hi".into(),
     };
     let receipt = ClientEvent::Receipt { request: 5, members: 3, view: view(2) };
+    let refused = ClientEvent::Refused { request: 4, reason: SendError::Group };
     let no_members = ClientEvent::NoMembers { request: 6, groups: names(&["chat"]) };
     let message = ClientEvent::Message {
         from: alice(),
@@ -98,7 +99,6 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("send", send),
         ("send-in-view", send_in),
         ("sent", Frame::Sent(3)),
-        ("refused", Frame::Refused(4, Code::Group, "no".into())),
         ("waiting", Frame::Waiting(Some(Code::Retention))),
         ("goes-on", Frame::Waiting(None)),
         ("message", Frame::Event(9, message.into())),
@@ -109,6 +109,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("resumed", Frame::Resumed),
         ("receipt", Frame::Event(10, receipt.into())),
         ("no-members", Frame::Event(11, no_members.into())),
+        ("refused", Frame::Event(12, refused.into())),
     ]
 }
 
