@@ -18,7 +18,8 @@ use crate::{Findings, Rule};
 /// the cuts dropped.
 ///
 /// Excluded: unreliable messages; other tenures of a part of the view, but for [`gaps`] and
-/// [`epochs`]; messages that were never accepted, or are refused; processes that crash, stop or are cut off.
+/// [`epochs`]; messages that were never accepted, or are refused; processes that crash, stop or
+/// are cut off.
 pub(crate) fn missing(model: &Model<'_>, found: &mut Findings<'_>) {
     let mut addressed: HashMap<(Option<&str>, &str), Vec<usize>> = HashMap::new();
     for (index, item) in model.items.iter().enumerate() {

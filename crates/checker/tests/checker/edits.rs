@@ -107,7 +107,7 @@ pub(super) fn is_synchronous(lines: &Lines, (process, line): (usize, usize)) -> 
         == true
 }
 
-/// True if nobody can think that the message of a delivery was refused, were the delivery not there.
+/// True if a trace without this delivery still shows that the message was not refused.
 pub(super) fn is_surely_taken(lines: &Lines, f: &Facts, it: &Delivery) -> bool {
     !is_synchronous(lines, it.send) || f.by_id[&it.id].len() > 1
 }

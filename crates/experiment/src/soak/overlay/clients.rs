@@ -19,9 +19,9 @@ const CLIENTS: usize = 10;
 /// Clients with messages. An observer at each daemon has a number above them.
 pub(super) const TALKERS: usize = DAEMONS * PROGRAMS * CLIENTS;
 pub(super) const GROUPS: usize = 50;
-/// Groups whose members ask that senders wait for slow ones: the first ones.
+/// Number of groups, from g0 on, whose members ask that senders wait for slow ones.
 const HOLDING: usize = 5;
-/// One client of so many has virtual synchrony.
+/// Every fourth client has virtual synchrony.
 const SYNCHRONOUS: usize = 4;
 /// Most groups of a client.
 const GROUPS_MAX: usize = 4;
@@ -171,7 +171,7 @@ async fn live(world: Arc<World>, number: usize, run: u32) {
     let daemon = if is_observer { number - TALKERS } else { number / (CLIENTS * PROGRAMS) };
     let (own, mut options) = (format!("c{number}"), ClientOptions::default());
     options.trace = Some(world.traces.join(format!("{own}.jsonl")));
-    options.virtual_synchrony = !is_observer && number % SYNCHRONOUS == 0;
+    options.virtual_synchrony = !is_observer && number.is_multiple_of(SYNCHRONOUS);
     let address = format!("unix:{}", world.sockets.join(name(daemon)).display());
     let client = loop {
         match Client::connect_with(&address, &own, options.clone()).await {
@@ -217,7 +217,7 @@ async fn read(world: &World, client: &Client, number: usize) -> Ended {
                 let mut notes = world.notes();
                 notes.answer(number, request);
                 notes.refusals += 1;
-                if number % SYNCHRONOUS != 0 || reason != SendError::View {
+                if !number.is_multiple_of(SYNCHRONOUS) || reason != SendError::View {
                     notes.problems.push(format!("a request of c{number} is refused: {reason}"));
                 }
             }
