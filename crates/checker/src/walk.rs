@@ -216,8 +216,8 @@ impl<'t> Walk<'t> {
         (self.is_lost, self.moved) = (false, previous.map(|_| (members, set)));
     }
 
-    /// R1: the message was sent, was not refused and has the same hash, and the incarnation delivers
-    /// it once, resumed or not. R11: the process is a member of one of its groups.
+    /// R1: the message was sent, was not refused and has the same hash, and the incarnation
+    /// delivers it once, resumed or not. R11: the process is a member of one of its groups.
     ///
     /// R2: the delivery names the view in which the process is, and says truly whether the
     /// transitional view has begun; the view is that of the acceptance, if the send names one, and
