@@ -140,9 +140,11 @@ impl Branch {
     /// When [`on_timeout`](Self::on_timeout) wants to be called. Expiry matters only if a capsule
     /// `waits`, or its branch is silent and asked again.
     pub(crate) fn next_timeout(&self, waits: bool) -> Option<Time> {
+        if !waits && self.probe_at.is_none() {
+            return None;
+        }
         let expiry = self.tags.values().map(|tag| tag.heard_at + TAG_TIMEOUT).min();
         let free = (!self.controlled && self.probe_at.is_some()).then_some(self.free.1);
-        let expiry = expiry.filter(|_| waits || self.probe_at.is_some()).or(free);
-        self.probe_at.into_iter().chain(expiry).min()
+        self.probe_at.into_iter().chain(expiry.or(free)).min()
     }
 }

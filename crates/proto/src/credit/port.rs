@@ -50,6 +50,10 @@ impl Port {
         self.busy.filter(|_| !self.stuck).map(|since| since + TAG_TIMEOUT)
     }
 
+    pub(super) fn next_timeout(&self) -> Time {
+        self.works_until.unwrap_or(Time::MAX).min(self.stuck_at().unwrap_or(Time::MAX))
+    }
+
     /// Counts a packet that leaves at no more than this rate. Up to 5 ms that were not used count.
     pub(super) fn pace(&mut self, now: Time, bytes: u32, rate: Bitrate) {
         let free_at = (self.paced_until + BURST).max(now);

@@ -599,9 +599,8 @@ impl Relay for CreditRelay {
 
     fn next_timeout(&self) -> Option<Time> {
         let sessions = self.sessions.values().map(|session| session.node.next_timeout());
-        let works = self.ports.values().flat_map(|port| [port.works_until, port.stuck_at()]);
-        let works = works.flatten();
-        sessions.chain(works).chain(self.programs.next_timeout()).chain(self.sweep_at).min()
+        let ports = self.ports.values().map(Port::next_timeout);
+        sessions.chain(ports).chain(self.programs.next_timeout()).chain(self.sweep_at).min()
     }
 
     fn served(&self) -> Served {

@@ -174,6 +174,7 @@ impl Part<'_> {
 
 fn write(out: &mut Vec<u8>, [kind, hops, layer]: [u8; 3], session: u64, rest: impl Encoded) {
     let start = out.len();
+    out.reserve(CAPSULE_BYTES);
     (MAGIC, [VERSION, kind, hops, layer, 0, 0], session, rest).put(out);
     seal(&mut out[start..]);
 }
