@@ -105,6 +105,11 @@ impl DaemonNode {
         self.daemon.poll_ready_client()
     }
 
+    /// Next client whose message was too expensive and that is to try again.
+    pub fn poll_retry(&mut self) -> Option<ClientId> {
+        self.daemon.poll_retry()
+    }
+
     /// Next session of a client that has ended, or goes on over another connection.
     pub fn poll_end(&mut self) -> Option<ClientId> {
         self.ended.pop()

@@ -144,6 +144,7 @@ impl NodeConfig {
             retention_bytes: read.retention_bytes.unwrap_or(usual.retention_bytes),
             client_bytes: read.client_bytes.unwrap_or(usual.client_bytes),
             history_bytes: read.history_bytes.unwrap_or(usual.history_bytes),
+            ..usual
         };
         let (name, peers) = (read.name, read.peers);
         let server = ServerSettings { name, listen, peers, key, clients, tls, limits };

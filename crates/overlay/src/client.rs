@@ -14,6 +14,7 @@ use crate::cell::{Names, Service};
 use crate::group::Mate;
 use crate::ids::{Ballot, DaemonRun, ViewId};
 use crate::mutant::{Mutant, breaks};
+use crate::price::Purse;
 
 /// Reason of a change of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub enum SendError {
     Retention,
     /// A member of a group is slow, and the group asks for senders to wait.
     Held,
+    /// The message is too expensive now.
+    Price,
     /// The view in which alone the message may be delivered is over.
     View,
 }
@@ -56,6 +59,7 @@ impl fmt::Display for SendError {
             Self::Changing => "the members of the view change; try again",
             Self::Retention => "not all daemons have the earlier messages yet; try again",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
+            Self::Price => "the message is too expensive now",
             Self::View => "the view in which the message was to be delivered is over",
         })
     }
@@ -226,6 +230,7 @@ pub(crate) struct Client {
     pub(crate) mate: Mate,
     /// The client as cells have it.
     pub(crate) encoded: Bytes,
+    pub(crate) purse: Purse,
     pub(crate) joining: Vec<Joining>,
     /// Groups that the client leaves, with the places of these steps in the common order.
     pub(crate) leaving: Vec<(Bytes, u64)>,
@@ -266,10 +271,10 @@ impl Client {
         sender.is_some() && self.held.iter().any(|it| it.fifo_sender() == sender)
     }
 
-    pub(crate) fn new(mate: Mate) -> Self {
+    pub(crate) fn new(mate: Mate, purse: Purse) -> Self {
         let encoded = mate.encode();
         fresh! {
-            Self { mate, encoded, }
+            Self { mate, encoded, purse, }
             joining, leaving, held, away_since, is_ready, waiting, waiting_bytes, taken, kept, kept_bytes, states, is_cut, receipts, empty
         }
     }
@@ -418,7 +423,8 @@ mod tests {
     const ROOM: Room = Room { waiting: 1000, kept: 500 };
 
     fn client() -> Client {
-        Client::new(Mate { daemon: DaemonId(1), name: "c".into(), incarnation: 1 })
+        let mate = Mate { daemon: DaemonId(1), name: "c".into(), incarnation: 1 };
+        Client::new(mate, Purse::default())
     }
 
     fn message(service: Service, text: &'static [u8]) -> ClientEvent {

@@ -7,10 +7,12 @@
 //! Otherwise the old view ends with a transitional view (Moser, Amir, Melliar-Smith, Agarwal 1994),
 //! and a new view begins when the groups of all members are known.
 
+mod market;
 mod session;
 mod slow;
 mod view;
 
+pub use market::LinkPrice;
 pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, Outgoing};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,6 +23,7 @@ use bytes::Bytes;
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::fields::Fields;
 
+use self::market::Market;
 use self::slow::Slow;
 use self::view::{Entry, Proposal};
 use crate::cell::Kind;
@@ -28,6 +31,7 @@ use crate::client::Client;
 use crate::group::{Groups, Mate};
 use crate::ids::{Ballot, ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
+use crate::price::{FlowControl, Profile};
 use crate::stream::{Ready, Streams};
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
 use crate::wire::{Control, Item, NUMBER_MAX};
@@ -61,11 +65,25 @@ pub struct DaemonSettings {
     pub client_bytes: usize,
     /// Most bytes of events that are kept for a client that resumes. Default 1 MB.
     pub history_bytes: usize,
+    /// Cost-benefit flow control. Default: messages have no price.
+    pub flow_control: FlowControl,
+}
+
+impl DaemonSettings {
+    /// Settings of flow control, if messages have a price.
+    fn flow(&self) -> Option<FlowControl> {
+        (self.flow_control.kind != Profile::Off).then_some(self.flow_control)
+    }
 }
 
 impl Default for DaemonSettings {
     fn default() -> Self {
-        Self { retention_bytes: 16 << 20, client_bytes: 64 << 20, history_bytes: 1 << 20 }
+        Self {
+            retention_bytes: 16 << 20,
+            client_bytes: 64 << 20,
+            history_bytes: 1 << 20,
+            flow_control: FlowControl::default(),
+        }
     }
 }
 
@@ -129,6 +147,7 @@ pub struct Daemon {
     stuck_after: Duration,
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
+    market: Market,
     /// Empty, with room for the messages of one request.
     scratch: Vec<Ready>,
 }
@@ -174,6 +193,7 @@ impl Daemon {
             stuck_after: Duration::ZERO,
             refresh_at: now,
             events: VecDeque::new(),
+            market: Market::default(),
             scratch: Vec::new(),
         };
         daemon.advertise(now);
@@ -256,6 +276,7 @@ impl Daemon {
     /// Takes a frame of the control lane.
     pub fn handle_control(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: &[u8]) {
         let now = cx.now;
+        self.count_queues(now);
         self.neighbours.note_heard(now, link);
         match Control::decode(frame) {
             None => self.refuse(link),
@@ -273,6 +294,7 @@ impl Daemon {
             Some(Control::State(ballot, place, state)) => {
                 self.take_state(now, Some(link), ballot, place.into(), state);
             }
+            Some(Control::Prices(prices)) => self.take_prices(now, link, prices),
             Some(Control::Round(round)) => self.take_round(now, Some(link), round),
         }
         self.settle(cx);
@@ -280,6 +302,7 @@ impl Daemon {
 
     /// Takes a frame of the data lane.
     pub fn handle_data(&mut self, cx: &mut Cx<'_>, link: LinkId, frame: Bytes) {
+        self.count_queues(cx.now);
         self.neighbours.note_heard(cx.now, link);
         self.take_data(cx.now, link, frame);
         self.settle(cx);
@@ -422,6 +445,7 @@ impl Daemon {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.greet(cx.now);
         self.judge(cx);
+        self.handle_market(cx);
         if cx.now >= self.advert_at {
             self.advertise(cx.now);
             self.database.expire(cx.now, &self.current.graph.members);
@@ -453,6 +477,7 @@ impl Daemon {
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let own = [self.neighbours.next_timeout(), self.next_proposal(), Some(self.refresh_at)];
+        let own = own.into_iter().chain([self.next_market()]);
         own.into_iter().flatten().min()
     }
 }

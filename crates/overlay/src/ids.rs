@@ -59,6 +59,15 @@ impl Encoded for DaemonRun {
     }
 }
 
+impl Ballot {
+    /// Short form of the ballot: the exclusive or of its 16-bit words.
+    pub(crate) fn tag(&self) -> u16 {
+        let words = [self.round, self.coordinator.id.0, self.coordinator.incarnation];
+        let word = words.into_iter().fold(0, |all, word| all ^ word);
+        (word ^ word >> 16 ^ word >> 32 ^ word >> 48) as u16
+    }
+}
+
 impl Encoded for Ballot {
     fn put(&self, out: &mut Vec<u8>) {
         (self.round, self.coordinator).put(out);

@@ -17,6 +17,7 @@ mod group;
 mod ids;
 mod mutant;
 mod neighbor;
+mod price;
 mod session;
 mod stream;
 #[cfg(test)]
@@ -28,10 +29,11 @@ mod wire;
 pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
 pub use client::{ClientEvent, Parts, Reason, SendError};
 pub use daemon::{
-    CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, MESSAGE_BYTES_MAX, Outgoing,
+    CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, LinkPrice, MESSAGE_BYTES_MAX, Outgoing,
 };
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
+pub use price::{FlowControl, Profile};
 pub use session::protocol;
 pub use session::{
     GroupEvent, GroupMember, GroupMessage, GroupName, RemoteSession, SessionError, WaitReason,

@@ -193,6 +193,27 @@ impl Streams {
         self.queues.get(&link).map_or(0, |it| it.bytes)
     }
 
+    /// All links of the configuration.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.queues.keys().copied()
+    }
+
+    /// Links that own cells take to daemons.
+    pub(crate) fn own_links(&self, to: Set) -> impl Iterator<Item = LinkId> {
+        let children = self.sources[self.me].children.iter();
+        children.filter(move |it| it.below.meets(to)).map(|it| it.link)
+    }
+
+    /// Cells and bytes that wait for a link.
+    pub(crate) fn queue_length(&self, link: LinkId) -> (usize, usize) {
+        self.queues.get(&link).map_or((0, 0), |it| (it.cells, it.bytes))
+    }
+
+    /// Bytes of cells that have left for a link.
+    pub(crate) fn left_bytes(&self, link: LinkId) -> u64 {
+        self.queues.get(&link).map_or(0, |it| it.left_bytes)
+    }
+
     /// State of all streams, for the next configuration.
     pub(crate) fn held(&self) -> Vec<Held> {
         let held = |source: &Source| {

@@ -14,6 +14,7 @@
 //! | propose | 3, ballot (24), graph |
 //! | state | 4, ballot (24), place (1), state |
 //! | round | 5, greatest round that is known (8) |
+//! | prices | 6, tag of the ballot (2), source (1), var (number), for each link: place (1), price in hundredths (2) |
 //!
 //! | item of data | bytes |
 //! | --- | --- |
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
-use crate::ids::{Ballot, DaemonRun};
+use crate::ids::{Ballot, DAEMONS_MAX, DaemonRun};
 use crate::topology::{Advert, Graph, NAME_BYTES_MAX};
 
 /// Version of the messages.
@@ -162,6 +163,19 @@ impl Encoded for State {
     }
 }
 
+/// Prices of a daemon's links in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prices {
+    /// Tag of the configuration's ballot.
+    pub(crate) tag: u16,
+    /// Place of the daemon.
+    pub(crate) source: u8,
+    /// Number of the prices, which grows.
+    pub(crate) number: u64,
+    /// Places of the other ends, with the price in hundredths of a dollar.
+    pub(crate) links: Vec<(u8, u16)>,
+}
+
 /// Message of the control lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
@@ -170,6 +184,7 @@ pub(crate) enum Control {
     Propose(Ballot, Graph),
     State(Ballot, u8, State),
     Round(u64),
+    Prices(Prices),
 }
 
 impl Control {
@@ -193,6 +208,11 @@ impl Control {
                 state.put(&mut out);
             }
             Self::Round(round) => (5u8, *round).put(&mut out),
+            Self::Prices(Prices { tag, source, number, links }) => {
+                (6u8, *tag, *source).put(&mut out);
+                put_var(&mut out, *number);
+                links.iter().for_each(|link| link.put(&mut out));
+            }
         }
         out.into()
     }
@@ -211,6 +231,14 @@ impl Control {
             3 => Self::Propose(fields.read()?, fields.read()?),
             4 => Self::State(fields.read()?, fields.read()?, fields.read()?),
             5 => Self::Round(fields.read()?),
+            6 => {
+                let ((tag, source), number) = (fields.read()?, take_var(&mut fields)?);
+                let mut links = Vec::new();
+                while !fields.0.is_empty() && links.len() < DAEMONS_MAX {
+                    links.push(fields.read()?);
+                }
+                Self::Prices(Prices { tag, source, number, links })
+            }
             _ => return None,
         };
         fields.0.is_empty().then_some(control)

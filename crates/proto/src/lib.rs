@@ -47,7 +47,7 @@ pub mod options;
 pub mod pgm;
 mod ranges;
 pub mod relay;
-mod settings;
+pub mod settings;
 pub mod stack;
 pub mod tcp;
 #[cfg(test)]

@@ -5,7 +5,9 @@ use faircast_base::{Bitrate, Duration};
 
 use crate::options::Options;
 
-pub(crate) trait Setting: Sized {
+/// Kind of a setting's value.
+pub trait Setting: Sized {
+    /// Value of an option, if it is given. Options have been checked.
     fn read(options: &Options, key: &str) -> Option<Self>;
 }
 
@@ -38,6 +40,7 @@ impl Setting for u32 {
 ///     }
 /// }
 /// ```
+#[macro_export]
 macro_rules! choices {
     ($(
         $(#[doc = $about:literal])+
@@ -93,6 +96,7 @@ macro_rules! choices {
 /// The line of the profile may be missing. With it, the type has a function `profile`. Fields after
 /// `by profile:` are set by that function only. Rates are in bits per second, with units as in `1
 /// Mbit`.
+#[macro_export]
 macro_rules! settings {
     (
         $(#[doc = $about:literal])+
@@ -213,7 +217,7 @@ macro_rules! settings {
     (@kind $choice:ident) => { $crate::options::OptionKind::Choice($choice::WORDS) };
 }
 
-pub(crate) use {choices, settings};
+pub use crate::{choices, settings};
 
 #[cfg(test)]
 mod tests {

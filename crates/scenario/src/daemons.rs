@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use faircast_base::{Bitrate, Bytes, Duration, NodeId, Time};
-use faircast_overlay::Service;
+use faircast_overlay::{FlowControl, Service};
 
 use crate::error::{Problem, quoted};
 use crate::limits::{CLIENTS_MAX, RATE_BITS_PER_S_MAX};
 use crate::link_config::moment;
 use crate::names::{name, names};
-use crate::options::registered;
+use crate::options::{Files, options, registered};
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, Value};
@@ -31,8 +31,10 @@ pub(crate) struct Daemons<'a> {
 
 impl Daemons<'_> {
     /// Reads one entry without its peers, which may be daemons of later entries.
-    pub(crate) fn daemon(&mut self, entry: &Value) -> Result<(), Problem> {
-        let table = entry.table(&["node", "peers"])?;
+    pub(crate) fn daemon(&mut self, entry: &Value, files: &Files<'_>) -> Result<(), Problem> {
+        let table = entry.table(&["node", "peers", "options"])?;
+        let (chosen, _) = options(&table, ("daemon", FlowControl::OPTIONS), files)?;
+        let flow_control = FlowControl::from_options(&chosen);
         table.required("node", "\"d1\"", |value| {
             for named in names(value)? {
                 let node = self.topology.find_named(&named)?;
@@ -44,7 +46,12 @@ impl Daemons<'_> {
                         format!("{shown} runs a daemon or relay already; allowed: one at a node");
                     return Err(named.problem(message));
                 }
-                self.daemons.push(DaemonSpec { node, peers: Vec::new(), clients: Vec::new() });
+                self.daemons.push(DaemonSpec {
+                    node,
+                    peers: Vec::new(),
+                    clients: Vec::new(),
+                    flow_control,
+                });
             }
             Ok(())
         })

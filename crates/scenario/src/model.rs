@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use faircast_base::{Bitrate, Bytes, Duration, FlowId, NodeFaultKind, NodeId, Time};
 use faircast_link::LinkConfig;
-use faircast_overlay::Service;
+use faircast_overlay::{FlowControl, Service};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
 
@@ -90,6 +90,8 @@ pub struct DaemonSpec {
     pub peers: Vec<NodeId>,
     /// Clients of the daemon, which run at its node.
     pub clients: Vec<ClientSpec>,
+    /// Flow control of the clients.
+    pub flow_control: FlowControl,
 }
 
 /// A scripted client of a daemon.

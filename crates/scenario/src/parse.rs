@@ -137,7 +137,7 @@ fn scenario(
             let message = "is of no use: this faircast was built without daemons";
             return Err(table.problem("daemon", message));
         }
-        entries(&table, "daemon", |entry| daemons.daemon(entry))?;
+        entries(&table, "daemon", |entry| daemons.daemon(entry, &files))?;
         entries(&table, "daemon", |entry| daemons.peers(entry))?;
     }
     if table.has("client") {

@@ -1,6 +1,6 @@
 //! Daemons of the overlay with scripted clients.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use faircast_base::{ClientAct, ClientNote, Cx, Duration, NodeId, Time};
 use faircast_hop::{DaemonNode, Endpoint};
@@ -37,6 +37,8 @@ struct Client {
     /// When the next message is due, and when the daemon is asked next.
     due: Option<Time>,
     again_at: Time,
+    /// Moment under which the program knows the client.
+    alarm: Option<Time>,
 }
 
 impl Client {
@@ -57,6 +59,7 @@ impl Client {
             sent: 0,
             due: spec.send.as_ref().map(|it| it.start.max(spec.start).max(start)),
             again_at: Time::ZERO,
+            alarm: None,
             spec: spec.clone(),
         }
     }
@@ -73,6 +76,8 @@ pub(crate) struct DaemonProgram {
     node: DaemonNode,
     me: DaemonRun,
     clients: Vec<Client>,
+    /// Moments at which clients act next, with their places.
+    alarms: BTreeSet<(Time, u32)>,
     notes: VecDeque<ClientNote>,
 }
 
@@ -83,43 +88,78 @@ impl DaemonProgram {
         let incarnation = start.as_nanos() / 1_000_000 + 1;
         let me = DaemonRun { id: DaemonId(u64::from(spec.node.0) + 1), incarnation };
         let name = format!("node {}", spec.node.0);
-        let daemon = Daemon::new(start, me, &name, DaemonSettings::default());
+        let daemon = Daemon::new(
+            start,
+            me,
+            &name,
+            DaemonSettings { flow_control: spec.flow_control, ..DaemonSettings::default() },
+        );
         let mut clients: Vec<Client> =
             spec.clients.iter().map(|client| Client::new(client, me, start)).collect();
         // Clients whose time is over do not begin again with their daemon.
         clients.retain(|it| it.spec.stop.is_none_or(|stop| stop > start));
         let node = DaemonNode::new(endpoint, daemon, spec.peers.clone());
-        Self { node, me, clients, notes: VecDeque::new() }
+        let mut program =
+            Self { node, me, clients, alarms: BTreeSet::new(), notes: VecDeque::new() };
+        (0..program.clients.len()).for_each(|place| program.set_alarm(place));
+        program
     }
 
     /// Does what clients are to do by now, and takes what they get.
     fn drive(&mut self, cx: &mut Cx<'_>) {
-        let Self { node, me, clients, notes } = self;
-        for (place, client) in clients.iter_mut().enumerate() {
-            let id = ClientId(place as u32);
-            while client.steps.front().is_some_and(|(at, _)| *at <= cx.now) {
-                let Some((_, step)) = client.steps.pop_front() else { break };
-                match node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step)) {
-                    Ok(line) => {
-                        let act = ClientAct::Other;
-                        notes.push_back(ClientNote { client: client.spec.index, act, line });
-                    }
-                    Err(SendError::Changing | SendError::Retention | SendError::Held) => {
-                        client.steps.push_front((cx.now + AGAIN, step));
-                    }
-                    Err(error) => unreachable!("the scenario was checked: {error}"),
+        loop {
+            while let Some(ClientId(place)) = self.node.poll_retry() {
+                self.clients[place as usize].again_at = cx.now;
+                self.set_alarm(place as usize);
+            }
+            let Some((_, place)) = self.alarms.first().copied().filter(|it| it.0 <= cx.now) else {
+                break;
+            };
+            self.act(cx, place as usize);
+            self.set_alarm(place as usize);
+        }
+        while let Some(id) = self.node.poll_ready_client() {
+            let Self { node, clients, notes, .. } = self;
+            take_events(cx.now, node, id, &mut clients[id.0 as usize], notes);
+        }
+        while self.node.poll_end().is_some() {}
+    }
+
+    fn set_alarm(&mut self, place: usize) {
+        let client = &mut self.clients[place];
+        let at = client.next_timeout();
+        if at == client.alarm {
+            return;
+        }
+        let before = core::mem::replace(&mut client.alarm, at);
+        before.map(|before| self.alarms.remove(&(before, place as u32)));
+        at.map(|at| self.alarms.insert((at, place as u32)));
+    }
+
+    /// Does what a client is to do by now.
+    fn act(&mut self, cx: &mut Cx<'_>, place: usize) {
+        let Self { node, me, clients, notes, .. } = self;
+        let (client, id) = (&mut clients[place], ClientId(place as u32));
+        while client.steps.front().is_some_and(|(at, _)| *at <= cx.now) {
+            let Some((_, step)) = client.steps.pop_front() else { break };
+            match node.with(cx, |daemon, cx| take_step(daemon, cx, id, client, *me, &step)) {
+                Ok(line) => {
+                    let act = ClientAct::Other;
+                    notes.push_back(ClientNote { client: client.spec.index, act, line });
                 }
+                Err(SendError::Changing | SendError::Retention | SendError::Held) => {
+                    client.steps.push_front((cx.now + AGAIN, step));
+                }
+                Err(error) => unreachable!("the scenario was checked: {error}"),
             }
-            for _ in 0..BURST_MAX {
-                let Some(note) = node.with(cx, |daemon, cx| send(daemon, cx, id, client)) else {
-                    break;
-                };
-                notes.push_back(note);
-                take_events(cx.now, node, id, client, notes);
-            }
+        }
+        for _ in 0..BURST_MAX {
+            let Some(note) = node.with(cx, |daemon, cx| send(daemon, cx, id, client)) else {
+                return;
+            };
+            notes.push_back(note);
             take_events(cx.now, node, id, client, notes);
         }
-        while node.poll_end().is_some() {}
     }
 }
 
@@ -194,6 +234,11 @@ fn send(
             client.again_at = cx.now + AGAIN;
             None
         }
+        // The daemon says when to try again.
+        Err(SendError::Price) => {
+            client.again_at = Time::MAX;
+            None
+        }
         Err(error) => unreachable!("the scenario was checked: {error}"),
     }
 }
@@ -265,7 +310,6 @@ impl Machine for DaemonProgram {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let clients = self.clients.iter().filter_map(Client::next_timeout);
-        clients.chain(self.node.next_timeout()).min()
+        self.alarms.first().map(|it| it.0).into_iter().chain(self.node.next_timeout()).min()
     }
 }

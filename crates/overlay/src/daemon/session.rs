@@ -318,7 +318,8 @@ impl Daemon {
             self.events.push_back(DaemonEvent::End(other));
         }
         self.names.insert(name.clone(), id);
-        let client = Client::new(Mate { daemon: self.me.id, name, incarnation });
+        let mate = Mate { daemon: self.me.id, name, incarnation };
+        let client = Client::new(mate, self.new_purse(cx));
         let members = self.current.graph.members.clone();
         let names = self.member_names();
         let together = [self.me].to_vec();
@@ -539,6 +540,8 @@ impl Daemon {
         if self.is_in_vain(id, message, routes) {
             return Ok(());
         }
+        let used = if service.is_ordered() { Set::ALL } else { routes };
+        self.buy(cx, id, used, payload.len())?;
         let mut ready = core::mem::take(&mut self.scratch);
         self.current.send_message(service, &name, groups, payload, routes, &mut ready);
         if wants_receipt && service.is_ordered() {

@@ -145,11 +145,13 @@ pub enum Code {
     View,
     /// The client has no certificate, and its token is missing or wrong.
     Auth,
+    /// The message is too expensive now.
+    Price,
 }
 
 impl Code {
     /// All codes, by their numbers from 1 on.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Malformed,
         Self::Version,
         Self::Name,
@@ -167,6 +169,7 @@ impl Code {
         Self::Held,
         Self::View,
         Self::Auth,
+        Self::Price,
     ];
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
@@ -184,6 +187,7 @@ impl From<SendError> for Code {
             SendError::Changing => Self::Changing,
             SendError::Retention => Self::Retention,
             SendError::Held => Self::Held,
+            SendError::Price => Self::Price,
             SendError::View => Self::View,
         }
     }
@@ -209,6 +213,7 @@ impl fmt::Display for Code {
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
             Self::View => "the view in which the message was to be delivered is over",
             Self::Auth => "the token is missing or wrong",
+            Self::Price => "the message is too expensive now",
         })
     }
 }

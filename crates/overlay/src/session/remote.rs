@@ -42,6 +42,8 @@ pub enum WaitReason {
     Changing,
     /// A member of a group is slow, and the group asks senders to wait.
     Held,
+    /// The message is too expensive now.
+    Price,
 }
 
 impl fmt::Display for WaitReason {
@@ -53,6 +55,7 @@ impl fmt::Display for WaitReason {
             Self::Retention => "not all daemons have the earlier messages yet",
             Self::Changing => "the members of the view change",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
+            Self::Price => "the message is too expensive now",
         })
     }
 }
@@ -62,6 +65,7 @@ impl From<Code> for WaitReason {
         match code {
             Code::Changing => Self::Changing,
             Code::Held => Self::Held,
+            Code::Price => Self::Price,
             _ => Self::Retention,
         }
     }

@@ -23,6 +23,9 @@ pub(super) struct Queue {
     /// behind which nothing of the source waits.
     known: BTreeMap<u8, (u64, Option<u64>)>,
     pub(super) bytes: usize,
+    /// Cells that wait, and bytes of all cells that have left.
+    pub(super) cells: usize,
+    pub(super) left_bytes: u64,
     /// Unreliable cells: place, sequence number and time of each; bytes of all.
     unreliable: VecDeque<(u64, u64, u64)>,
     unreliable_bytes: usize,
@@ -34,6 +37,7 @@ impl Queue {
         let step = sequence - known.0;
         *known = (sequence, None);
         self.bytes += cell.len();
+        self.cells += 1;
         self.items.push_back(Item::Cell { source, step, cell });
     }
 
@@ -48,6 +52,7 @@ impl Queue {
             let Some(item) = self.items.get_mut((place - self.left) as usize) else { continue };
             let Item::Cell { source, ref cell, .. } = *item else { continue };
             self.bytes -= cell.len();
+            self.cells -= 1;
             self.unreliable_bytes -= cell.len();
             // The clock has the number for which the next cell of the source counts its step.
             let clock = Clock { sequence, time, stable: 0, wanted: false };
@@ -71,9 +76,9 @@ impl Queue {
     /// Moves items into a frame of a configuration, as far as there is room.
     pub(super) fn fill(&mut self, ballot: Ballot, out: &mut Vec<u8>) {
         while let Some(item) = self.items.front() {
-            let bytes = match item {
-                Item::Cell { cell, .. } => cell.len(),
-                _ => 0,
+            let (bytes, cells) = match item {
+                Item::Cell { cell, .. } => (cell.len(), 1),
+                _ => (0, 0),
             };
             if !out.is_empty() && out.len() + bytes + Item::HEAD_BYTES_MAX > FRAME_BYTES_MAX {
                 break;
@@ -89,6 +94,8 @@ impl Queue {
             self.items.pop_front();
             self.left += 1;
             self.bytes -= bytes;
+            self.cells -= cells;
+            self.left_bytes += bytes as u64;
         }
     }
 }

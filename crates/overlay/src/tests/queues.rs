@@ -13,7 +13,12 @@ use crate::{DaemonId, DaemonRun, DaemonSettings, LinkId, SendError, Service};
 
 /// Settings with little room, so that limits are reached soon.
 fn small() -> DaemonSettings {
-    DaemonSettings { retention_bytes: 1_000_000, client_bytes: 4_000_000, history_bytes: 0 }
+    DaemonSettings {
+        retention_bytes: 1_000_000,
+        client_bytes: 4_000_000,
+        history_bytes: 0,
+        ..DaemonSettings::default()
+    }
 }
 
 fn settled(count: usize, edges: &[(usize, usize)], seed: u64) -> World {

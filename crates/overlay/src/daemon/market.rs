@@ -1,0 +1,284 @@
+//! Prices of links, and clients that wait for them.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Duration, Time};
+
+use super::Daemon;
+use crate::client::SendError;
+use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
+use crate::price::{FlowControl, Meter, PRICE_MAX, Profile, Purse};
+use crate::wire::{Control, Prices};
+
+/// Interval at which prices above zero are told again, so that a lost one comes back.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Most prices of messages that are remembered until the next change.
+const ROUTES_MAX: usize = 1024;
+
+/// Link of the tree of this daemon: its ends, and the daemons behind it.
+#[derive(Clone, Copy, Debug)]
+struct Branch {
+    from: usize,
+    to: usize,
+    below: Set,
+}
+
+/// State of flow control.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Market {
+    /// Configuration to which `tree` belongs.
+    ballot: Ballot,
+    tree: Vec<Branch>,
+    /// Moment up to which queues are counted, and those of the last update and refresh.
+    counted: Time,
+    updated: Time,
+    refreshed: Time,
+    meters: BTreeMap<LinkId, Meter>,
+    /// Prices of links, by the runs of both ends.
+    prices: BTreeMap<(DaemonRun, DaemonRun), f64>,
+    /// Number of the newest prices of each daemon, and own prices as they were told last.
+    numbers: BTreeMap<DaemonRun, u64>,
+    told: BTreeMap<DaemonRun, f64>,
+    /// Prices of messages by the daemons to which they go.
+    routes: BTreeMap<u128, f64>,
+    /// Clients that are to try again, by moment, and those that can try now.
+    alarms: BTreeSet<(Time, ClientId)>,
+    retries: VecDeque<ClientId>,
+}
+
+/// Link to another daemon, as flow control sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkPrice {
+    /// The daemon at the other end.
+    pub to: DaemonRun,
+    /// Price in dollars for each packet, of the last update.
+    pub price: f64,
+    /// Packets that wait.
+    pub packets: f64,
+}
+
+impl Daemon {
+    /// Next client whose message was too expensive and that is to try again.
+    pub fn poll_retry(&mut self) -> Option<ClientId> {
+        self.market.retries.pop_front()
+    }
+
+    /// Price of a message for each packet, in dollars, and money in the purse of its sender.
+    pub fn offer(&mut self, id: ClientId, groups: &[&[u8]]) -> Option<(f64, f64)> {
+        let of = self.settings.flow()?;
+        let money = self.clients.get(&id)?.purse.money;
+        Some((self.price(&of, self.groups.route(groups)), money))
+    }
+
+    /// Own links with their prices.
+    pub fn link_prices(&self) -> impl Iterator<Item = (LinkId, LinkPrice)> {
+        let of = self.settings.flow();
+        let links = self.current.links().filter_map(move |link| {
+            let packets = of?.packets(self.current.queue_length(link));
+            let to = self.peer(link)?;
+            let price = self.market.prices.get(&(self.me, to)).copied().unwrap_or_default();
+            Some((link, LinkPrice { to, price, packets }))
+        });
+        links
+    }
+
+    /// Buys a message of a client to daemons, or has the client wait.
+    pub(super) fn buy(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ClientId,
+        routes: Set,
+        bytes: usize,
+    ) -> Result<(), SendError> {
+        let Some(of) = self.settings.flow() else { return Ok(()) };
+        self.count_queues(cx.now);
+        let (price, clients) = (self.price(&of, routes), self.clients.len());
+        let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
+        let Err(at) = client.purse.buy(cx, &of, (price, clients), bytes) else {
+            client.purse.waits_since = None;
+            return Ok(());
+        };
+        client.purse.waits_since.get_or_insert(cx.now);
+        if client.purse.alarm != Some(at) {
+            let before = client.purse.alarm.replace(at);
+            before.map(|before| self.market.alarms.remove(&(before, id)));
+            self.market.alarms.insert((at, id));
+        }
+        Err(SendError::Price)
+    }
+
+    /// Purse of a client that connects.
+    pub(super) fn new_purse(&self, cx: &mut Cx<'_>) -> Purse {
+        let of = self.settings.flow();
+        of.map(|of| Purse::new(cx, &of, self.clients.len())).unwrap_or_default()
+    }
+
+    /// Price of each packet of a message that goes to daemons.
+    fn price(&mut self, of: &FlowControl, routes: Set) -> f64 {
+        self.follow_view();
+        let me = self.current.me;
+        let is_live = of.kind == Profile::Fast;
+        let known = self.market.routes.get(&routes.0).copied();
+        let links = known.unwrap_or_else(|| {
+            let members = &self.current.graph.members;
+            let used = self.market.tree.iter().filter(|it| it.below.meets(routes));
+            let told = used.filter(|it| !is_live || it.from != me);
+            let ends = told.map(|it| (members[it.from], members[it.to]));
+            ends.filter_map(|ends| self.market.prices.get(&ends)).sum()
+        });
+        if known.is_none() {
+            if self.market.routes.len() >= ROUTES_MAX {
+                self.market.routes.clear();
+            }
+            self.market.routes.insert(routes.0, links);
+        }
+        let mut own = 0.0;
+        if is_live {
+            for link in self.current.own_links(routes) {
+                let packets = of.packets(self.current.queue_length(link));
+                own += self.market.meters.get(&link).map_or(0.0, |it| it.price(of, packets));
+            }
+        }
+        of.fee + links + own
+    }
+
+    /// Counts queues up to this moment. No queue has changed since the last call.
+    pub(super) fn count_queues(&mut self, now: Time) {
+        let Some(of) = self.settings.flow() else { return };
+        let time = now.since(self.market.counted);
+        if time == Duration::ZERO {
+            return;
+        }
+        self.market.counted = now;
+        for link in self.current.links() {
+            let packets = of.packets(self.current.queue_length(link));
+            self.market.meters.entry(link).or_default().count(packets, time);
+        }
+    }
+
+    /// Rebuilds the tree after a change, and forgets prices of daemons that are gone.
+    fn follow_view(&mut self) {
+        let Self { market, current, .. } = self;
+        if market.ballot == current.ballot {
+            return;
+        }
+        market.ballot = current.ballot;
+        market.routes.clear();
+        let parents = current.graph.tree(current.me);
+        let below = |place: usize| -> Set {
+            let mut all = Set::of(place);
+            for (mut at, _) in parents.iter().enumerate() {
+                let start = at;
+                while at != place
+                    && let Some(parent) = parents[at]
+                {
+                    at = parent;
+                }
+                if at == place {
+                    all = all.or(Set::of(start));
+                }
+            }
+            all
+        };
+        let branches = parents
+            .iter()
+            .enumerate()
+            .filter_map(|(to, from)| from.map(|from| Branch { from, to, below: below(to) }));
+        market.tree = branches.collect();
+        let members = &current.graph.members;
+        let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
+        market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
+        market.numbers.retain(|run, _| is_member(run));
+        market.told.retain(|run, _| is_member(run));
+        let links: BTreeSet<LinkId> = current.links().collect();
+        market.meters.retain(|link, _| links.contains(link));
+    }
+
+    /// When [`handle_market`](Self::handle_market) is due.
+    pub(super) fn next_market(&self) -> Option<Time> {
+        let of = self.settings.flow()?;
+        let alarm = self.market.alarms.first().map(|it| it.0);
+        Some(alarm.unwrap_or(Time::MAX).min(self.market.updated + of.update))
+    }
+
+    /// Rings alarms of clients, and updates prices of own links.
+    pub(super) fn handle_market(&mut self, cx: &mut Cx<'_>) {
+        let Some(of) = self.settings.flow() else { return };
+        self.count_queues(cx.now);
+        if cx.now >= self.market.updated + of.update {
+            self.update_prices(cx.now, &of);
+        }
+        while self.market.alarms.first().is_some_and(|it| it.0 <= cx.now) {
+            let Some((at, id)) = self.market.alarms.pop_first() else { break };
+            let purse = self.clients.get_mut(&id).map(|it| &mut it.purse);
+            if let Some(purse) = purse.filter(|it| it.alarm == Some(at)) {
+                purse.alarm = None;
+                self.market.retries.push_back(id);
+            }
+        }
+    }
+
+    fn update_prices(&mut self, now: Time, of: &FlowControl) {
+        self.follow_view();
+        let time = now.since(core::mem::replace(&mut self.market.updated, now));
+        let is_refresh = now >= self.market.refreshed + REFRESH;
+        if is_refresh {
+            self.market.refreshed = now;
+        }
+        let mut news = Vec::new();
+        let links: Vec<LinkId> = self.current.links().collect();
+        for link in links {
+            let left = self.current.left_bytes(link);
+            let Some(to) = self.peer(link) else { continue };
+            let Some(place) = self.current.graph.place(to) else { continue };
+            let price = self.market.meters.entry(link).or_default().update(of, time, left);
+            let before = self.market.prices.insert((self.me, to), price).unwrap_or_default();
+            if before != price {
+                self.market.routes.clear();
+            }
+            let told = self.market.told.entry(to).or_default();
+            let is_news = (price - *told).abs() > of.step() || price == 0.0 && *told > 0.0;
+            if is_news || is_refresh && price > 0.0 {
+                *told = price;
+                news.push((place as u8, price));
+            }
+        }
+        if news.is_empty() || self.is_changing() {
+            return;
+        }
+        let number = self.market.numbers.entry(self.me).or_default();
+        *number += 1;
+        let prices = Prices {
+            tag: self.current.ballot.tag(),
+            source: self.current.me as u8,
+            number: *number,
+            links: news.into_iter().map(|(to, price)| (to, (price * 100.0) as u16)).collect(),
+        };
+        self.flood(now, None, &Control::Prices(prices));
+    }
+
+    /// Takes prices of another daemon, and passes them on. Prices of another configuration are
+    /// dropped.
+    pub(super) fn take_prices(&mut self, now: Time, from: LinkId, prices: Prices) {
+        if self.settings.flow().is_none() {
+            return;
+        }
+        self.follow_view();
+        let members = &self.current.graph.members;
+        let Some(source) = members.get(usize::from(prices.source)).copied() else { return };
+        let is_known =
+            self.market.numbers.get(&source).is_some_and(|known| prices.number <= *known);
+        if prices.tag != self.current.ballot.tag() || source == self.me || is_known {
+            return;
+        }
+        self.market.numbers.insert(source, prices.number);
+        for (place, price) in &prices.links {
+            let Some(to) = members.get(usize::from(*place)).copied() else { continue };
+            let price = (f64::from(*price) / 100.0).min(PRICE_MAX);
+            self.market.prices.insert((source, to), price);
+        }
+        self.market.routes.clear();
+        self.flood(now, Some(from), &Control::Prices(prices));
+    }
+}
