@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 
+use crate::ids::NodeId;
 use crate::time::Duration;
 
 /// Act of a client of the overlay.
@@ -27,4 +28,19 @@ pub enum ClientAct {
     View { daemons: u32 },
     /// Any other act.
     Other,
+}
+
+/// Queue of a daemon for a link of the overlay, and its price, between two updates of prices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkNote {
+    /// Nodes of the daemons at both ends.
+    pub from: NodeId,
+    /// See `from`.
+    pub to: NodeId,
+    /// Most packets that waited.
+    pub packets_max: u32,
+    /// Thousandths of packets that waited on average.
+    pub packets_milli: u32,
+    /// Price in thousandths of a dollar.
+    pub price_milli: u32,
 }

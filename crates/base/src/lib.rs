@@ -30,7 +30,7 @@ mod text;
 mod time;
 mod tree;
 
-pub use client::{ClientAct, ClientNote};
+pub use client::{ClientAct, ClientNote, LinkNote};
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{
     BadInput, Checked, CutReason, DropReason, Event, LinkCounters, NodeFaultKind, Shortfall,

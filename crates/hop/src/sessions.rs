@@ -247,7 +247,7 @@ impl World {
                         }
                         FlowEvent::Completed => site.completed = true,
                         FlowEvent::Lost { packets } => panic!("{node:?}: {packets} packets lost"),
-                        FlowEvent::Gone | FlowEvent::Note(_) => {}
+                        FlowEvent::Gone | FlowEvent::Note(_) | FlowEvent::Link(_) => {}
                     }
                 }
             }

@@ -348,6 +348,7 @@ impl<D: Demux> App<FlowMachine, D> for Driven<'_> {
             FlowEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
             FlowEvent::Completed => self.delivery.completed = Some(self.place.clock.now()),
             FlowEvent::Note(note) => self.place.out.borrow_mut().note(live.now(), &note),
+            FlowEvent::Link(note) => self.place.out.borrow_mut().link_note(live.now(), &note),
             FlowEvent::Gone => {}
         }
     }

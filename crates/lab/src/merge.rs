@@ -1,6 +1,6 @@
 //! The merging of the records of several threads into one order.
 
-use faircast_base::{ClientNote, Duration, Time};
+use faircast_base::{ClientNote, Duration, LinkNote, Time};
 use faircast_trace::{Record, Sink};
 
 /// How long records are held back, so that those of other threads with earlier times can come.
@@ -10,13 +10,14 @@ const HELD: Duration = Duration::from_millis(500);
 pub(crate) enum Entry {
     Record(Record),
     Note(Time, Box<ClientNote>),
+    Link(Time, Box<LinkNote>),
 }
 
 impl Entry {
     const fn at(&self) -> Time {
         match self {
             Self::Record(record) => record.at,
-            Self::Note(at, _) => *at,
+            Self::Note(at, _) | Self::Link(at, _) => *at,
         }
     }
 
@@ -27,6 +28,7 @@ impl Entry {
                 sink.record(record);
             }
             Self::Note(_, note) => sink.note(at, note),
+            Self::Link(_, note) => sink.link_note(at, note),
         }
     }
 }
@@ -108,6 +110,10 @@ impl Sink for Outbox {
 
     fn note(&mut self, at: Time, note: &ClientNote) {
         self.entries.push(Entry::Note(at, Box::new(note.clone())));
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        self.entries.push(Entry::Link(at, Box::new(note.clone())));
     }
 }
 

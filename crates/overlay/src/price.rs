@@ -94,8 +94,12 @@ impl FlowControl {
 /// Use of a link's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// Packets times seconds since the last update.
+    /// Packets times seconds since the last update, and most packets.
     area: f64,
+    most: f64,
+    /// Packets of the time before the last update: mean, and most.
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
     /// Bytes that had left at the last update, and a mean of the rate in bytes per second.
     left: u64,
     rate: f64,
@@ -105,6 +109,7 @@ impl Meter {
     /// Counts a queue that had `packets` for a time.
     pub(crate) fn count(&mut self, packets: f64, time: Duration) {
         self.area += packets * time.as_secs_f64();
+        self.most = self.most.max(packets);
     }
 
     fn capacity(&self, of: &FlowControl) -> f64 {
@@ -119,10 +124,11 @@ impl Meter {
     /// left the queue, since it began.
     pub(crate) fn update(&mut self, of: &FlowControl, time: Duration, left: u64) -> f64 {
         let seconds = time.as_secs_f64();
-        let packets = core::mem::take(&mut self.area) / seconds;
+        self.mean = core::mem::take(&mut self.area) / seconds;
+        self.max = core::mem::take(&mut self.most);
         let rate = left.saturating_sub(core::mem::replace(&mut self.left, left)) as f64 / seconds;
         self.rate += (rate - self.rate) / if rate > self.rate { 1.0 } else { 8.0 };
-        of.price(packets, self.capacity(of))
+        of.price(self.mean, self.capacity(of))
     }
 
     /// Price by the queue of this moment.
@@ -221,5 +227,191 @@ impl Purse {
             self.paid_bytes = self.paid_bytes + packets * BATCH_BYTES - bytes;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_base::{NodeId, Purpose, Rng};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAPER: FlowControl = FlowControl {
+        kind: Profile::Paper,
+        salary: 10.0,
+        savings_max: 20.0,
+        fee: 1.0,
+        queue_packets: 100.0,
+        update: Duration::from_millis(50),
+        threshold: 10.0,
+        period_min: Duration::from_millis(1),
+        period_max: Duration::from_secs(1),
+        coin: false,
+    };
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn rng() -> Rng {
+        Rng::new(1, NodeId(0), Purpose::Machine(0))
+    }
+
+    /// A purse that was paid at 0 ms.
+    fn purse() -> Purse {
+        let update = PAPER.update;
+        Purse { money: 10.0, period: update, salary_at: ms(0) + update, ..Purse::default() }
+    }
+
+    #[test]
+    fn the_constants_are_those_of_the_paper() {
+        assert_eq!(FlowControl { coin: false, ..FlowControl::profile(Profile::Paper) }, PAPER);
+    }
+
+    #[test]
+    fn a_price_is_zero_for_an_empty_queue_and_the_savings_for_a_full_one() {
+        let price = |packets| PAPER.price(packets, 100.0);
+        assert!(price(0.0) == 0.0 && (price(100.0) - 20.0).abs() < 1e-9);
+        // The price grows from the first packet on, and without end.
+        assert!((price(50.0) - 20.0 * 0.648_721 / 1.718_282).abs() < 1e-4, "{}", price(50.0));
+        assert!((price(200.0) - 74.366).abs() < 1e-2 && price(1e9) == PRICE_MAX);
+    }
+
+    #[test]
+    fn a_meter_takes_the_mean_over_time() {
+        let mut meter = Meter::default();
+        meter.count(200.0, Duration::from_millis(10));
+        meter.count(50.0, Duration::from_millis(20));
+        meter.count(0.0, Duration::from_millis(20));
+        let price = meter.update(&PAPER, Duration::from_millis(50), 0);
+        assert!((meter.mean - 60.0).abs() < 1e-9 && meter.max == 200.0);
+        assert_eq!(price, PAPER.price(60.0, 100.0));
+        assert_eq!(meter.update(&PAPER, Duration::from_millis(50), 0), 0.0, "a new interval");
+    }
+
+    #[test]
+    fn the_queue_of_a_fast_link_may_be_longer() {
+        let fast = FlowControl { kind: Profile::Fast, ..PAPER };
+        let mut meter = Meter::default();
+        for _ in 0..50 {
+            meter.count(100.0, fast.update);
+            // 1460 kB in 50 ms: 1000 packets.
+            let left = meter.left + 1_460_000;
+            meter.update(&fast, fast.update, left);
+        }
+        assert!((meter.capacity(&fast) - 6000.0).abs() < 1.0, "{}", meter.capacity(&fast));
+        assert_eq!(Meter::default().capacity(&fast), 100.0);
+    }
+
+    #[test]
+    fn a_purse_buys_at_the_price_until_the_money_is_gone() {
+        let (mut purse, mut rng) = (purse(), rng());
+        let mut cx = Cx::untraced(ms(1), &mut rng);
+        for _ in 0..4 {
+            assert_eq!(purse.buy(&mut cx, &PAPER, (2.5, 1), 1000), Ok(()));
+        }
+        let at = purse.buy(&mut cx, &PAPER, (2.5, 1), 1000).unwrap_err();
+        assert!(at > cx.now && at <= cx.now + PAPER.update.mul_f64(2.0 / 3.0), "{at}");
+        assert!(purse.money == 0.0 && purse.is_blocked);
+    }
+
+    /// Section 4.2.3: after a salary period the period stays, shrinks or doubles.
+    #[test]
+    fn the_salary_period_follows_how_the_client_fared() {
+        // Price of a message that is bought, price of one that is too expensive, next period.
+        let cases = [
+            (Some(2.0), None, 50.0),
+            (Some(2.0), Some(15.0), 25.0),
+            (Some(10.0), Some(15.0), 100.0),
+            (None, Some(11.0), 100.0),
+            (None, None, 50.0),
+        ];
+        for (bought, refused, period_ms) in cases {
+            let (mut purse, mut rng) = (purse(), rng());
+            let mut cx = Cx::untraced(ms(1), &mut rng);
+            if let Some(price) = bought {
+                purse.buy(&mut cx, &PAPER, (price, 1), 1000).unwrap();
+            }
+            if let Some(price) = refused {
+                purse.buy(&mut cx, &PAPER, (price, 1), 1000).unwrap_err();
+            }
+            let price = refused.or(bought).unwrap_or(1.0);
+            purse.pay(ms(50), &PAPER, (price, 1));
+            let found = purse.period.as_secs_f64() * 1e3;
+            assert!((found - period_ms).abs() < 1e-6, "{bought:?} {refused:?}: {found}");
+            assert!(!purse.is_blocked && purse.dearest == 0.0 && purse.retry_at.is_none());
+        }
+    }
+
+    #[test]
+    fn an_idle_client_saves_no_more_than_the_limit() {
+        let mut purse = purse();
+        purse.pay(Time::ZERO + Duration::from_secs(3600), &PAPER, (1.0, 1));
+        assert!(purse.money == 20.0 && purse.salary_at > Time::ZERO + Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_long_message_leaves_a_debt() {
+        let (mut purse, mut rng) = (purse(), rng());
+        let mut cx = Cx::untraced(ms(1), &mut rng);
+        purse.buy(&mut cx, &PAPER, (1.0, 1), 146_000).unwrap();
+        assert_eq!(purse.money, -90.0);
+        let mut cx = Cx::untraced(ms(449), &mut rng);
+        assert!(purse.buy(&mut cx, &PAPER, (1.0, 1), 1).is_err());
+    }
+
+    #[test]
+    fn a_client_that_can_pay_buys_as_often_as_the_coin_says() {
+        let (coin, mut rng) = (FlowControl { coin: true, ..PAPER }, rng());
+        for price in [1.0, 4.0] {
+            let bought = (0..4000).filter(|_| {
+                let mut purse = purse();
+                let bought = purse.buy(&mut Cx::untraced(ms(1), &mut rng), &coin, (price, 1), 1);
+                assert!(!purse.is_blocked, "a coin blocks nobody");
+                bought.is_ok()
+            });
+            let share = bought.count() as f64 / 4000.0;
+            assert!((share - 1.0 / price).abs() < 0.03, "{price}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_purchase_of_the_fast_profile_covers_a_batch() {
+        let (fast, mut rng) = (FlowControl { kind: Profile::Fast, ..PAPER }, rng());
+        let (mut purse, mut cx) = (purse(), Cx::untraced(ms(1), &mut rng));
+        for _ in 0..64 {
+            purse.buy(&mut cx, &fast, (3.0, 1), 1024).unwrap();
+        }
+        assert_eq!((purse.money, purse.paid_bytes), (7.0, 0));
+        purse.buy(&mut cx, &fast, (3.0, 1), 1).unwrap();
+        assert_eq!((purse.money, purse.paid_bytes), (4.0, BATCH_BYTES - 1));
+    }
+
+    proptest! {
+        /// Whatever prices and sizes come, a purse has no more than the savings, spends no more
+        /// than it was paid and the rest of one message, and always names a moment to try again.
+        #[test]
+        fn purses_keep_their_bounds(
+            steps in prop::collection::vec((0..200u64, 0.0..700.0f64, 0..20_000usize), 1..200),
+            kind in prop::sample::select([Profile::Paper, Profile::Fast].as_slice()),
+            coin: bool,
+        ) {
+            let (of, mut rng) = (FlowControl { kind, coin, ..PAPER }, rng());
+            let (mut purse, mut now) = (purse(), ms(0));
+            for (pause, links, bytes) in steps {
+                now += Duration::from_millis(pause);
+                let (price, before) = (of.fee + links, purse);
+                let bought = purse.buy(&mut Cx::untraced(now, &mut rng), &of, (price, 30), bytes);
+                prop_assert!(purse.money <= of.savings_max);
+                prop_assert!(purse.period >= of.period_min);
+                prop_assert!(purse.period <= of.period_max);
+                if let Err(at) = bought {
+                    prop_assert!(at > now && at <= now + of.period_max);
+                }
+                // Who can pay for one packet gets a message of 14 packets at most.
+                prop_assert!(purse.money >= before.money.min(price) - 14.0 * price);
+            }
+        }
     }
 }

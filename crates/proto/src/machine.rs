@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::OnceCell;
 
-use faircast_base::{ClientNote, Cx, GroupId, NodeId, Shortfall, Time};
+use faircast_base::{ClientNote, Cx, GroupId, LinkNote, NodeId, Shortfall, Time};
 
 use crate::BlackHole;
 
@@ -125,6 +125,8 @@ pub enum FlowEvent {
     Gone,
     /// A client of the overlay has acted.
     Note(Box<ClientNote>),
+    /// State of a link of the overlay.
+    Link(Box<LinkNote>),
 }
 
 /// Event of an end of a stream over PGM or TRAM. The node of one is that of the other end.

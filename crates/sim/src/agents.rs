@@ -98,6 +98,7 @@ impl Agent {
                 FlowEvent::Completed => self.delivery.completed = Some(fabric.now),
                 FlowEvent::Gone => {}
                 FlowEvent::Note(note) => sink.note(fabric.now, &note),
+                FlowEvent::Link(note) => sink.link_note(fabric.now, &note),
             }
         }
         self.arm(index, fabric);

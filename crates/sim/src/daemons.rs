@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use faircast_base::{ClientAct, ClientNote, Cx, Duration, NodeId, Time};
+use faircast_base::{ClientAct, ClientNote, Cx, Duration, LinkNote, NodeId, Time};
 use faircast_hop::{DaemonNode, Endpoint};
 use faircast_overlay::{
     ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, Mate,
-    Outgoing, SendError,
+    Outgoing, Profile, SendError,
 };
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
@@ -79,6 +79,10 @@ pub(crate) struct DaemonProgram {
     /// Moments at which clients act next, with their places.
     alarms: BTreeSet<(Time, u32)>,
     notes: VecDeque<ClientNote>,
+    links: VecDeque<LinkNote>,
+    /// Moment of the next look at links, if they have prices, and the interval.
+    look_at: Option<Time>,
+    update: Duration,
 }
 
 impl DaemonProgram {
@@ -99,8 +103,18 @@ impl DaemonProgram {
         // Clients whose time is over do not begin again with their daemon.
         clients.retain(|it| it.spec.stop.is_none_or(|stop| stop > start));
         let node = DaemonNode::new(endpoint, daemon, spec.peers.clone());
-        let mut program =
-            Self { node, me, clients, alarms: BTreeSet::new(), notes: VecDeque::new() };
+        let update = spec.flow_control.update;
+        let has_prices = spec.flow_control.kind != Profile::Off;
+        let mut program = Self {
+            node,
+            me,
+            clients,
+            alarms: BTreeSet::new(),
+            notes: VecDeque::new(),
+            links: VecDeque::new(),
+            look_at: has_prices.then_some(start + update),
+            update,
+        };
         (0..program.clients.len()).for_each(|place| program.set_alarm(place));
         program
     }
@@ -123,6 +137,19 @@ impl DaemonProgram {
             take_events(cx.now, node, id, &mut clients[id.0 as usize], notes);
         }
         while self.node.poll_end().is_some() {}
+        if self.look_at.is_some_and(|at| at <= cx.now) {
+            self.look_at = Some(cx.now + self.update);
+            let node = |run: DaemonRun| NodeId((run.id.0 - 1) as u32);
+            let from = node(self.me);
+            let links = self.node.daemon().link_prices().map(|(_, it)| LinkNote {
+                from,
+                to: node(it.to),
+                packets_max: it.packets_max as u32,
+                packets_milli: (it.packets_mean * 1e3) as u32,
+                price_milli: (it.price * 1e3) as u32,
+            });
+            self.links.extend(links);
+        }
     }
 
     fn set_alarm(&mut self, place: usize) {
@@ -306,10 +333,12 @@ impl Machine for DaemonProgram {
     }
 
     fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.notes.pop_front().map(|note| FlowEvent::Note(Box::new(note)))
+        let note = self.notes.pop_front().map(|note| FlowEvent::Note(Box::new(note)));
+        note.or_else(|| self.links.pop_front().map(|note| FlowEvent::Link(Box::new(note))))
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.alarms.first().map(|it| it.0).into_iter().chain(self.node.next_timeout()).min()
+        let own = self.alarms.first().map(|it| it.0).into_iter().chain(self.look_at);
+        own.chain(self.node.next_timeout()).min()
     }
 }

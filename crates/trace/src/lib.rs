@@ -20,7 +20,7 @@ pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
 pub use schema::{EventKind, KINDS, WORDS};
 pub use writer::{Writer, write_line};
 
-use faircast_base::{ClientNote, Event, FlowId, LinkId, NodeId, Time, Trace};
+use faircast_base::{ClientNote, Event, FlowId, LinkId, LinkNote, NodeId, Time, Trace};
 
 /// Who a record speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +72,9 @@ pub trait Sink {
 
     /// Takes the act of a client of the overlay. Default: nothing.
     fn note(&mut self, _at: Time, _note: &ClientNote) {}
+
+    /// Takes the state of a link of the overlay. Default: nothing.
+    fn link_note(&mut self, _at: Time, _note: &LinkNote) {}
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
@@ -82,6 +85,10 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     fn note(&mut self, at: Time, note: &ClientNote) {
         (**self).note(at, note);
     }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        (**self).link_note(at, note);
+    }
 }
 
 impl<S: Sink + ?Sized> Sink for Box<S> {
@@ -91,6 +98,10 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
 
     fn note(&mut self, at: Time, note: &ClientNote) {
         (**self).note(at, note);
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        (**self).link_note(at, note);
     }
 }
 
@@ -104,6 +115,12 @@ impl<S: Sink> Sink for Option<S> {
     fn note(&mut self, at: Time, note: &ClientNote) {
         if let Some(sink) = self {
             sink.note(at, note);
+        }
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        if let Some(sink) = self {
+            sink.link_note(at, note);
         }
     }
 }
@@ -126,6 +143,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn note(&mut self, at: Time, note: &ClientNote) {
         self.0.note(at, note);
         self.1.note(at, note);
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        self.0.link_note(at, note);
+        self.1.link_note(at, note);
     }
 }
 

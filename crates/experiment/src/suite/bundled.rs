@@ -47,6 +47,8 @@ static SUITES: &[(&str, Bundled)] = &[
     // The experiments of Lee & Kim 2001, and their open questions.
     suite!("credit", "credit",
         "fairness" "two-levels" "levels" "prototype" "policies" "depth" "quic"),
+    // The simulations of Amir et al. 2001.
+    suite!("cost-benefit", "cost-benefit", "tree" "shared" "chain"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "reordering" "tcp-alone" "transfer"

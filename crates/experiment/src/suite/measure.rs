@@ -5,6 +5,7 @@ use faircast_report::{FlowSummary, LinkSummary, Summary};
 use faircast_scenario::Scenario;
 use serde::Deserialize;
 
+use super::overlay::{CLIENT_QUANTITIES, OVERLAY_LINK_QUANTITIES, OverlayQuantity};
 use super::probe::{BIN_S, FlowProbe, Probe};
 
 /// `TERM` or `TERM / TERM`, either with `< NUMBER` behind: 1 if the value is below, else 0. The mean over seeds is
@@ -54,6 +55,9 @@ enum Quantity {
         to_s: u32,
     },
     Link(LinkQuantity),
+    /// Of clients of the overlay, or of links between daemons, over a span or the counted time.
+    Client(OverlayQuantity, Option<(u32, u32)>),
+    OverlayLink(OverlayQuantity, Option<(u32, u32)>),
     /// Jain's index over the flows that match.
     Jain,
     Rows,
@@ -195,11 +199,17 @@ impl Term {
             .iter()
             .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
             .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
+            .chain(overlay(None))
             .chain([("jain", Quantity::Jain), ("rows", Quantity::Rows)]);
+        let spanned = quantity.split_once('@').and_then(|(name, text)| {
+            let found = overlay(Some(span(text)?)).find(|(known, _)| *known == name);
+            found.map(|(_, quantity)| quantity)
+        });
         let between = SPANNED
             .iter()
             .find_map(|(name, what)| quantity.strip_prefix(name).map(|span| (*what, span)))
-            .and_then(|(what, span)| between(what, span));
+            .and_then(|(what, span)| between(what, span))
+            .or(spanned);
         let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
         let word = quantity.to_string();
         let Some(quantity) = found.or(between) else {
@@ -215,6 +225,8 @@ impl Term {
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let (what, names): (_, Vec<String>) = match self.quantity {
             Quantity::Link(_) => ("link", link_names(scenario)),
+            Quantity::Client(..) => ("client", client_names(scenario)),
+            Quantity::OverlayLink(..) => ("link between daemons", daemon_links(scenario)),
             // The suite checks that there are such rows.
             Quantity::Rows => return Ok(()),
             _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
@@ -230,7 +242,11 @@ impl Term {
         }
         let duration_s = scenario.duration.as_secs_f64();
         match self.quantity {
-            Quantity::Between { to_s, .. } if f64::from(to_s) > duration_s => {
+            Quantity::Between { to_s, .. }
+            | Quantity::Client(_, Some((_, to_s)))
+            | Quantity::OverlayLink(_, Some((_, to_s)))
+                if f64::from(to_s) > duration_s =>
+            {
                 Err(format!("counts up to {to_s} s; its scenario ends at {duration_s} s"))
             }
             _ => Ok(()),
@@ -256,6 +272,16 @@ impl Term {
                 let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
                 let links = summary.links.iter().filter(|link| self.matches(&name(link)));
                 self.fold.of(links.map(quantity))
+            }
+            Quantity::Client(what, span) => {
+                let is_meant = |name: &str| self.matches(name);
+                let of = run.overlay.of_clients(what, span, summary.ended_s, is_meant);
+                self.fold.of(of.into_iter())
+            }
+            Quantity::OverlayLink(what, span) => {
+                let is_meant = |name: &str| self.matches(name);
+                let of = run.overlay.of_links(what, span, summary.ended_s, is_meant);
+                self.fold.of(of.into_iter())
             }
             // A run has no rows.
             Quantity::Rows => f64::NAN,
@@ -285,11 +311,35 @@ const NAMES_SHOWN_MAX: usize = 20;
 
 /// `180..300`, both whole tens.
 fn between(what: FlowSpan, text: &str) -> Option<Quantity> {
+    let (from_s, to_s) = span(text)?;
+    Some(Quantity::Between { what, from_s, to_s })
+}
+
+fn span(text: &str) -> Option<(u32, u32)> {
     let (from, to) = text.split_once("..")?;
     let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
     let whole = |s: u32| s.is_multiple_of(BIN_S);
-    let valid = from_s < to_s && whole(from_s) && whole(to_s);
-    valid.then_some(Quantity::Between { what, from_s, to_s })
+    (from_s < to_s && whole(from_s) && whole(to_s)).then_some((from_s, to_s))
+}
+
+/// Quantities of the overlay.
+fn overlay(span: Option<(u32, u32)>) -> impl Iterator<Item = (&'static str, Quantity)> + Clone {
+    let clients = CLIENT_QUANTITIES.iter();
+    let clients = clients.map(move |(name, what)| (*name, Quantity::Client(*what, span)));
+    let links = OVERLAY_LINK_QUANTITIES.iter();
+    clients.chain(links.map(move |(name, what)| (*name, Quantity::OverlayLink(*what, span))))
+}
+
+fn client_names(scenario: &Scenario) -> Vec<String> {
+    scenario.clients().into_iter().map(|(_, client)| client.name.clone()).collect()
+}
+
+/// Links between daemons, `from>to`, in both directions.
+fn daemon_links(scenario: &Scenario) -> Vec<String> {
+    let node = |id: faircast_base::NodeId| &scenario.nodes[id.index()].name;
+    let ends = scenario.daemons.iter().flat_map(|it| it.peers.iter().map(|to| (it.node, *to)));
+    let both = ends.flat_map(|(a, b)| [(a, b), (b, a)]);
+    both.map(|(from, to)| format!("{}>{}", node(from), node(to))).collect()
 }
 
 impl Fold {

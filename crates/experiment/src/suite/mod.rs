@@ -6,6 +6,7 @@ mod file;
 mod judge;
 pub(crate) mod measure;
 mod oracle;
+mod overlay;
 pub(crate) mod probe;
 pub(crate) mod runner;
 pub(crate) mod score;

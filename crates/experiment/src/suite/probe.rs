@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use faircast_base::{Event, NodeId, SwitchReason, Time};
+use faircast_base::{ClientNote, Event, LinkNote, NodeId, SwitchReason, Time};
 use faircast_report::Rates;
 use faircast_trace::{FlowHeader, Header, Record, Sink, Subject};
+
+use super::overlay::OverlayProbe;
 
 /// Two switches of the representative that follow each other within this time make a pair: there
 /// and back again within a few round trips, as Seada & Helmy describe in s4.4.
@@ -22,6 +24,7 @@ pub(crate) struct Probe {
     from: Time,
     pub(crate) flows: Vec<FlowProbe>,
     rates: Rates,
+    pub(crate) overlay: OverlayProbe,
 }
 
 #[derive(Default)]
@@ -86,7 +89,8 @@ impl Probe {
             ..FlowProbe::default()
         };
         let flows = header.flows.iter().map(flow).collect();
-        Self { from: header.warmup(), flows, rates: Rates::new(header) }
+        let overlay = OverlayProbe::new(header);
+        Self { from: header.warmup(), flows, rates: Rates::new(header), overlay }
     }
 
     /// Standard deviation of a flow's payload of each whole second, as a share of the mean.
@@ -124,6 +128,14 @@ impl Probe {
 }
 
 impl Sink for Probe {
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        self.overlay.client(at, note);
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        self.overlay.link(at, note);
+    }
+
     fn record(&mut self, record: &Record) {
         self.rates.record(record);
         let Subject::Endpoint { flow, node, sender } = record.subject else { return };

@@ -228,7 +228,8 @@ impl App<StreamReceiving> for Work {
             StreamEvent::Flow(FlowEvent::Completed) => {
                 self.ending = Some((live.now() + END_QUIET, false))
             }
-            StreamEvent::Incomplete { .. } | StreamEvent::Flow(FlowEvent::Note(_)) => {}
+            StreamEvent::Incomplete { .. }
+            | StreamEvent::Flow(FlowEvent::Note(_) | FlowEvent::Link(_)) => {}
         }
     }
 

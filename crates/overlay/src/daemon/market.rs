@@ -54,8 +54,10 @@ pub struct LinkPrice {
     pub to: DaemonRun,
     /// Price in dollars for each packet, of the last update.
     pub price: f64,
-    /// Packets that wait.
-    pub packets: f64,
+    /// Packets that waited in the interval before that update: mean, and most.
+    pub packets_mean: f64,
+    /// See `packets_mean`.
+    pub packets_max: f64,
 }
 
 impl Daemon {
@@ -75,10 +77,11 @@ impl Daemon {
     pub fn link_prices(&self) -> impl Iterator<Item = (LinkId, LinkPrice)> {
         let of = self.settings.flow();
         let links = self.current.links().filter_map(move |link| {
-            let packets = of?.packets(self.current.queue_length(link));
-            let to = self.peer(link)?;
+            let (_, to) = (of?, self.peer(link)?);
+            let meter = self.market.meters.get(&link).copied().unwrap_or_default();
             let price = self.market.prices.get(&(self.me, to)).copied().unwrap_or_default();
-            Some((link, LinkPrice { to, price, packets }))
+            let (packets_mean, packets_max) = (meter.mean, meter.max);
+            Some((link, LinkPrice { to, price, packets_mean, packets_max }))
         });
         links
     }

@@ -1,0 +1,132 @@
+//! Figures of clients and links of the overlay, in spans of ten seconds.
+
+use std::collections::BTreeMap;
+
+use faircast_base::{ClientAct, ClientNote, LinkNote, NodeId, Time};
+use faircast_trace::Header;
+
+use super::probe::BIN_S;
+
+/// Figure of a client or a link over a span.
+pub(crate) type OverlayQuantity = fn(&[Bin], f64) -> f64;
+
+/// Quantities of clients, whose targets are names.
+pub(crate) const CLIENT_QUANTITIES: &[(&str, OverlayQuantity)] = &[
+    // Payload that the daemon took from the client.
+    ("client_sent_bps", |bins, span_s| {
+        bins.iter().map(|it| it.sent_bytes).sum::<f64>() * 8.0 / span_s
+    }),
+    ("client_got_bps", |bins, span_s| {
+        bins.iter().map(|it| it.got_bytes).sum::<f64>() * 8.0 / span_s
+    }),
+];
+
+/// Quantities of links between daemons, whose targets are `from>to`.
+pub(crate) const OVERLAY_LINK_QUANTITIES: &[(&str, OverlayQuantity)] = &[
+    // Packets that wait at the daemon.
+    ("buffer_max", |bins, _| bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)),
+    ("buffer_mean", |bins, _| mean(bins, |it| it.packets)),
+    ("price_mean", |bins, _| mean(bins, |it| it.price)),
+];
+
+/// Sums over ten seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bin {
+    sent_bytes: f64,
+    got_bytes: f64,
+    notes: f64,
+    packets_max: f64,
+    packets: f64,
+    price: f64,
+}
+
+fn mean(bins: &[Bin], of: impl Fn(&Bin) -> f64) -> f64 {
+    bins.iter().map(of).sum::<f64>() / bins.iter().map(|it| it.notes).sum::<f64>()
+}
+
+/// Acts of clients and states of links, in bins.
+#[derive(Default)]
+pub(crate) struct OverlayProbe {
+    from_s: u32,
+    clients: Vec<(String, Vec<Bin>)>,
+    nodes: Vec<String>,
+    links: BTreeMap<(NodeId, NodeId), Vec<Bin>>,
+}
+
+fn bin(bins: &mut Vec<Bin>, at: Time) -> &mut Bin {
+    let place = (at.as_secs_f64() / f64::from(BIN_S)) as usize;
+    if bins.len() <= place {
+        bins.resize(place + 1, Bin::default());
+    }
+    &mut bins[place]
+}
+
+impl OverlayProbe {
+    pub(crate) fn new(header: &Header) -> Self {
+        Self {
+            from_s: header.warmup().as_secs_f64().ceil() as u32,
+            clients: header.clients.iter().map(|it| (it.name.clone(), Vec::new())).collect(),
+            nodes: header.nodes.clone(),
+            links: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn client(&mut self, at: Time, note: &ClientNote) {
+        let Some((_, bins)) = self.clients.get_mut(note.client as usize) else { return };
+        match note.act {
+            ClientAct::Sent { bytes } => bin(bins, at).sent_bytes += f64::from(bytes),
+            ClientAct::Delivered { bytes, .. } => bin(bins, at).got_bytes += f64::from(bytes),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn link(&mut self, at: Time, note: &LinkNote) {
+        let bin = bin(self.links.entry((note.from, note.to)).or_default(), at);
+        bin.notes += 1.0;
+        bin.packets_max = bin.packets_max.max(note.packets_max.into());
+        bin.packets += f64::from(note.packets_milli) / 1e3;
+        bin.price += f64::from(note.price_milli) / 1e3;
+    }
+
+    /// Values of a quantity for all clients that match, from one second to another, or after the
+    /// time for warming up.
+    pub(crate) fn of_clients(
+        &self,
+        what: OverlayQuantity,
+        span: Option<(u32, u32)>,
+        ended_s: f64,
+        matches: impl Fn(&str) -> bool,
+    ) -> Vec<f64> {
+        let of = self.clients.iter().filter(|(name, _)| matches(name));
+        of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
+    }
+
+    /// The same for links.
+    pub(crate) fn of_links(
+        &self,
+        what: OverlayQuantity,
+        span: Option<(u32, u32)>,
+        ended_s: f64,
+        matches: impl Fn(&str) -> bool,
+    ) -> Vec<f64> {
+        let name = |id: NodeId| self.nodes.get(id.index()).cloned().unwrap_or_default();
+        let of = self
+            .links
+            .iter()
+            .filter(|((from, to), _)| matches(&format!("{}>{}", name(*from), name(*to))));
+        of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
+    }
+
+    fn value(
+        &self,
+        what: OverlayQuantity,
+        span: Option<(u32, u32)>,
+        ended_s: f64,
+        bins: &[Bin],
+    ) -> f64 {
+        let (from_s, to_s) = span.unwrap_or((self.from_s, ended_s.floor() as u32));
+        let [from, to] = [from_s.div_ceil(BIN_S), to_s / BIN_S].map(|it| it as usize);
+        let bins = bins.get(from..to.min(bins.len())).unwrap_or_default();
+        what(bins, ((to - from.min(to)) as u32 * BIN_S).into())
+    }
+}
