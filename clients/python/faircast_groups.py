@@ -27,7 +27,7 @@ REASONS = ("join", "leave", "disconnect", "network")
 CODES = {
     1: "malformed", 2: "version", 3: "name", 4: "session", 5: "replaced", 6: "slow", 7: "idle",
     8: "handshake", 9: "shutdown", 10: "group", 11: "length", 12: "changing", 13: "retention",
-    14: "flood", 15: "held", 16: "view", 17: "auth",
+    14: "flood", 15: "held", 16: "view", 17: "auth", 18: "price",
 }
 # Errors after which another connection would end in the same way.
 FINAL = ("malformed", "version", "name", "replaced", "auth")

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use faircast_hop::RelayKey;
-use faircast_overlay::{DaemonSettings, NAME_BYTES_MAX};
+use faircast_overlay::{DaemonSettings, FlowControl, NAME_BYTES_MAX};
+use faircast_proto::options::{OptionValue, Options};
 use faircast_seal::{Exposure, RelaySecret};
 use serde::Deserialize;
 
@@ -43,6 +44,26 @@ struct Text {
     retention_bytes: Option<usize>,
     client_bytes: Option<usize>,
     history_bytes: Option<usize>,
+    #[serde(default)]
+    flow_control: toml::Table,
+}
+
+/// Settings of flow control in a table of the configuration.
+fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
+    let given = table.into_iter().map(|(key, value)| {
+        let value = match value {
+            toml::Value::String(text) => OptionValue::Text(text),
+            toml::Value::Integer(number) => OptionValue::Integer(number),
+            toml::Value::Float(number) => OptionValue::Float(number),
+            toml::Value::Boolean(is) => OptionValue::Bool(is),
+            _ => return Err((key, "is a list or a table; allowed: one value".into())),
+        };
+        Ok((key, value))
+    });
+    let given = given.collect::<Result<Vec<_>, _>>()?;
+    let options = Options::checked(given, FlowControl::OPTIONS)
+        .map_err(|error| (error.key, error.message))?;
+    Ok(FlowControl::from_options(&options))
 }
 
 impl NodeConfig {
@@ -139,12 +160,14 @@ impl NodeConfig {
             );
             return Err(wrong("listen", text));
         }
+        let flow_control =
+            flow_control(read.flow_control).map_err(|(key, text)| wrong(&key, text))?;
         let usual = DaemonSettings::default();
         let limits = DaemonSettings {
             retention_bytes: read.retention_bytes.unwrap_or(usual.retention_bytes),
             client_bytes: read.client_bytes.unwrap_or(usual.client_bytes),
             history_bytes: read.history_bytes.unwrap_or(usual.history_bytes),
-            ..usual
+            flow_control,
         };
         let (name, peers) = (read.name, read.peers);
         let server = ServerSettings { name, listen, peers, key, clients, tls, limits };
@@ -197,10 +220,32 @@ impl NodeConfig {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use faircast_overlay::Profile;
+
     use super::*;
 
     const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:0\"\npeers = [\"b.example:4804\"]\n\
                         clients = [\"tcp:127.0.0.1:0\"]\n";
+
+    #[test]
+    fn flow_control_has_a_table_of_options_and_errors_name_the_line() {
+        let parse = |options: &str| {
+            let text = format!("name = \"a\"\nclients = [\"unix:a\"]\n[flow_control]\n{options}");
+            NodeConfig::parse(Path::new("n.toml"), &text)
+        };
+        let of =
+            parse("profile = \"fast\"\nupdate = \"20 ms\"").unwrap().server.limits.flow_control;
+        assert_eq!((of.kind, of.update.as_millis(), of.salary), (Profile::Fast, 20, 10.0));
+        for (options, want) in [
+            ("profile = \"slow\"", "n.toml:4: profile: "),
+            ("profile = \"fast\"\nsalary = -1.0", "n.toml:5: salary: "),
+            ("price = 1", "n.toml:4: price: is unknown"),
+            ("fee = [1]", "n.toml:4: fee: is a list"),
+        ] {
+            let error = parse(options).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
 
     #[test]
     fn errors_name_the_file_the_line_the_key_and_what_is_allowed() {

@@ -42,6 +42,10 @@ pub struct NeighborReport {
     pub window_bytes: u64,
     /// Bytes that wait for the link.
     pub queued_bytes: u64,
+    /// Price of the link in dollars for each packet; `None` if messages have no price.
+    pub price: Option<f64>,
+    /// Packets that waited for the link on average before the last update of the price.
+    pub queue_packets: Option<f64>,
     /// Bytes that were sent.
     pub sent_bytes: u64,
     /// Packets that were lost.
@@ -74,6 +78,10 @@ pub struct ClientReport {
     pub request: u64,
     /// Reason for which requests of the client wait.
     pub waiting: Option<String>,
+    /// Money of the client in dollars; `None` if messages have no price.
+    pub purse: Option<f64>,
+    /// Seconds for which messages of the client have waited for money or lower prices.
+    pub waited_s: Option<f64>,
 }
 
 /// Counters of a daemon since its start.

@@ -155,6 +155,8 @@ pub(crate) struct Purse {
     /// Alarm of the client, and since when the client waits.
     pub(crate) alarm: Option<Time>,
     pub(crate) waits_since: Option<Time>,
+    /// Time for which messages have waited, without the present wait.
+    pub(crate) waited: Duration,
 }
 
 impl Purse {

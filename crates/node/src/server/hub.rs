@@ -11,7 +11,7 @@ use faircast_hop::DaemonNode;
 use faircast_net::Datagrams;
 use faircast_overlay::{
     ClientId, Daemon, DaemonRun, GROUP_BYTES_MAX, GROUPS_MAX, MESSAGE_BYTES_MAX, Outgoing,
-    SendError,
+    SendError, WaitReason,
 };
 use smallvec::SmallVec;
 use tokio::io::Interest;
@@ -49,7 +49,7 @@ struct Session {
     /// Number of the request that was handled last.
     taken: u64,
     /// Reason for which requests wait, as the client knows it.
-    waiting: Option<Code>,
+    waiting: Option<WaitReason>,
     /// True if the client is among those whose requests wait.
     is_stalled: bool,
     /// True if the session ends after the pending requests.
@@ -298,6 +298,9 @@ impl Hub {
         if std::mem::replace(&mut self.frees, frees) != frees {
             self.stalled.extend(self.held.drain(..));
         }
+        while let Some(id) = self.node.poll_retry() {
+            self.stalled.push_back(id);
+        }
         let mut room = TURN_BYTES;
         self.is_turn_over = false;
         while let Some(id) = self.stalled.pop_front() {
@@ -321,16 +324,19 @@ impl Hub {
                 Some(session) => session.is_stalled = false,
                 None => {}
             },
-            Some(Code::Held) => self.held.push(id),
+            Some(WaitReason::Held) => self.held.push(id),
+            // The daemon says when to try again.
+            Some(WaitReason::Price { .. }) => {}
             Some(_) if is_done => self.stalled.push_back(id),
             Some(_) => self.stalled.push_front(id),
         }
-        waiting.is_some_and(|code| code != Code::Held && !is_done)
+        let is_own = matches!(waiting, Some(WaitReason::Held | WaitReason::Price { .. }));
+        waiting.is_some() && !is_own && !is_done
     }
 
     /// Handles requests of a client. Returns true if any was handled, and the reason for which the
     /// others have to wait, if that is not `room`.
-    fn handle(&mut self, id: ClientId, room: &mut usize) -> (bool, Option<Code>) {
+    fn handle(&mut self, id: ClientId, room: &mut usize) -> (bool, Option<WaitReason>) {
         let Some(session) = self.sessions.get_mut(&id) else { return (false, None) };
         let before = session.taken;
         let mut cx = Cx { late: self.late, ..Cx::untraced(self.now, &mut self.rng) };
@@ -350,9 +356,10 @@ impl Hub {
                     };
                     match done {
                         Ok(()) => {}
+                        Err(SendError::Price) => return Some(price_of(daemon, id, act)),
                         Err(
                             error @ (SendError::Changing | SendError::Retention | SendError::Held),
-                        ) => return Some(Code::from(error)),
+                        ) => return Some(Code::from(error).into()),
                         Err(error) => {
                             counters.refused += 1;
                             daemon.refuse_request(id, *number, error);
@@ -370,7 +377,8 @@ impl Hub {
             if is_done {
                 outbox.set_sent(session.taken);
             }
-            if session.waiting != waiting {
+            // A price changes from moment to moment.
+            if session.waiting.map(Code::from) != waiting.map(Code::from) {
                 outbox.set_waiting(waiting);
             }
         }
@@ -456,7 +464,12 @@ impl Hub {
             let name = members.iter().zip(&names).find(|(it, _)| it.id == run.id);
             name.map_or_else(|| format!("{:016x}", run.id.0), |(_, name)| name.clone())
         };
+        let priced = |run: Option<DaemonRun>| {
+            daemon.link_prices().find(|(_, it)| Some(it.to) == run).map(|it| it.1)
+        };
         let links = self.node.links().map(|(at, run, stats)| NeighborReport {
+            price: priced(run).map(|it| it.price),
+            queue_packets: priced(run).map(|it| it.packets_mean),
             address: self.socket.address(at).map(|at| at.to_string()),
             daemon: run.map(name_of),
             rtt_ms: stats.rtt.as_secs_f64() * 1e3,
@@ -473,13 +486,16 @@ impl Hub {
         });
         let clients = self.sessions.iter().map(|(id, session)| {
             let (event, queued_bytes) = daemon.client_queue(*id).unwrap_or_default();
+            let purse = daemon.purse(self.now, *id);
             ClientReport {
                 name: text(&session.name),
                 connected: session.outbox.is_some(),
                 event,
                 queued_bytes,
                 request: session.taken,
-                waiting: session.waiting.map(|code| code.to_string()),
+                waiting: session.waiting.map(|reason| reason.to_string()),
+                purse: purse.map(|it| it.0),
+                waited_s: purse.map(|it| it.1.as_secs_f64()),
             }
         });
         let net = self.socket.counters();
@@ -501,6 +517,15 @@ impl Hub {
             },
         }
     }
+}
+
+/// Reason for which a message waits that is too expensive.
+fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
+    let Act::Send { groups, .. } = act else { return WaitReason::Retention };
+    let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
+    let (price, purse) = daemon.offer(id, &groups).unwrap_or_default();
+    let cents = |dollars: f64| (dollars * 100.0) as i32;
+    WaitReason::Price { price_cents: cents(price) as u32, purse_cents: cents(purse) }
 }
 
 fn perform(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faircast_overlay::ClientEvent;
+use faircast_overlay::{ClientEvent, WaitReason};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -31,7 +31,7 @@ struct State {
     /// True if the daemon's task waits for room.
     is_awaited: bool,
     sent: Option<u64>,
-    waiting: Option<Option<Code>>,
+    waiting: Option<Option<WaitReason>>,
     ping: Option<u64>,
     pong: Option<u64>,
     close: Option<(Code, String)>,
@@ -72,8 +72,8 @@ impl Outbox {
     }
 
     /// Reports that requests wait, or go on.
-    pub(super) fn set_waiting(&self, code: Option<Code>) {
-        self.state.lock().waiting = Some(code);
+    pub(super) fn set_waiting(&self, reason: Option<WaitReason>) {
+        self.state.lock().waiting = Some(reason);
         self.wake.notify_one();
     }
 

@@ -15,7 +15,7 @@ use faircast_node::{
     Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, Server, ServerSettings,
 };
 use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
-use faircast_overlay::{ClientEvent, DaemonSettings, Reason, SendError, Service};
+use faircast_overlay::{ClientEvent, DaemonSettings, Reason, SendError, Service, WaitReason};
 
 /// Longest time for anything: longer means that it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -574,7 +574,7 @@ async fn messages_cross_three_daemons_in_order_while_the_source_waits_for_room()
     let mut waited = false;
     loop {
         match source.frame().await.unwrap() {
-            Frame::Waiting(code) => waited |= code == Some(Code::Retention),
+            Frame::Waiting(reason) => waited |= reason == Some(WaitReason::Retention),
             Frame::Sent(2000) => break,
             Frame::Sent(_) | Frame::Event(..) => {}
             other => panic!("{other:?}"),

@@ -73,6 +73,15 @@ impl Daemon {
         Some((self.price(&of, self.groups.route(groups)), money))
     }
 
+    /// Money in the purse of a client in dollars, and time for which messages have waited for money
+    /// or prices. `None` if messages have no price.
+    pub fn purse(&self, now: Time, id: ClientId) -> Option<(f64, Duration)> {
+        self.settings.flow()?;
+        let purse = &self.clients.get(&id)?.purse;
+        let waits = purse.waits_since.map_or(Duration::ZERO, |since| now.since(since));
+        Some((purse.money, purse.waited + waits))
+    }
+
     /// Own links with their prices.
     pub fn link_prices(&self) -> impl Iterator<Item = (LinkId, LinkPrice)> {
         let of = self.settings.flow();
@@ -99,7 +108,9 @@ impl Daemon {
         let (price, clients) = (self.price(&of, routes), self.clients.len());
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let Err(at) = client.purse.buy(cx, &of, (price, clients), bytes) else {
-            client.purse.waits_since = None;
+            if let Some(since) = client.purse.waits_since.take() {
+                client.purse.waited += cx.now.since(since);
+            }
             return Ok(());
         };
         client.purse.waits_since.get_or_insert(cx.now);

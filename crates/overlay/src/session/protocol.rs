@@ -10,6 +10,7 @@ use core::fmt;
 use bytes::{Buf as _, Bytes, BytesMut};
 use faircast_proto::fields::{Encoded, Fields};
 
+use super::remote::WaitReason;
 use crate::cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
 use crate::client::{ClientEvent, Reason, SendError};
 use crate::daemon::MESSAGE_BYTES_MAX;
@@ -82,7 +83,7 @@ pub enum Frame {
     /// All requests up to this number are taken or refused.
     Sent(u64),
     /// Requests of the client wait at the daemon; `None`: they go on.
-    Waiting(Option<Code>),
+    Waiting(Option<WaitReason>),
     /// Event with its number in the session.
     Event(u64, Arc<ClientEvent>),
     /// The session goes on.
@@ -300,7 +301,12 @@ impl Frame {
                 return core::slice::from_ref(payload);
             }
             Self::Sent(request) => (11u8, *request).put(out),
-            Self::Waiting(code) => (13u8, code.map_or(0, |it| it as u8)).put(out),
+            Self::Waiting(reason) => {
+                (13u8, reason.map_or(0, |it| Code::from(it) as u8)).put(out);
+                if let Some(WaitReason::Price { price_cents, purse_cents }) = reason {
+                    (*price_cents, *purse_cents as u32).put(out);
+                }
+            }
             Self::Event(number, event) => return put_event(out, *number, event),
             Self::Resumed => out.push(21),
         }
@@ -355,7 +361,13 @@ impl Frame {
                 fields.rest();
                 Self::Waiting(None)
             }
-            13 => Self::Waiting(Some(Code::take(fields)?)),
+            13 => Self::Waiting(Some(match Code::take(fields)? {
+                Code::Price => {
+                    let (price_cents, purse_cents): (_, u32) = fields.read()?;
+                    WaitReason::Price { price_cents, purse_cents: purse_cents as i32 }
+                }
+                code => WaitReason::from(code),
+            })),
             16..21 | 22..25 => Self::Event(fields.read()?, take_event(kind, bytes, fields)?.into()),
             21 => Self::Resumed,
             _ => return None,

@@ -42,21 +42,43 @@ pub enum WaitReason {
     Changing,
     /// A member of a group is slow, and the group asks senders to wait.
     Held,
-    /// The message is too expensive now.
-    Price,
+    /// The message is too expensive now: its price for each packet, and the money in the purse of
+    /// the client, in cents. Money is below zero while a long message is paid off.
+    Price {
+        /// Price.
+        price_cents: u32,
+        /// Money.
+        purse_cents: i32,
+    },
 }
 
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
+            Self::Price { price_cents, purse_cents } => {
+                let (price, purse) = (f64::from(*price_cents), f64::from(*purse_cents));
+                let (price, purse) = (price / 100.0, purse / 100.0);
+                return write!(f, "too expensive now: price {price:.1}, purse {purse:.1}");
+            }
             Self::Window => "the daemon has not handled 1 MB of earlier requests yet",
             Self::Events => "4 MB of events wait to be taken",
             Self::Disconnected => "the connection to the daemon is lost",
             Self::Retention => "not all daemons have the earlier messages yet",
             Self::Changing => "the members of the view change",
             Self::Held => "a member of the group is slow, and the group asks senders to wait",
-            Self::Price => "the message is too expensive now",
-        })
+        };
+        f.write_str(text)
+    }
+}
+
+impl From<WaitReason> for Code {
+    fn from(reason: WaitReason) -> Self {
+        match reason {
+            WaitReason::Changing => Self::Changing,
+            WaitReason::Held => Self::Held,
+            WaitReason::Price { .. } => Self::Price,
+            _ => Self::Retention,
+        }
     }
 }
 
@@ -65,7 +87,6 @@ impl From<Code> for WaitReason {
         match code {
             Code::Changing => Self::Changing,
             Code::Held => Self::Held,
-            Code::Price => Self::Price,
             _ => Self::Retention,
         }
     }
@@ -348,7 +369,7 @@ impl RemoteSession {
                 self.handled(request);
                 return Ok(true);
             }
-            Frame::Waiting(code) => self.waiting = code.map(WaitReason::from),
+            Frame::Waiting(reason) => self.waiting = reason,
             Frame::Ping(number) => {
                 self.pong = Some(number);
                 return Ok(true);

@@ -52,6 +52,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         payload: "hi".into(),
     };
     let receipt = ClientEvent::Receipt { request: 5, members: 3, view: view(2) };
+    let expensive = WaitReason::Price { price_cents: 720, purse_cents: -310 };
     let refused = ClientEvent::Refused { request: 4, reason: SendError::Group };
     let no_members = ClientEvent::NoMembers { request: 6, groups: names(&["chat"]) };
     let message = ClientEvent::Message {
@@ -99,7 +100,8 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("send", send),
         ("send-in-view", send_in),
         ("sent", Frame::Sent(3)),
-        ("waiting", Frame::Waiting(Some(Code::Retention))),
+        ("waiting", Frame::Waiting(Some(WaitReason::Retention))),
+        ("too-expensive", Frame::Waiting(Some(expensive))),
         ("goes-on", Frame::Waiting(None)),
         ("message", Frame::Event(9, message.into())),
         ("group", Frame::Event(2, group.into())),
