@@ -163,7 +163,10 @@ impl Purse {
     /// An empty purse. The first salary comes at random within one update for each 20 clients.
     pub(crate) fn new(cx: &mut Cx<'_>, of: &FlowControl, clients: usize) -> Self {
         let within = of.update.mul_f64(FlowControl::crowd(clients).max(1.0));
-        Self { period: of.update, salary_at: cx.now + cx.rng.up_to(within), ..Self::default() }
+        // The price of the own link, which is never old, stops a fast start at once.
+        let period = if of.kind == Profile::Fast { of.period_min } else { of.update };
+        let salary_at = cx.now + cx.rng.up_to(within.min(period * clients.max(1) as u64));
+        Self { period, salary_at, ..Self::default() }
     }
 
     /// Pays all salaries that are due. The period follows how a client fared since the last one: a
