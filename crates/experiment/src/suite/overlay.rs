@@ -26,6 +26,12 @@ pub(crate) const OVERLAY_LINK_QUANTITIES: &[(&str, OverlayQuantity)] = &[
     // Packets that wait at the daemon.
     ("buffer_max", |bins, _| bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)),
     ("buffer_mean", |bins, _| mean(bins, |it| it.packets)),
+    // Median of the greatest number of each second.
+    ("buffer_peak", |bins, _| {
+        let mut peaks: Vec<f64> = bins.iter().flat_map(|it| it.peaks).collect();
+        peaks.sort_by(f64::total_cmp);
+        peaks.get(peaks.len() / 2).copied().unwrap_or(f64::NAN)
+    }),
     ("price_mean", |bins, _| mean(bins, |it| it.price)),
 ];
 
@@ -36,6 +42,8 @@ pub(crate) struct Bin {
     got_bytes: f64,
     notes: f64,
     packets_max: f64,
+    /// Most packets of each second.
+    peaks: [f64; BIN_S as usize],
     packets: f64,
     price: f64,
 }
@@ -84,6 +92,8 @@ impl OverlayProbe {
         let bin = bin(self.links.entry((note.from, note.to)).or_default(), at);
         bin.notes += 1.0;
         bin.packets_max = bin.packets_max.max(note.packets_max.into());
+        let second = at.as_secs_f64() as usize % BIN_S as usize;
+        bin.peaks[second] = bin.peaks[second].max(note.packets_max.into());
         bin.packets += f64::from(note.packets_milli) / 1e3;
         bin.price += f64::from(note.price_milli) / 1e3;
     }
