@@ -195,12 +195,16 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
     counters(registry, all);
     type Labels = Vec<(&'static str, String)>;
     type Figure = fn(&NeighborReport) -> f64;
-    let values: [(&str, &str, Figure); 5] = [
+    let values: [(&str, &str, Figure); 7] = [
         ("rtt_seconds", "Smoothed round trip", |it| it.rtt_ms / 1e3),
         ("window_bytes", "Congestion window", |it| it.window_bytes as f64),
         ("queued_bytes", "Bytes that wait for the link", |it| it.queued_bytes as f64),
         ("sent_bytes", "Bytes that were sent", |it| it.sent_bytes as f64),
         ("lost_packets", "QUIC packets that were lost", |it| it.lost_packets as f64),
+        ("price", "Price of a packet, 0 without flow control", |it| it.price.unwrap_or(0.0)),
+        ("queue_packets", "Packets that waited for the link before the last update", |it| {
+            it.queue_packets.unwrap_or(0.0)
+        }),
     ];
     for (name, help, value) in values {
         let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
@@ -213,6 +217,27 @@ fn metrics(registry: &mut Registry, report: &DaemonReport) {
         }
         registry.register(format!("node_neighbor_{name}"), help, family);
     }
+    purses(registry, report);
+}
+
+/// Most clients with metrics of their own: those that waited longest.
+const PURSES_MAX: usize = 100;
+
+/// Purses of clients, where messages have a price.
+fn purses(registry: &mut Registry, report: &DaemonReport) {
+    type Labels = Vec<(&'static str, String)>;
+    let mut clients: Vec<_> = report.clients.iter().filter(|it| it.purse.is_some()).collect();
+    clients.sort_by_key(|it| std::cmp::Reverse(it.waited_ms));
+    let (money, waited) = (Family::<Labels, Gauge<f64, AtomicU64>>::default(), Family::default());
+    for it in clients.into_iter().take(PURSES_MAX) {
+        let labels = vec![("client", it.name.clone())];
+        money.get_or_create(&labels).set(it.purse.unwrap_or_default());
+        let waited: &Family<Labels, Gauge<f64, AtomicU64>> = &waited;
+        waited.get_or_create(&labels).set(it.waited_ms.unwrap_or_default() as f64 / 1e3);
+    }
+    registry.register("node_client_purse", "Money of a client in dollars", money);
+    let help = "Time for which messages of a client have waited for money or prices";
+    registry.register("node_client_blocked_seconds", help, waited);
 }
 
 /// State of a daemon from its `status` address.
@@ -255,7 +280,8 @@ async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
         let name = it["daemon"].as_str().unwrap_or("no daemon yet");
         let (address, queued) = (word(&it["address"]), amount(&it["queued_bytes"]));
         let name = escaped(name);
-        out += &format!("    {name} at {address}, round trip {rtt:.1} ms, {queued} wait\n");
+        let price = it["price"].as_f64().map(|it| format!(", price {it:.2}")).unwrap_or_default();
+        out += &format!("    {name} at {address}, round trip {rtt:.1} ms, {queued} wait{price}\n");
     }
     let groups = list("groups")?;
     out += &format!("  groups: {}\n", groups.len());
@@ -270,7 +296,8 @@ async fn status(args: &NodeStatusArgs) -> Result<(), Failure> {
         let queued = amount(&it["queued_bytes"]);
         let waits = it["waiting"].as_str().map(|reason| format!(", its requests wait: {reason}"));
         let waits = waits.unwrap_or_default();
-        out += &format!("    {}: {queued} wait{away}{waits}\n", word(&it["name"]));
+        let purse = it["purse"].as_f64().map(|it| format!(", purse {it:.2}")).unwrap_or_default();
+        out += &format!("    {}: {queued} wait{away}{purse}{waits}\n", word(&it["name"]));
     }
     print(&out)
 }

@@ -80,8 +80,8 @@ pub struct ClientReport {
     pub waiting: Option<String>,
     /// Money of the client in dollars; `None` if messages have no price.
     pub purse: Option<f64>,
-    /// Seconds for which messages of the client have waited for money or lower prices.
-    pub waited_s: Option<f64>,
+    /// Milliseconds for which messages of the client have waited for money or lower prices.
+    pub waited_ms: Option<u64>,
 }
 
 /// Counters of a daemon since its start.

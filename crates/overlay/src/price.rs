@@ -11,10 +11,9 @@ const PACKET_BYTES: usize = 1460;
 const BATCH_BYTES: usize = 64 * 1024;
 /// Price above which a link's price says no more: what fits into 16 bits of hundredths.
 pub(crate) const PRICE_MAX: f64 = 655.35;
-/// Clients of a daemon that share the longest salary period, and whose first salaries come within
-/// one update. More clients than this share them in proportion: they would start at the price of
-/// an empty network, all at once.
-const CROWD: f64 = 20.0;
+/// Clients of a daemon for which the longest salary period is meant; more of them share it in
+/// proportion, or few would keep short periods while the others double theirs.
+const CROWD: f64 = 40.0;
 /// Most packets that wait at a price of the savings, as a number of updates at the rate of the link
 /// (fast profile; chosen).
 const QUEUE_UPDATES: f64 = 6.0;
@@ -86,8 +85,17 @@ impl FlowControl {
         self.savings_max / 100.0
     }
 
-    fn crowd(clients: usize) -> f64 {
-        clients as f64 / CROWD
+    /// Longest salary period beside other clients.
+    fn period_longest(&self, clients: usize) -> Duration {
+        self.period_max.mul_f64((clients as f64 / CROWD).max(1.0))
+    }
+
+    /// Time within which the first salary of a client comes. Clients that connect together buy at
+    /// the price of an empty network until a price comes back, two updates later: what they buy by
+    /// then fills one queue.
+    fn first_within(&self, clients: usize) -> Duration {
+        let packets = clients as f64 * self.salary / self.fee;
+        self.update.mul_f64((2.0 * packets / self.queue_packets).max(1.0))
     }
 }
 
@@ -160,9 +168,9 @@ pub(crate) struct Purse {
 }
 
 impl Purse {
-    /// An empty purse. The first salary comes at random within one update for each 20 clients.
+    /// An empty purse. The first salary comes at random.
     pub(crate) fn new(cx: &mut Cx<'_>, of: &FlowControl, clients: usize) -> Self {
-        let within = of.update.mul_f64(FlowControl::crowd(clients).max(1.0));
+        let within = of.first_within(clients);
         // The price of the own link, which is never old, stops a fast start at once.
         let period = if of.kind == Profile::Fast { of.period_min } else { of.update };
         let salary_at = cx.now + cx.rng.up_to(within.min(period * clients.max(1) as u64));
@@ -182,9 +190,8 @@ impl Purse {
                     true => period * update / (period + update),
                     false => 2.0 * period,
                 };
-                let longest = of.period_max.mul_f64((FlowControl::crowd(clients) / 2.0).max(1.0));
                 let next = Duration::from_secs_f64(next);
-                self.period = next.clamp(of.period_min, longest);
+                self.period = next.clamp(of.period_min, of.period_longest(clients));
                 self.retry_at = None;
             } else {
                 count += now.since(self.salary_at).as_nanos() / self.period.as_nanos();

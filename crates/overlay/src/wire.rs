@@ -237,7 +237,8 @@ impl Control {
                 while !fields.0.is_empty() && links.len() < DAEMONS_MAX {
                     links.push(fields.read()?);
                 }
-                Self::Prices(Prices { tag, source, number, links })
+                let fits = number < NUMBER_MAX;
+                fits.then_some(Self::Prices(Prices { tag, source, number, links }))?
             }
             _ => return None,
         };

@@ -235,7 +235,8 @@ fn send(
     if cx.now < client.again_at {
         return None;
     }
-    if of.stop.is_some_and(|stop| due >= stop) {
+    // A message that had to wait may be due long before the moment.
+    if of.stop.is_some_and(|stop| due.max(cx.now) >= stop) {
         client.due = None;
         return None;
     }

@@ -87,6 +87,11 @@ fn rate(new: u64, old: u64, seconds: f64) -> f64 {
     new.checked_sub(old).unwrap_or(new) as f64 / seconds.max(1e-3)
 }
 
+/// Amount of money, if messages have a price.
+fn dollars(value: &Value) -> Option<String> {
+    value.as_f64().map(|it| format!("{it:.2}"))
+}
+
 fn word(value: &Value) -> String {
     escaped(value.as_str().unwrap_or("-")).into_owned()
 }
@@ -118,7 +123,7 @@ fn page(status: &Value, old: &Value, seconds: f64) -> String {
             rtt,
             format!("{}/s", bytes(sent as u64)),
             bytes(count(&it["queued_bytes"])),
-            String::new(),
+            dollars(&it["price"]).map(|it| format!("price {it}")).unwrap_or_default(),
         ];
         (sent, cells)
     });
@@ -130,12 +135,17 @@ fn page(status: &Value, old: &Value, seconds: f64) -> String {
         let queued = count(&it["queued_bytes"]);
         let away = if it["connected"] == true { "" } else { "away " };
         let waits = it["waiting"].as_str().map_or(String::new(), |it| format!("waits: {it}"));
+        let purse = dollars(&it["purse"]).map(|money| {
+            let waited = clients.per_s(name, it, "waited_ms") / 10.0;
+            format!("purse {money}, blocked {waited:.0} % ")
+        });
+        let purse = purse.unwrap_or_default();
         let cells = [
             escaped(name).into_owned(),
             format!("{sends:.0}/s"),
             format!("{gets:.0}/s"),
             bytes(queued),
-            format!("{away}{}", escaped(&waits)),
+            format!("{away}{purse}{}", escaped(&waits)),
         ];
         (queued as f64 + sends + gets, cells)
     });
@@ -183,6 +193,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn prices_and_purses_are_shown_where_messages_have_a_price() {
+        let state = |waited_ms: u64| {
+            json!({ "name": "north", "view": "1.a.1", "members": ["north"], "settled": true,
+                    "neighbors": [{ "daemon": "south", "address": "10.0.0.2:4804", "rtt_ms": 1.0,
+                                   "queued_bytes": 0, "sent_bytes": 0, "price": 7.249 }],
+                    "clients": [{ "name": "c", "connected": true, "event": 0, "queued_bytes": 0,
+                                 "request": 0, "purse": 3.1, "waited_ms": waited_ms,
+                                 "waiting": "too expensive now: price 8.2, purse 3.1" }],
+                    "groups": [], "unstable_bytes": 0, "counters": {} })
+        };
+        let page = page(&state(2500), &state(2000), 2.0);
+        assert!(page.contains("0 B  price 7.25\n"), "{page}");
+        assert!(page.contains("purse 3.10, blocked 25 % waits: too expensive now"), "{page}");
+    }
 
     #[test]
     fn rates_are_growth_in_a_second_and_the_busiest_come_first() {

@@ -495,7 +495,7 @@ impl Hub {
                 request: session.taken,
                 waiting: session.waiting.map(|reason| reason.to_string()),
                 purse: purse.map(|it| it.0),
-                waited_s: purse.map(|it| it.1.as_secs_f64()),
+                waited_ms: purse.map(|it| it.1.as_millis()),
             }
         });
         let net = self.socket.counters();

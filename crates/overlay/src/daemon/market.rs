@@ -204,7 +204,8 @@ impl Daemon {
         let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
         market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
         market.numbers.retain(|run, _| is_member(run));
-        market.told.retain(|run, _| is_member(run));
+        // New members know no prices.
+        market.told.clear();
         let links: BTreeSet<LinkId> = current.links().collect();
         market.meters.retain(|link, _| links.contains(link));
     }
@@ -251,10 +252,11 @@ impl Daemon {
             if before != price {
                 self.market.routes.clear();
             }
-            let told = self.market.told.entry(to).or_default();
-            let is_news = (price - *told).abs() > of.step() || price == 0.0 && *told > 0.0;
+            let told = self.market.told.get(&to);
+            let is_news = told
+                .is_none_or(|told| (price - told).abs() > of.step() || price == 0.0 && *told > 0.0);
             if is_news || is_refresh && price > 0.0 {
-                *told = price;
+                self.market.told.insert(to, price);
                 news.push((place as u8, price));
             }
         }
@@ -283,7 +285,14 @@ impl Daemon {
         let Some(source) = members.get(usize::from(prices.source)).copied() else { return };
         let is_known =
             self.market.numbers.get(&source).is_some_and(|known| prices.number <= *known);
-        if prices.tag != self.current.ballot.tag() || source == self.me || is_known {
+
+        if prices.tag != self.current.ballot.tag() || is_known {
+            return;
+        }
+        if source == self.me {
+            // Somebody lies in this daemon's name: all prices are told again, with a greater number.
+            self.market.numbers.insert(self.me, prices.number);
+            self.market.told.clear();
             return;
         }
         self.market.numbers.insert(source, prices.number);

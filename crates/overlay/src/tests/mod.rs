@@ -8,6 +8,7 @@ mod exhaustive;
 mod links;
 mod mutants;
 mod nonsense;
+mod prices;
 mod queues;
 mod trace;
 

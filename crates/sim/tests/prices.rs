@@ -1,0 +1,132 @@
+//! Cost-benefit flow control of daemons while links fail, judged by the checker.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use faircast_base::{ClientAct, ClientNote, LinkNote, Time};
+use faircast_checker::{Trace, check};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
+use faircast_trace::{Record, Sink};
+
+/// Packets of a full queue in the paper, M.
+const FULL: u32 = 100;
+
+/// Acts of clients, and longest queues of links.
+#[derive(Default)]
+struct Seen {
+    lines: Vec<String>,
+    sent: BTreeMap<u32, u64>,
+    delivered: u64,
+    /// Messages that arrived within the last ten seconds in which clients send.
+    late: u64,
+    queue_max: u32,
+    price_max: u32,
+}
+
+/// Second from which queues are judged.
+const SETTLED_S: f64 = 10.0;
+/// Clients send up to this second, and a last message has time to arrive.
+const SENDS_S: f64 = 60.0;
+
+impl Sink for Seen {
+    fn record(&mut self, _: &Record) {}
+
+    fn note(&mut self, at: Time, note: &ClientNote) {
+        self.lines.push(note.line.clone());
+        match note.act {
+            ClientAct::Sent { .. } => *self.sent.entry(note.client).or_default() += 1,
+            ClientAct::Delivered { .. } => {
+                self.delivered += 1;
+                let counts = (SENDS_S - 10.0..SENDS_S).contains(&at.as_secs_f64());
+                self.late += u64::from(counts);
+            }
+            _ => {}
+        }
+    }
+
+    fn link_note(&mut self, at: Time, note: &LinkNote) {
+        // QUIC loses many packets at the end of its first slow start, and nothing leaves for a second.
+        if at.as_secs_f64() < SETTLED_S {
+            return;
+        }
+        self.queue_max = self.queue_max.max(note.packets_max);
+        self.price_max = self.price_max.max(note.price_milli);
+    }
+}
+
+/// Chain of three daemons with 2 Mbit/s. Clients at `a` send to `far`, and clients at `b` to `near`;
+/// both have a member at `c`.
+fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
+    let sender = |name: &str, node: &str| {
+        format!(
+            "[[client]]\nname = \"{name}\"\nnode = \"{node}\"\ncount = {clients}\n\
+             start = \"5 s\"\nsend = {{ groups = \"{name}\", service = \"{service}\", \
+             size = \"1400 B\", rate = \"1 Mbit/s\", stop = \"{SENDS_S} s\" }}\n"
+        )
+    };
+    let text = format!(
+        "title = \"prices\"\nduration = \"100 s\"\n\
+         [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 50 }}\n\
+         [[link]]\nbetween = [\"b\", \"c\"]\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 50 }}\n{link}\n\
+         [[daemon]]\nnode = \"a\"\npeers = \"b\"\noptions = {{ {options} }}\n\
+         [[daemon]]\nnode = \"b\"\npeers = \"c\"\noptions = {{ {options} }}\n\
+         [[daemon]]\nnode = \"c\"\noptions = {{ {options} }}\n\
+         [[client]]\nname = \"member\"\nnode = \"c\"\ngroups = [\"far\", \"near\"]\n{}{}",
+        sender("far", "a"),
+        sender("near", "b"),
+    );
+    let (path, none) = (Path::new("prices.toml"), Overrides::default());
+    Scenario::parse(path, &text, &none, &catalog()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs a scenario. Panics if a rule is broken.
+fn run(scenario: &Scenario) -> Seen {
+    let mut seen = Seen::default();
+    Simulation::new(scenario, &Builtin, &mut seen).unwrap().run(&mut Unobserved);
+    let text = seen.lines.join("\n");
+    let trace = Trace::read([("clients".into(), text.as_bytes())]).unwrap();
+    let wrong: Vec<String> = check(&trace).iter().map(|it| format!("{it}")).collect();
+    assert!(wrong.is_empty(), "{} violations: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    seen
+}
+
+const PAPER: &str = "profile = \"paper\"";
+
+#[test]
+fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
+    // Link b to c, clients of each flow, service, and true if the view is that of all throughout.
+    for (what, link, clients, service, is_whole) in [
+        ("nothing", "", 10, "fifo", true),
+        ("ordered messages", "", 10, "agreed", true),
+        ("one client each", "", 1, "fifo", true),
+        ("200 clients in one instant", "", 100, "fifo", true),
+        ("prices late by 1 s", "outages = [{ from = \"30 s\", to = \"31 s\" }]", 10, "fifo", true),
+        (
+            "prices late by 30 s",
+            "outages = [{ from = \"20 s\", to = \"50 s\" }]",
+            10,
+            "fifo",
+            false,
+        ),
+        (
+            "a hundredth of the rate for 10 s",
+            "changes = [{ at = \"20 s\", rate = \"20 kbit/s\" }, { at = \"30 s\", rate = \"2 Mbit/s\" }]",
+            10,
+            "fifo",
+            false,
+        ),
+    ] {
+        let seen = run(&chain(link, clients, PAPER, service));
+        let sent: u64 = seen.sent.values().sum();
+        assert!(seen.queue_max < 3 * FULL, "{what}: {}", seen.queue_max);
+        assert!(seen.price_max > 1000, "{what}: links have a price");
+        assert!(!is_whole || seen.delivered == sent, "{what}: {} of {sent}", seen.delivered);
+        // Messages of 1400 bytes at 2 Mbit/s for 10 s: 1785.
+        assert!(seen.late > 1400, "{what}: {}", seen.late);
+    }
+}
