@@ -189,6 +189,7 @@ Examples:
   faircast bench matrix --out out         in full, with a heat map and pages of the worst runs
   faircast bench speed --json             how fast the simulator is here
   faircast bench tram-scale               TRAM with up to 100 000 receivers
+  faircast bench cost-benefit             prices of overlay links and senders that pay
   sudo faircast bench wire --size 256MB   what a key and a tree cost on real sockets here
   faircast bench overlay --live           groups through daemons here, beside nats-server
   sudo faircast bench attack              what a host on the network can do to a transfer
@@ -198,8 +199,8 @@ Examples:
 Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or not, 2 the arguments are
 wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, speed, wire,
-    /// overlay, attack, matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
+    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, cost-benefit,
+    /// speed, wire, overlay, attack, matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite

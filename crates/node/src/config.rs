@@ -220,7 +220,7 @@ impl NodeConfig {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use faircast_overlay::Profile;
+    use faircast_overlay::PriceProfile;
 
     use super::*;
 
@@ -235,7 +235,7 @@ mod tests {
         };
         let of =
             parse("profile = \"fast\"\nupdate = \"20 ms\"").unwrap().server.limits.flow_control;
-        assert_eq!((of.kind, of.update.as_millis(), of.salary), (Profile::Fast, 20, 10.0));
+        assert_eq!((of.kind, of.update.as_millis(), of.salary), (PriceProfile::Fast, 20, 10.0));
         for (options, want) in [
             ("profile = \"slow\"", "n.toml:4: profile: "),
             ("profile = \"fast\"\nsalary = -1.0", "n.toml:5: salary: "),

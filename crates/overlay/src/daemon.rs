@@ -31,7 +31,7 @@ use crate::client::Client;
 use crate::group::{Groups, Mate};
 use crate::ids::{Ballot, ClientId, DaemonId, DaemonRun, LinkId, ViewId};
 use crate::neighbor::{Change, Neighbours};
-use crate::price::{FlowControl, Profile};
+use crate::price::{FlowControl, PriceProfile};
 use crate::stream::{Ready, Streams};
 use crate::topology::{ADVERT_INTERVAL, Advert, Database, Graph};
 use crate::wire::{Control, Item, NUMBER_MAX};
@@ -72,7 +72,7 @@ pub struct DaemonSettings {
 impl DaemonSettings {
     /// Settings of flow control, if messages have a price.
     fn flow(&self) -> Option<FlowControl> {
-        (self.flow_control.kind != Profile::Off).then_some(self.flow_control)
+        (self.flow_control.kind != PriceProfile::Off).then_some(self.flow_control)
     }
 }
 

@@ -20,7 +20,7 @@ const QUEUE_UPDATES: f64 = 6.0;
 
 choices! {
     /// Starting points of flow control.
-    pub enum Profile {
+    pub enum PriceProfile {
         /// Messages have no price.
         Off = "off",
         /// The paper's: each packet of a message is paid for, and queues are counted in messages.
@@ -36,7 +36,7 @@ settings! {
     /// Settings of cost-benefit flow control. Prices and purses are in dollars. The paper's
     /// section 4.2 leaves the threshold and the bounds of the period open: they are chosen.
     pub struct FlowControl;
-    from profile: Profile = Off, "Settings to start from";
+    from profile: PriceProfile = Off, "Settings to start from";
     /// Dollars that a client gets for each salary period
     salary: f64 [0.01, 1e6] = 10.0;
     /// Most dollars that a client keeps, and price of a link whose queue is full
@@ -57,12 +57,12 @@ settings! {
     coin: bool = true;
     by profile:
     /// The profile.
-    kind: Profile = Off;
+    kind: PriceProfile = Off;
 }
 
 impl FlowControl {
     /// Settings of a profile.
-    pub fn profile(kind: Profile) -> Self {
+    pub fn profile(kind: PriceProfile) -> Self {
         Self { kind, ..Self::default() }
     }
 
@@ -75,8 +75,8 @@ impl FlowControl {
     /// Length of a queue in packets.
     pub(crate) fn packets(&self, (messages, bytes): (usize, usize)) -> f64 {
         match self.kind {
-            Profile::Off | Profile::Paper => messages as f64,
-            Profile::Fast => bytes as f64 / PACKET_BYTES as f64,
+            PriceProfile::Off | PriceProfile::Paper => messages as f64,
+            PriceProfile::Fast => bytes as f64 / PACKET_BYTES as f64,
         }
     }
 
@@ -123,8 +123,8 @@ impl Meter {
     fn capacity(&self, of: &FlowControl) -> f64 {
         let flown = QUEUE_UPDATES * self.rate * of.update.as_secs_f64() / PACKET_BYTES as f64;
         match of.kind {
-            Profile::Off | Profile::Paper => of.queue_packets,
-            Profile::Fast => of.queue_packets.max(flown),
+            PriceProfile::Off | PriceProfile::Paper => of.queue_packets,
+            PriceProfile::Fast => of.queue_packets.max(flown),
         }
     }
 
@@ -172,7 +172,7 @@ impl Purse {
     pub(crate) fn new(cx: &mut Cx<'_>, of: &FlowControl, clients: usize) -> Self {
         let within = of.first_within(clients);
         // The price of the own link, which is never old, stops a fast start at once.
-        let period = if of.kind == Profile::Fast { of.period_min } else { of.update };
+        let period = if of.kind == PriceProfile::Fast { of.period_min } else { of.update };
         let salary_at = cx.now + cx.rng.up_to(within.min(period * clients.max(1) as u64));
         Self { period, salary_at, ..Self::default() }
     }
@@ -220,8 +220,8 @@ impl Purse {
             return Err(wait(self));
         }
         let packets = match of.kind {
-            Profile::Off | Profile::Paper => bytes.div_ceil(PACKET_BYTES).max(1),
-            Profile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(BATCH_BYTES),
+            PriceProfile::Off | PriceProfile::Paper => bytes.div_ceil(PACKET_BYTES).max(1),
+            PriceProfile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(BATCH_BYTES),
         };
         if packets > 0 {
             let is_poor = price > self.money;
@@ -235,7 +235,7 @@ impl Purse {
             self.dearest = self.dearest.max(price);
         }
         self.retry_at = None;
-        if of.kind == Profile::Fast {
+        if of.kind == PriceProfile::Fast {
             self.paid_bytes = self.paid_bytes + packets * BATCH_BYTES - bytes;
         }
         Ok(())
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     const PAPER: FlowControl = FlowControl {
-        kind: Profile::Paper,
+        kind: PriceProfile::Paper,
         salary: 10.0,
         savings_max: 20.0,
         fee: 1.0,
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_constants_are_those_of_the_paper() {
-        assert_eq!(FlowControl { coin: false, ..FlowControl::profile(Profile::Paper) }, PAPER);
+        assert_eq!(FlowControl { coin: false, ..FlowControl::profile(PriceProfile::Paper) }, PAPER);
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_queue_of_a_fast_link_may_be_longer() {
-        let fast = FlowControl { kind: Profile::Fast, ..PAPER };
+        let fast = FlowControl { kind: PriceProfile::Fast, ..PAPER };
         let mut meter = Meter::default();
         for _ in 0..50 {
             meter.count(100.0, fast.update);
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_purchase_of_the_fast_profile_covers_a_batch() {
-        let (fast, mut rng) = (FlowControl { kind: Profile::Fast, ..PAPER }, rng());
+        let (fast, mut rng) = (FlowControl { kind: PriceProfile::Fast, ..PAPER }, rng());
         let (mut purse, mut cx) = (purse(), Cx::untraced(ms(1), &mut rng));
         for _ in 0..64 {
             purse.buy(&mut cx, &fast, (3.0, 1), 1024).unwrap();
@@ -401,12 +401,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever prices and sizes come, a purse has no more than the savings, spends no more
-        /// than it was paid and the rest of one message, and always names a moment to try again.
+        /// Bounds of a purse at any prices and sizes: at most the savings, a debt of one message,
+        /// and a moment to try again after each refusal.
         #[test]
         fn purses_keep_their_bounds(
             steps in prop::collection::vec((0..200u64, 0.0..700.0f64, 0..20_000usize), 1..200),
-            kind in prop::sample::select([Profile::Paper, Profile::Fast].as_slice()),
+            kind in prop::sample::select([PriceProfile::Paper, PriceProfile::Fast].as_slice()),
             coin: bool,
         ) {
             let (of, mut rng) = (FlowControl { kind, coin, ..PAPER }, rng());

@@ -14,7 +14,7 @@
 //! | propose | 3, ballot (24), graph |
 //! | state | 4, ballot (24), place (1), state |
 //! | round | 5, greatest round that is known (8) |
-//! | prices | 6, tag of the ballot (2), source (1), var (number), for each link: place (1), price in hundredths (2) |
+//! | prices | 6, tag of the ballot (2), source (1), var (number), places (1) with prices (2) |
 //!
 //! | item of data | bytes |
 //! | --- | --- |

@@ -6,7 +6,7 @@ use faircast_base::{ClientAct, ClientNote, Cx, Duration, LinkNote, NodeId, Time}
 use faircast_hop::{DaemonNode, Endpoint};
 use faircast_overlay::{
     ClientEvent, ClientId, ClientTrace, Daemon, DaemonId, DaemonRun, DaemonSettings, Mate,
-    Outgoing, Profile, SendError,
+    Outgoing, PriceProfile, SendError,
 };
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit};
 use faircast_scenario::{ClientSpec, DaemonSpec};
@@ -104,7 +104,7 @@ impl DaemonProgram {
         clients.retain(|it| it.spec.stop.is_none_or(|stop| stop > start));
         let node = DaemonNode::new(endpoint, daemon, spec.peers.clone());
         let update = spec.flow_control.update;
-        let has_prices = spec.flow_control.kind != Profile::Off;
+        let has_prices = spec.flow_control.kind != PriceProfile::Off;
         let mut program = Self {
             node,
             me,

@@ -48,7 +48,7 @@ impl Sink for Seen {
     }
 
     fn link_note(&mut self, at: Time, note: &LinkNote) {
-        // QUIC loses many packets at the end of its first slow start, and nothing leaves for a second.
+        // The first slow start of QUIC ends with many losses: nothing leaves for a second.
         if at.as_secs_f64() < SETTLED_S {
             return;
         }
@@ -57,8 +57,8 @@ impl Sink for Seen {
     }
 }
 
-/// Chain of three daemons with 2 Mbit/s. Clients at `a` send to `far`, and clients at `b` to `near`;
-/// both have a member at `c`.
+/// Chain of three daemons with 2 Mbit/s. Clients at `a` send to `far`, and clients at `b` to
+/// `near`; both have a member at `c`.
 fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
     let sender = |name: &str, node: &str| {
         format!(

@@ -55,7 +55,7 @@ enum Quantity {
         to_s: u32,
     },
     Link(LinkQuantity),
-    /// Of clients of the overlay, or of links between daemons, over a span or the counted time.
+    /// Quantity of clients or links of the overlay, over a span or the counted time.
     Client(OverlayQuantity, Option<(u32, u32)>),
     OverlayLink(OverlayQuantity, Option<(u32, u32)>),
     /// Jain's index over the flows that match.

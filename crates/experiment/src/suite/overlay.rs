@@ -111,7 +111,7 @@ impl OverlayProbe {
         of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
     }
 
-    /// The same for links.
+    /// Values of a quantity for all links that match, likewise.
     pub(crate) fn of_links(
         &self,
         what: OverlayQuantity,

@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, Time};
 use super::Daemon;
 use crate::client::SendError;
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
-use crate::price::{FlowControl, Meter, PRICE_MAX, Profile, Purse};
+use crate::price::{FlowControl, Meter, PRICE_MAX, PriceProfile, Purse};
 use crate::wire::{Control, Prices};
 
 /// Interval at which prices above zero are told again, so that a lost one comes back.
@@ -85,14 +85,13 @@ impl Daemon {
     /// Own links with their prices.
     pub fn link_prices(&self) -> impl Iterator<Item = (LinkId, LinkPrice)> {
         let of = self.settings.flow();
-        let links = self.current.links().filter_map(move |link| {
+        self.current.links().filter_map(move |link| {
             let (_, to) = (of?, self.peer(link)?);
             let meter = self.market.meters.get(&link).copied().unwrap_or_default();
             let price = self.market.prices.get(&(self.me, to)).copied().unwrap_or_default();
             let (packets_mean, packets_max) = (meter.mean, meter.max);
             Some((link, LinkPrice { to, price, packets_mean, packets_max }))
-        });
-        links
+        })
     }
 
     /// Buys a message of a client to daemons, or has the client wait.
@@ -132,7 +131,7 @@ impl Daemon {
     fn price(&mut self, of: &FlowControl, routes: Set) -> f64 {
         self.follow_view();
         let me = self.current.me;
-        let is_live = of.kind == Profile::Fast;
+        let is_live = of.kind == PriceProfile::Fast;
         let known = self.market.routes.get(&routes.0).copied();
         let links = known.unwrap_or_else(|| {
             let members = &self.current.graph.members;
@@ -290,7 +289,7 @@ impl Daemon {
             return;
         }
         if source == self.me {
-            // Somebody lies in this daemon's name: all prices are told again, with a greater number.
+            // A lie in this daemon's name: all prices are told again, with a greater number.
             self.market.numbers.insert(self.me, prices.number);
             self.market.told.clear();
             return;

@@ -2,12 +2,12 @@
 
 use super::{World, ms, secs};
 use crate::daemon::{DaemonSettings, Outgoing};
-use crate::price::{FlowControl, Profile};
+use crate::price::{FlowControl, PriceProfile};
 use crate::wire::{Control, Prices};
 use crate::{LinkId, SendError, Service};
 
 fn settings() -> DaemonSettings {
-    let flow_control = FlowControl { coin: false, ..FlowControl::profile(Profile::Paper) };
+    let flow_control = FlowControl { coin: false, ..FlowControl::profile(PriceProfile::Paper) };
     DaemonSettings { flow_control, ..DaemonSettings::default() }
 }
 
