@@ -139,9 +139,14 @@ impl Meter {
         of.price(self.mean, self.capacity(of))
     }
 
-    /// Price by the queue of this moment.
-    pub(crate) fn price(&self, of: &FlowControl, packets: f64) -> f64 {
-        of.price(packets, self.capacity(of))
+    /// Price of this moment, `since` the last update: by the mean queue of the last interval up to
+    /// now, or by a queue that is longer than a full one. A queue that empties within each turn of
+    /// the driver is free, however long it is within the turn.
+    pub(crate) fn price(&self, of: &FlowControl, packets: f64, since: Duration) -> f64 {
+        let (update, capacity) = (of.update.as_secs_f64(), self.capacity(of));
+        let rest = (update - since.as_secs_f64()).max(0.0);
+        let mean = (self.area + self.mean * rest) / update.max(since.as_secs_f64());
+        of.price(if packets > capacity { packets } else { mean }, capacity)
     }
 }
 
@@ -228,7 +233,13 @@ impl Purse {
             // A client that is refused must not toss again at once: the coin would do nothing.
             if is_poor || of.coin && !cx.rng.chance(1.0 / price.max(1.0)) {
                 self.is_blocked |= is_poor;
-                self.retry_at = Some(cx.now + cx.rng.up_to(of.update.mul_f64(2.0 / 3.0)));
+                let longest = of.update.mul_f64(2.0 / 3.0);
+                let longest = match of.kind {
+                    // A wait of an update for each lost coin would be the limit of a fast client.
+                    PriceProfile::Fast => longest.min(self.period),
+                    PriceProfile::Off | PriceProfile::Paper => longest,
+                };
+                self.retry_at = Some(cx.now + cx.rng.up_to(longest));
                 return Err(wait(self));
             }
             self.money -= price * packets as f64;

@@ -44,6 +44,7 @@ struct Setup {
     title: &'static str,
     servers: usize,
     is_unix: bool,
+    has_prices: bool,
     protocol: Protocol,
     measures: Measures,
 }
@@ -69,16 +70,24 @@ const ONE: Setup = Setup {
     title: "one daemon, clients by TCP",
     servers: 1,
     is_unix: false,
+    has_prices: false,
     protocol: FIFO,
     measures: Measures::All,
 };
 const CHAIN: Setup =
     Setup { id: "chain", title: "chain of three daemons, encrypted links", servers: 3, ..ONE };
-const SETUPS: [Setup; 10] = [
+const SETUPS: [Setup; 12] = [
     ONE,
     Setup { id: "one-nats", title: "one nats-server", protocol: Protocol::Nats, ..ONE },
+    Setup { id: "one-prices", title: "one daemon, messages have a price", has_prices: true, ..ONE },
     Setup { id: "unix", title: "one daemon, clients by Unix socket", is_unix: true, ..ONE },
     CHAIN,
+    Setup {
+        id: "chain-prices",
+        title: "chain of three daemons, messages have a price",
+        has_prices: true,
+        ..CHAIN
+    },
     Setup {
         id: "chain-nats",
         title: "chain of three nats-servers, TLS on the links",
@@ -182,8 +191,7 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     let (mut measured, mut limits): (Vec<(Case, Figures)>, Vec<Row>) = (Vec::new(), Vec::new());
     for case in cases {
         let folder = tempfile::tempdir().map_err(|error| Error::doing(&case.id, error))?;
-        let Setup { protocol, servers, is_unix, .. } = case.setup;
-        let servers = Servers::start(&request.own, folder.path(), protocol, (servers, is_unix))?;
+        let servers = Servers::start(&request.own, folder.path(), &case.setup)?;
         let failed = |error| Error::doing(&case.id, error);
         match case.setup.measures {
             Measures::Stuck => limits.extend(limits::stuck(&case, &servers).map_err(failed)?),
@@ -371,6 +379,9 @@ const GOALS: [(usize, &str, bool); 5] = [
 ];
 
 /// Cases of the goals.
+/// Least share of the rate without prices that a setup has with them.
+const PRICED: f64 = 0.95;
+
 const JUDGED: [&str; 4] = ["1k.1", "1k.16", "16k.1", "16k.16"];
 
 /// Least deliveries of a second at each member: Spread 4.4 on a machine such as this one.
@@ -414,6 +425,19 @@ fn rows(measured: &[(Case, Figures)]) -> Vec<Row> {
                     rows.push(judged(row(&id, title, vec![ratio]), low, high));
                 }
             }
+        }
+    }
+    for setup in ["one", "chain"] {
+        for case in JUDGED {
+            let (with, without) = (format!("{setup}-prices.{case}"), format!("{setup}.{case}"));
+            let (Some(with), Some(without)) = (found(&with), found(&without)) else { continue };
+            let id = format!("{setup}.{case}.prices");
+            let ratio = with.rate / without.rate;
+            rows.push(judged(
+                row(&id, "rate: with prices / without", vec![ratio]),
+                Some(PRICED),
+                None,
+            ));
         }
     }
     for (id, least) in ORDERED {

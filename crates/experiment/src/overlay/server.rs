@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Setup;
 use super::client::{Address, Client, Protocol};
 use crate::Error;
 
@@ -31,20 +32,15 @@ impl Drop for Servers {
 
 impl Servers {
     /// Starts one server, or three in a chain with encrypted links.
-    pub(super) fn start(
-        own: &Path,
-        folder: &Path,
-        protocol: Protocol,
-        (count, is_unix): (usize, bool),
-    ) -> Result<Self, Error> {
+    pub(super) fn start(own: &Path, folder: &Path, setup: &Setup) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|error| Error::write(folder, error))?;
         let mut servers =
             Self { children: Vec::new(), addresses: Vec::new(), folder: folder.to_owned() };
-        match protocol {
-            Protocol::Faircast(_) => servers.start_daemons(own, count, is_unix)?,
-            Protocol::Nats => servers.start_nats(count)?,
+        match setup.protocol {
+            Protocol::Faircast(_) => servers.start_daemons(own, setup)?,
+            Protocol::Nats => servers.start_nats(setup.servers)?,
         }
-        servers.wait(protocol)?;
+        servers.wait(setup.protocol)?;
         Ok(servers)
     }
 
@@ -79,7 +75,9 @@ impl Servers {
         fs::read_to_string(self.folder.join(format!("{at}.log"))).unwrap_or_default()
     }
 
-    fn start_daemons(&mut self, own: &Path, count: usize, is_unix: bool) -> Result<(), Error> {
+    fn start_daemons(&mut self, own: &Path, setup: &Setup) -> Result<(), Error> {
+        let Setup { servers: count, is_unix, has_prices, .. } = *setup;
+        let prices = if has_prices { "[flow_control]\nprofile = \"fast\"\n" } else { "" };
         let folder = self.folder.join("keys");
         let sites = count.max(2).to_string();
         let mut init = Command::new(own);
@@ -102,7 +100,7 @@ impl Servers {
                 ports[..at].last().iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
             let text = format!(
                 "name = \"d{at}\"\nlisten = \"127.0.0.1:{port}\"\npeers = [{}]\n\
-                 key = \"keys/overlay.key\"\nclients = [\"{clients}\"]\n",
+                 key = \"keys/overlay.key\"\nclients = [\"{clients}\"]\n{prices}",
                 peers.join(", ")
             );
             let path = self.write(&format!("{at}.toml"), &text)?;

@@ -148,9 +148,11 @@ impl Daemon {
         }
         let mut own = 0.0;
         if is_live {
+            let since = self.market.counted.since(self.market.updated);
             for link in self.current.own_links(routes) {
                 let packets = of.packets(self.current.queue_length(link));
-                own += self.market.meters.get(&link).map_or(0.0, |it| it.price(of, packets));
+                let meter = self.market.meters.get(&link);
+                own += meter.map_or(0.0, |it| it.price(of, packets, since));
             }
         }
         of.fee + links + own
