@@ -63,7 +63,9 @@ fn flow_control(table: toml::Table) -> Result<FlowControl, (String, String)> {
     let given = given.collect::<Result<Vec<_>, _>>()?;
     let options = Options::checked(given, FlowControl::OPTIONS)
         .map_err(|error| (error.key, error.message))?;
-    Ok(FlowControl::from_options(&options))
+    let flow_control = FlowControl::from_options(&options);
+    flow_control.check().map_err(|(option, text)| (option.into(), text))?;
+    Ok(flow_control)
 }
 
 impl NodeConfig {
@@ -240,6 +242,7 @@ mod tests {
             ("profile = \"slow\"", "n.toml:4: profile: "),
             ("profile = \"fast\"\nsalary = -1.0", "n.toml:5: salary: "),
             ("price = 1", "n.toml:4: price: is unknown"),
+            ("profile = \"fast\"\nfee = 30.0", "n.toml:5: fee: is 30; allowed: at most"),
             ("fee = [1]", "n.toml:4: fee: is a list"),
         ] {
             let error = parse(options).unwrap_err().to_string();

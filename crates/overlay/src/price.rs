@@ -2,6 +2,9 @@
 //! Danilov, Stanton: "Flow control for many-to-many multicast: a cost-benefit approach",
 //! CNDS-2001-1, section 4.2).
 
+use alloc::format;
+use alloc::string::String;
+
 use faircast_base::{Cx, Duration, Time};
 use faircast_proto::settings::{choices, settings};
 
@@ -83,6 +86,20 @@ impl FlowControl {
     /// Change of a price below which nobody is told.
     pub(crate) fn step(&self) -> f64 {
         self.savings_max / 100.0
+    }
+
+    /// Checks that clients can buy at all.
+    ///
+    /// # Errors
+    /// The option that is wrong, and what is allowed.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self.fee <= self.savings_max {
+            true => Ok(()),
+            false => {
+                let (fee, most) = (self.fee, self.savings_max);
+                Err(("fee", format!("is {fee}; allowed: at most savings_max, {most}")))
+            }
+        }
     }
 
     /// Longest salary period beside other clients.
@@ -196,7 +213,7 @@ impl Purse {
                     false => 2.0 * period,
                 };
                 let next = Duration::from_secs_f64(next);
-                self.period = next.clamp(of.period_min, of.period_longest(clients));
+                self.period = next.min(of.period_longest(clients)).max(of.period_min);
                 self.retry_at = None;
             } else {
                 count += now.since(self.salary_at).as_nanos() / self.period.as_nanos();
@@ -365,6 +382,14 @@ mod tests {
             assert!((found - period_ms).abs() < 1e-6, "{bought:?} {refused:?}: {found}");
             assert!(!purse.is_blocked && purse.dearest == 0.0 && purse.retry_at.is_none());
         }
+    }
+
+    #[test]
+    fn a_fee_that_nobody_can_save_is_refused() {
+        assert_eq!(PAPER.check(), Ok(()));
+        let dear = FlowControl { fee: 20.5, ..PAPER };
+        let (option, text) = dear.check().unwrap_err();
+        assert_eq!((option, &*text), ("fee", "is 20.5; allowed: at most savings_max, 20"));
     }
 
     #[test]

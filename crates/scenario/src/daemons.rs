@@ -35,6 +35,9 @@ impl Daemons<'_> {
         let table = entry.table(&["node", "peers", "options"])?;
         let (chosen, _) = options(&table, ("daemon", FlowControl::OPTIONS), files)?;
         let flow_control = FlowControl::from_options(&chosen);
+        flow_control
+            .check()
+            .map_err(|(option, text)| table.problem("options", format!("{option} {text}")))?;
         table.required("node", "\"d1\"", |value| {
             for named in names(value)? {
                 let node = self.topology.find_named(&named)?;

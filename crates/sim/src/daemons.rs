@@ -13,8 +13,10 @@ use faircast_scenario::{ClientSpec, DaemonSpec};
 
 /// Time after which a request that the daemon could not take is repeated.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Most messages that a client without a rate sends in one call.
+/// Most messages that a client sends at one moment, and the pause after them: messages to nobody
+/// wait for nothing.
 const BURST_MAX: u32 = 64;
+const BURST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Request of a client that is still to come, with its moment.
 #[derive(Clone, Debug)]
@@ -187,6 +189,7 @@ impl DaemonProgram {
             notes.push_back(note);
             take_events(cx.now, node, id, client, notes);
         }
+        client.again_at = cx.now + BURST_PAUSE;
     }
 }
 

@@ -107,7 +107,7 @@ fn every_kind_of_use_keeps_the_rules_and_gets_its_messages() {
         ("replicas.toml", "replica-d2", "replica-d2", (1.0, 1.0), 6000),
         ("replicas.toml", "replica-d2", "reader-d1", (0.85, 0.99), 6000),
         ("bulk.toml", "mirror-d2", "clerk", (1.0, 1.0), 6000),
-        ("bulk.toml", "mirror-d3", "source", (0.5, 0.9), 20_000),
+        ("bulk.toml", "mirror-d3", "source", (1.0, 1.0), 20_000),
     ] {
         let scenario = load(name);
         let acts = run(&scenario);

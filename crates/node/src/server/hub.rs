@@ -521,9 +521,9 @@ impl Hub {
 
 /// Reason for which a message waits that is too expensive.
 fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
-    let Act::Send { groups, .. } = act else { return WaitReason::Retention };
+    let Act::Send { service, groups, .. } = act else { return WaitReason::Retention };
     let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
-    let (price, purse) = daemon.offer(id, &groups).unwrap_or_default();
+    let (price, purse) = daemon.offer(id, *service, &groups).unwrap_or_default();
     let cents = |dollars: f64| (dollars * 100.0) as i32;
     WaitReason::Price { price_cents: cents(price) as u32, purse_cents: cents(purse) }
 }

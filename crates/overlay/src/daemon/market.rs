@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Time};
 
 use super::Daemon;
+use crate::cell::Service;
 use crate::client::SendError;
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
 use crate::price::{FlowControl, Meter, PRICE_MAX, PriceProfile, Purse};
@@ -66,11 +67,23 @@ impl Daemon {
         self.market.retries.pop_front()
     }
 
-    /// Price of a message for each packet, in dollars, and money in the purse of its sender.
-    pub fn offer(&mut self, id: ClientId, groups: &[&[u8]]) -> Option<(f64, f64)> {
+    /// Price of a message for each packet, in dollars, and money in the purse of its sender. `None`
+    /// if messages have no price.
+    pub fn offer(
+        &mut self,
+        id: ClientId,
+        service: Service,
+        groups: &[&[u8]],
+    ) -> Option<(f64, f64)> {
         let of = self.settings.flow()?;
         let money = self.clients.get(&id)?.purse.money;
-        Some((self.price(&of, self.groups.route(groups)), money))
+        let routes = self.daemons_of(service, self.groups.route(groups));
+        Some((self.price(&of, routes), money))
+    }
+
+    /// Daemons to which a message goes whose groups have members at `routes`.
+    fn daemons_of(&self, service: Service, routes: Set) -> Set {
+        if service.is_ordered() { Set::ALL } else { routes }
     }
 
     /// Money in the purse of a client in dollars, and time for which messages have waited for money
@@ -99,10 +112,11 @@ impl Daemon {
         &mut self,
         cx: &mut Cx<'_>,
         id: ClientId,
-        routes: Set,
+        (service, routes): (Service, Set),
         bytes: usize,
     ) -> Result<(), SendError> {
         let Some(of) = self.settings.flow() else { return Ok(()) };
+        let routes = self.daemons_of(service, routes);
         self.count_queues(cx.now);
         let (price, clients) = (self.price(&of, routes), self.clients.len());
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
@@ -242,6 +256,8 @@ impl Daemon {
         if is_refresh {
             self.market.refreshed = now;
         }
+        // Prices that cannot be told now are told once the members have changed.
+        let is_open = !self.is_changing();
         let mut news = Vec::new();
         let links: Vec<LinkId> = self.current.links().collect();
         for link in links {
@@ -256,12 +272,12 @@ impl Daemon {
             let told = self.market.told.get(&to);
             let is_news = told
                 .is_none_or(|told| (price - told).abs() > of.step() || price == 0.0 && *told > 0.0);
-            if is_news || is_refresh && price > 0.0 {
+            if is_open && (is_news || is_refresh && price > 0.0) {
                 self.market.told.insert(to, price);
                 news.push((place as u8, price));
             }
         }
-        if news.is_empty() || self.is_changing() {
+        if news.is_empty() {
             return;
         }
         let number = self.market.numbers.entry(self.me).or_default();
@@ -278,9 +294,6 @@ impl Daemon {
     /// Takes prices of another daemon, and passes them on. Prices of another configuration are
     /// dropped.
     pub(super) fn take_prices(&mut self, now: Time, from: LinkId, prices: Prices) {
-        if self.settings.flow().is_none() {
-            return;
-        }
         self.follow_view();
         let members = &self.current.graph.members;
         let Some(source) = members.get(usize::from(prices.source)).copied() else { return };

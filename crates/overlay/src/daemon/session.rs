@@ -540,8 +540,7 @@ impl Daemon {
         if self.is_in_vain(id, message, routes) {
             return Ok(());
         }
-        let used = if service.is_ordered() { Set::ALL } else { routes };
-        self.buy(cx, id, used, payload.len())?;
+        self.buy(cx, id, (service, routes), payload.len())?;
         let mut ready = core::mem::take(&mut self.scratch);
         self.current.send_message(service, &name, groups, payload, routes, &mut ready);
         if wants_receipt && service.is_ordered() {

@@ -24,7 +24,7 @@ fn chain() -> World {
 fn prices(world: &mut World) -> [f64; 4] {
     [0, 1, 2, 3].map(|at| {
         let (id, mut offer) = (world.hosts[at].clients[0].id, None);
-        world.call(at, |daemon, _| offer = daemon.offer(id, &[b"g0"]));
+        world.call(at, |daemon, _| offer = daemon.offer(id, Service::Fifo, &[b"g0"]));
         offer.unwrap().0
     })
 }

@@ -600,7 +600,8 @@ impl Relay for CreditRelay {
     fn next_timeout(&self) -> Option<Time> {
         let sessions = self.sessions.values().map(|session| session.node.next_timeout());
         let ports = self.ports.values().map(Port::next_timeout);
-        sessions.chain(ports).chain(self.programs.next_timeout()).chain(self.sweep_at).min()
+        let all = sessions.chain(ports).chain(self.programs.next_timeout()).chain(self.sweep_at);
+        all.min().filter(|at| *at < Time::MAX)
     }
 
     fn served(&self) -> Served {
