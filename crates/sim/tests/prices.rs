@@ -108,7 +108,7 @@ fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
         ("prices late by 1 s", "outages = [{ from = \"30 s\", to = \"31 s\" }]", 10, "fifo", true),
         (
             "prices late by 30 s",
-            "outages = [{ from = \"20 s\", to = \"50 s\" }]",
+            "outages = [{ from = \"15 s\", to = \"45 s\" }]",
             10,
             "fifo",
             false,
