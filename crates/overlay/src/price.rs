@@ -13,7 +13,7 @@ const PACKET_BYTES: usize = 1460;
 /// Bytes of messages that one purchase of the fast profile covers.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Price above which a link's price says no more: what fits into 16 bits of hundredths.
-pub(crate) const PRICE_MAX: f64 = 655.35;
+const PRICE_MAX: f64 = 655.35;
 /// Clients of a daemon for which the longest salary period is meant; more of them share it in
 /// proportion, or few would keep short periods while the others double theirs.
 const CROWD: f64 = 40.0;

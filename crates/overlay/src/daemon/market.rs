@@ -9,7 +9,7 @@ use super::Daemon;
 use crate::cell::Service;
 use crate::client::SendError;
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
-use crate::price::{FlowControl, Meter, PRICE_MAX, PriceProfile, Purse};
+use crate::price::{FlowControl, Meter, PriceProfile, Purse};
 use crate::wire::{Control, Prices};
 
 /// Interval at which prices above zero are told again, so that a lost one comes back.
@@ -299,7 +299,6 @@ impl Daemon {
         let Some(source) = members.get(usize::from(prices.source)).copied() else { return };
         let is_known =
             self.market.numbers.get(&source).is_some_and(|known| prices.number <= *known);
-
         if prices.tag != self.current.ballot.tag() || is_known {
             return;
         }
@@ -312,8 +311,7 @@ impl Daemon {
         self.market.numbers.insert(source, prices.number);
         for (place, price) in &prices.links {
             let Some(to) = members.get(usize::from(*place)).copied() else { continue };
-            let price = (f64::from(*price) / 100.0).min(PRICE_MAX);
-            self.market.prices.insert((source, to), price);
+            self.market.prices.insert((source, to), f64::from(*price) / 100.0);
         }
         self.market.routes.clear();
         self.flood(now, Some(from), &Control::Prices(prices));
