@@ -357,6 +357,8 @@ impl Daemon {
         self.forget_slow(old);
         if let Some(mut client) = self.clients.remove(&old) {
             client.is_ready = true;
+            // The alarm rings for the earlier connection.
+            client.purse.alarm = None;
             self.names.insert(name.clone(), id);
             self.clients.insert(id, client);
             self.ready.push_back(id);

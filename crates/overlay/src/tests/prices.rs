@@ -102,3 +102,23 @@ fn a_client_that_cannot_pay_waits_and_hears_when_to_try_again() {
     let (money, _) = world.daemon(1).purse(world.now, id).unwrap();
     assert!((0.0..20.0).contains(&money), "{money}");
 }
+
+#[test]
+fn a_client_that_waits_for_money_and_resumes_hears_when_to_try_again() {
+    let mut world = chain();
+    tell(&mut world, 2, 1000, &[(3, 3000)]);
+    let send = |world: &mut World| {
+        let (id, mut result) = (world.hosts[1].clients[0].id, Ok(()));
+        let message = Outgoing::new(Service::Fifo, &[b"g0"], b"m0");
+        world.call(1, |daemon, cx| result = daemon.send(cx, id, &message));
+        result
+    };
+    assert_eq!(send(&mut world), Err(SendError::Price));
+    let before = world.hosts[1].clients[0].id;
+    world.resume(1, 0);
+    let id = world.hosts[1].clients[0].id;
+    assert_ne!(id, before);
+    assert_eq!(send(&mut world), Err(SendError::Price));
+    world.run(ms(100));
+    assert_eq!(world.hosts[1].daemon.as_mut().unwrap().poll_retry(), Some(id));
+}
