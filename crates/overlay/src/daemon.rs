@@ -145,6 +145,8 @@ pub struct Daemon {
     progress_at: Time,
     /// Time without progress after which a change counts as stuck.
     stuck_after: Duration,
+    /// Repetitions of a proposal since a change was complete, which double the time above.
+    repetitions: u32,
     refresh_at: Time,
     events: VecDeque<DaemonEvent>,
     market: Market,
@@ -191,6 +193,7 @@ impl Daemon {
             changed: None,
             progress_at: now,
             stuck_after: Duration::ZERO,
+            repetitions: 0,
             refresh_at: now,
             events: VecDeque::new(),
             market: Market::default(),

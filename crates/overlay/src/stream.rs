@@ -256,7 +256,8 @@ impl Streams {
         self.send(what, Set::ALL, client, groups, payload, ready);
     }
 
-    fn send(
+    /// Sends a cell of this daemon to the daemons `to`.
+    pub(crate) fn send(
         &mut self,
         what: (Kind, Service, bool),
         to: Set,

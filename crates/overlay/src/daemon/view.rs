@@ -28,6 +28,9 @@ const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
 /// trip to the furthest member. All members answer each step of a proposal at once, so no two
 /// answers come further apart than that round trip.
 const STUCK: Duration = Duration::from_secs(2);
+/// Most doublings of that time, one after each repetition until a change is complete: hosts without
+/// a free processor need longer for a change, and each repetition has them begin anew.
+const DOUBLINGS_MAX: u32 = 4;
 const STUCK_BEYOND: Duration = Duration::from_secs(1);
 /// Longest round trip that counts, whatever others claim to have measured.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
@@ -75,7 +78,7 @@ impl Daemon {
 
     /// Proposes a configuration where that is due and this daemon's turn.
     pub(super) fn propose(&mut self, now: Time) {
-        let is_stuck = self.is_changing() && now >= self.progress_at + self.stuck_after;
+        let is_stuck = self.is_changing() && now >= self.stuck_at();
         let is_quiet = self
             .changed
             .is_some_and(|(last, first)| now >= last + SETTLE || now >= first + SETTLE_MAX);
@@ -89,6 +92,7 @@ impl Daemon {
         let wanted = !self.latest().stands_in(&graph) || is_stuck || is_refused;
         if is_stuck {
             self.progress_at = now;
+            self.repetitions = (self.repetitions + 1).min(DOUBLINGS_MAX);
         }
         let is_coordinator = graph.members[0] == self.me;
         if wanted && is_coordinator {
@@ -112,8 +116,13 @@ impl Daemon {
     /// When a proposal may be due.
     pub(super) fn next_proposal(&self) -> Option<Time> {
         let quiet = self.changed.map(|(last, first)| (last + SETTLE).min(first + SETTLE_MAX));
-        let stuck = self.is_changing().then_some(self.progress_at + self.stuck_after);
+        let stuck = self.is_changing().then(|| self.stuck_at());
         quiet.into_iter().chain(stuck).min()
+    }
+
+    /// When the change of the view counts as stuck.
+    fn stuck_at(&self) -> Time {
+        self.progress_at + self.stuck_after * (1 << self.repetitions)
     }
 
     pub(super) fn accept(&mut self, now: Time, from: Option<LinkId>, ballot: Ballot, graph: Graph) {
@@ -223,8 +232,8 @@ impl Daemon {
         let kept_max = each.saturating_mul(2 * (1 + old.len()));
         let (ballot, graph) = (proposal.ballot, proposal.graph.clone());
         let mut streams = Streams::new(ballot, graph, me, time, &link_to, kept_max);
-        // What others lack and this daemon is to send: the source itself does, or else the least of
-        // those that have it.
+        // Cells that others lack and this daemon is to send, and these others: the source itself does,
+        // or else the least of those that have it.
         let mut again = Vec::new();
         for (source, member) in old.iter().enumerate() {
             if source == 0 && breaks(Mutant::NoRecovery) {
@@ -240,30 +249,30 @@ impl Daemon {
                     let has = |place: &usize| {
                         held(*place).is_some_and(|it| it.cells.around(sequence).is_some())
                     };
-                    let lacks = |place: usize| {
-                        held(place).is_some_and(|it| it.through < sequence) && !has(&place)
+                    let lacks = |place: &usize| {
+                        held(*place).is_some_and(|it| it.through < sequence) && !has(place)
                     };
-                    if together.iter().any(lacks) && holders.iter().find(|it| has(it)) == Some(&me)
-                    {
-                        again.push((source, sequence));
+                    let to: Set = together.iter().filter(lacks).collect();
+                    if to != Set::default() && holders.iter().find(|it| has(it)) == Some(&me) {
+                        again.push((source, sequence, to));
                     }
                 }
             }
         }
         (self.current.staying, self.current.known_until) = (staying, known_until);
         let mut ready = Vec::new();
-        let mut send = |kind, payload: &[&[u8]]| {
+        let mut send = |kind, to, payload: &[&[u8]]| {
             let what = (kind, Service::Reliable, true);
-            streams.send_to_all(what, &[], &[], payload, &mut ready);
+            streams.send(what, to, &[], &[], payload, &mut ready);
         };
-        for (source, sequence) in again {
+        for (source, sequence, to) in again {
             if let Some(cell) = self.current.cell(source, sequence) {
                 let mut head = alloc::vec![source as u8];
                 put_var(&mut head, sequence);
-                send(Kind::Recovered, &[&head, &cell]);
+                send(Kind::Recovered, to, &[&head, &cell]);
             }
         }
-        send(Kind::Sent, &[]);
+        send(Kind::Sent, Set::ALL, &[]);
         self.entry = Some(Entry {
             streams,
             together,
@@ -334,7 +343,7 @@ impl Daemon {
             self.deliver(message);
         }
         streams.is_open = true;
-        (self.current, self.unfinished) = (streams, None);
+        (self.current, self.unfinished, self.repetitions) = (streams, None, 0);
         self.groups.renumber();
         self.take_messages(now, waiting);
         // A client that left a group and joined it again has asked for the leave first.
@@ -429,7 +438,7 @@ impl Daemon {
         let Some(Entry { streams, together, groups, waiting, .. }) = self.entry.take() else {
             return;
         };
-        self.progress_at = now;
+        (self.progress_at, self.repetitions) = (now, 0);
         let members = streams.graph.members.clone();
         let together: Vec<DaemonRun> = together.iter().map(|it| members[it]).collect();
         let closes = self.view;
