@@ -5,7 +5,7 @@ use super::*;
 
 /// Runs rounds and checks what every one of them says.
 fn soak(words: &str) -> Vec<Value> {
-    let ended = Running::start(&format!("soak --json {words}")).end();
+    let ended = Running::start(&format!("soak --json {words}")).end_within(2 * LIMIT_S);
     let document = ended.document();
     let rounds = document["rounds"].as_array().unwrap().clone();
     for round in &rounds {

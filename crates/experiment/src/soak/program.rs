@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use faircast_base::NodeId;
 use faircast_lab::Field;
@@ -121,6 +122,17 @@ impl Program {
             let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
             self.memory = self.memory.max(peak.unwrap_or(0u64) * 1024);
         }
+    }
+
+    /// Time for which the program has waited for a free processor since its start.
+    pub(super) fn starved(&self) -> Duration {
+        let Some(child) = &self.child else { return Duration::ZERO };
+        let waited = |id: u32| -> Option<u64> {
+            let text = std::fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+            text.split(' ').nth(1)?.parse().ok()
+        };
+        let longest = family(child.id()).filter_map(waited).max();
+        Duration::from_nanos(longest.unwrap_or(0))
     }
 
     pub(super) fn said(&self) -> String {

@@ -24,14 +24,14 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a page of groups after which another page begins.
 const PAGE_BYTES: usize = PAYLOAD_BYTES_MAX - 2 * (GROUP_BYTES_MAX + 1);
-/// Least time after which a proposal without progress is repeated, and least time beyond the round
-/// trip to the furthest member. All members answer each step of a proposal at once, so no two
-/// answers come further apart than that round trip.
-const STUCK: Duration = Duration::from_secs(2);
+/// Time beyond the round trip to the furthest member after which a proposal without progress is
+/// repeated. All members answer each step of a proposal at once, so no two answers come further
+/// apart than that round trip, and a member that is lost is silent for 3 s before a proposal
+/// without it.
+const STUCK: Duration = Duration::from_secs(5);
 /// Most doublings of that time, one after each repetition until a change is complete: hosts without
 /// a free processor need longer for a change, and each repetition has them begin anew.
-const DOUBLINGS_MAX: u32 = 4;
-const STUCK_BEYOND: Duration = Duration::from_secs(1);
+const DOUBLINGS_MAX: u32 = 3;
 /// Longest round trip that counts, whatever others claim to have measured.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
 
@@ -139,7 +139,7 @@ impl Daemon {
         self.round = self.round.max(ballot.round);
         self.progress_at = now;
         let round_trip = graph.round_trip(place).min(ROUND_TRIP_MAX);
-        self.stuck_after = STUCK.max(round_trip + STUCK_BEYOND);
+        self.stuck_after = STUCK + round_trip;
         self.flood(now, from, &Control::Propose(ballot, graph.clone()));
         // An unfinished entry is given up: what was recovered by it stays.
         if let Some(entry) = self.entry.take() {

@@ -1,11 +1,13 @@
 //! Faults of links: cuts, latency, one-way links, links that flap, partitions.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use faircast_base::Time;
 
 use super::{World, full, ms, secs};
 use crate::Service;
+use crate::wire::Control;
 
 #[test]
 fn a_link_cut_between_two_daemons_with_a_third_between_settles_in_one_view() {
@@ -267,6 +269,29 @@ fn views_form_over_links_with_a_round_trip_of_four_seconds() {
     world.settle(secs(60));
     assert!(world.finish() > 50);
     assert_eq!(world.views_since(0, Time::ZERO), views + 2);
+}
+
+#[test]
+fn daemons_that_all_answer_late_complete_a_change_and_repeat_it_seldom() {
+    let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)];
+    let mut world = World::new(6, &ring, 3);
+    world.run(secs(10));
+    world.check_settled();
+    let since = world.now;
+    // The costs of links are those of quick daemons, so nobody expects answers after 23 s.
+    ring.iter().for_each(|(a, b)| world.set_latency(*a, *b, ms(2300)));
+    world.reset(0, 1);
+    world.recorded = Some(Vec::new());
+    world.run(secs(1));
+    world.settle(secs(120));
+    let recorded = world.recorded.take().unwrap();
+    let rounds = recorded.iter().filter_map(|(_, frame)| match Control::decode(frame)? {
+        Control::Propose(ballot, _) => Some(ballot.round),
+        _ => None,
+    });
+    let rounds: BTreeSet<u64> = rounds.collect();
+    assert!(rounds.len() <= 3, "{rounds:?}");
+    assert_eq!(world.views_since(0, since), 0);
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn the_checker_finds_daemons_that_break_a_rule() {
         (Mutant::NoKept, || squall(15), Rule::R7),
         (Mutant::PrunedOrder, || squall(21), Rule::R8),
         (Mutant::HastySafe, || squall(38), Rule::R10),
-        (Mutant::UnsafeSafe, || squall(4), Rule::R10),
+        (Mutant::UnsafeSafe, || squall(1), Rule::R10),
         (Mutant::HastyOrder, || storm(0), Rule::R9),
         (Mutant::NoEnd, lost_cause, Rule::R8),
         (Mutant::TogetherByMembers, || squall(1), Rule::R4),
