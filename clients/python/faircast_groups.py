@@ -23,6 +23,7 @@ import time
 
 VERSION = 1
 SERVICES = ("unreliable", "reliable", "fifo", "causal", "agreed", "safe")
+BENEFITS = ("throughput", "receivers", "concave")
 REASONS = ("join", "leave", "disconnect", "network")
 CODES = {
     1: "malformed", 2: "version", 3: "name", 4: "session", 5: "replaced", 6: "slow", 7: "idle",
@@ -192,9 +193,10 @@ class Client:
         self._groups.pop(group, None)
         return self._ask(9, name(group))
 
-    def send(self, groups, payload, service="fifo", receipt=False):
+    def send(self, groups, payload, service="fifo", receipt=False, benefit=None):
         """Sends a message to groups. Waits while the daemon has 1 MB of requests to handle. With
-        `receipt` an event tells how many members a causal, agreed or safe message has reached."""
+        `receipt` an event tells how many members a causal, agreed or safe message has reached.
+        `benefit` is one of `BENEFITS`, or the daemon's choice."""
         names = [name(group) for group in groups]
         if not 1 <= len(names) <= 100:
             raise ValueError("a message has 1 to 100 groups")
@@ -202,7 +204,8 @@ class Client:
             raise ValueError("a message has at most 16 MB")
         if receipt and SERVICES.index(service) < 3:
             raise ValueError(f"a {service} message has no receipt; use agreed or safe")
-        head = bytes([SERVICES.index(service) | (0x80 if receipt else 0)])
+        chosen = 0 if benefit is None else BENEFITS.index(benefit) + 1
+        head = bytes([SERVICES.index(service) | (0x80 if receipt else 0) | chosen << 4])
         if self._is_synchronous and self._view:
             numbers = (int(part, 16 if i else 10) for i, part in enumerate(self._view.split(".")))
             head = bytes([head[0] | 0x40]) + struct.pack(">QQQ", *numbers)

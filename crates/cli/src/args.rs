@@ -16,7 +16,6 @@ mod sweep;
 
 pub use check::CheckArgs;
 pub use clean::CleanArgs;
-pub(crate) use groups::SERVICES;
 pub use groups::{ConnectOptions, PubArgs, SubArgs};
 pub use key::{KeyArgs, KeyVerb};
 pub(crate) use live::socket_address;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use faircast::groups::{
-    Client, ClientOptions, GroupError, GroupEvent, GroupMember, GroupMessage, MESSAGE_BYTES_MAX,
-    Reason,
+    Benefit, Client, ClientOptions, GroupError, GroupEvent, GroupMember, GroupMessage,
+    MESSAGE_BYTES_MAX, Reason,
 };
 use faircast_base::escaped_lines;
 use faircast_seal::{Exposure, open_private};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 
-use crate::args::{ConnectOptions, PubArgs, SERVICES, SubArgs};
+use crate::args::{ConnectOptions, PubArgs, SubArgs};
 use crate::error::{Failure, note, print};
 use crate::live;
 use crate::progress::{interrupted, listen};
@@ -37,10 +37,15 @@ impl From<GroupError> for Failure {
     }
 }
 
-async fn connect(options: &ConnectOptions, verb: &str) -> Result<Client, Failure> {
+async fn connect(
+    options: &ConnectOptions,
+    verb: &str,
+    benefit: Option<Benefit>,
+) -> Result<Client, Failure> {
     let random = RandomState::new().build_hasher().finish();
     let name = options.name.clone().unwrap_or_else(|| format!("{verb}-{random:016x}"));
     let mut choices = ClientOptions::default();
+    choices.benefit = benefit;
     choices.token = options.token_file.as_deref().map(token).transpose()?;
     choices.server_ca.clone_from(&options.ca);
     choices.certificate = options.certificate.clone().zip(options.certificate_key.clone());
@@ -72,7 +77,7 @@ pub(crate) fn publish(args: &PubArgs) -> Result<(), Failure> {
     }
     listen();
     live::runtime()?.block_on(async {
-        let client = connect(&args.to, "pub").await?;
+        let client = connect(&args.to, "pub", args.benefit).await?;
         let (count, news) = (Cell::new(0), Notify::new());
         let receipts = Receipts { asked: args.receipts, count, news };
         // What comes with the last answer is told before the end.
@@ -206,7 +211,7 @@ fn framed(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 pub(crate) fn subscribe(args: &SubArgs) -> Result<(), Failure> {
     listen();
     live::runtime()?.block_on(async {
-        let client = connect(&args.to, "sub").await?;
+        let client = connect(&args.to, "sub", None).await?;
         for group in &args.groups {
             if args.hold_senders {
                 client.join_and_hold_senders(group).await?;
@@ -321,7 +326,7 @@ fn json_of(event: GroupEvent) -> Value {
             let mut json = json!({
                 "event": "message",
                 "from": member(&message.from),
-                "service": SERVICES[message.service as usize],
+                "service": message.service.name(),
                 "groups": message.groups.iter().map(|name| &**name).collect::<Vec<_>>(),
                 "view": message.view,
             });

@@ -60,6 +60,8 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     table: BTreeMap<Bytes, Group>,
+    /// Members of the largest group, if that is known.
+    largest: Option<usize>,
 }
 
 impl Groups {
@@ -71,6 +73,16 @@ impl Groups {
 
     pub(crate) fn members(&self, group: &[u8]) -> &[Mate] {
         self.table.get(group).map_or(&[], |it| &it.members)
+    }
+
+    /// Members of groups, a client once for each group, by those of the largest group.
+    pub(crate) fn reach(&mut self, groups: &[&[u8]]) -> f64 {
+        let table = &self.table;
+        let len = |it: &Group| it.members.len();
+        let largest =
+            *self.largest.get_or_insert_with(|| table.values().map(len).max().unwrap_or_default());
+        let reached: usize = groups.iter().filter_map(|name| table.get(*name)).map(len).sum();
+        reached as f64 / largest.max(1) as f64
     }
 
     /// True if senders to one of the groups wait for a slow member.
@@ -129,6 +141,7 @@ impl Groups {
         let is_new = !group.members.contains(&mate);
         if is_new {
             group.members.push(mate.clone());
+            self.largest = self.largest.map(|it| it.max(group.members.len()));
         }
         group.route(&mate, place);
         is_new
@@ -143,6 +156,7 @@ impl Groups {
         group.joining.retain(|it| it.0 != *mate || it.1 > sequence);
         group.route(mate, place);
         let left = before > group.members.len();
+        self.largest = self.largest.filter(|it| *it > before);
         if group.routes == Set::default() {
             self.table.remove(name);
         }

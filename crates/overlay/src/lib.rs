@@ -33,7 +33,7 @@ pub use daemon::{
 };
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};
-pub use price::{FlowControl, PriceProfile};
+pub use price::{Benefit, FlowControl, PriceProfile};
 pub use session::protocol;
 pub use session::{
     GroupEvent, GroupMember, GroupMessage, GroupName, RemoteSession, SessionError, WaitReason,

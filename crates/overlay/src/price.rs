@@ -17,6 +17,8 @@ const PRICE_MAX: f64 = 655.35;
 /// Clients of a daemon for which the longest salary period is meant; more of them share it in
 /// proportion, or few would keep short periods while the others double theirs.
 const CROWD: f64 = 40.0;
+/// Least share of the largest group that counts as a benefit: a smaller group would never buy.
+const REACH_MIN: f64 = 0.125;
 /// Most packets that wait at a price of the savings, as a number of updates at the rate of the link
 /// (fast profile; chosen).
 const QUEUE_UPDATES: f64 = 6.0;
@@ -32,6 +34,30 @@ choices! {
         /// 1460 bytes against those that the link carries in six updates, and own links have the
         /// price of the moment.
         Fast = "fast",
+    }
+}
+
+choices! {
+    /// Benefit that a daemon weighs against the price of a message.
+    pub enum Benefit {
+        /// Each packet that is sent counts one (section 4.2): most is sent in all, and long or
+        /// crowded paths may get little.
+        Throughput = "throughput",
+        /// Each packet counts as many as have it: links cost messages of smaller groups more.
+        Receivers = "receivers",
+        /// Packet number x counts 1/x (section 4.1): clients over short paths and long ones spend
+        /// alike, and none starves.
+        Concave = "concave",
+    }
+}
+
+impl Benefit {
+    /// All benefits.
+    pub const EACH: &[Self] = Self::ALL;
+
+    /// Word in files and at the command line.
+    pub fn name(self) -> &'static str {
+        Self::WORDS[self as usize]
     }
 }
 
@@ -58,6 +84,8 @@ settings! {
     period_max: Duration [1 ms, 1000 s] = 1 s;
     /// Whether a client that can pay buys with a probability of one to the price alone
     coin: bool = true;
+    /// Benefit of messages whose client chooses none
+    benefit: Benefit = Throughput;
     by profile:
     /// The profile.
     kind: PriceProfile = Off;
@@ -88,6 +116,23 @@ impl FlowControl {
         self.savings_max / 100.0
     }
 
+    /// Price of each packet of a message over links, of which `links` has the sum of the prices and
+    /// the greatest. `reach`: members of the message's groups by those of the largest group.
+    pub(crate) fn offer(&self, benefit: Benefit, (sum, dearest): (f64, f64), reach: f64) -> Offer {
+        let price = self.fee + sum;
+        match benefit {
+            Benefit::Throughput => Offer { price, least: price, strain: price },
+            Benefit::Receivers => {
+                let price = self.fee + sum / reach.clamp(REACH_MIN, 1.0);
+                Offer { price, least: price, strain: price }
+            }
+            Benefit::Concave => {
+                let least = price.min(self.savings_max);
+                Offer { price, least, strain: self.fee + dearest }
+            }
+        }
+    }
+
     /// Checks that clients can buy at all.
     ///
     /// # Errors
@@ -114,6 +159,19 @@ impl FlowControl {
         let packets = clients as f64 * self.salary / self.fee;
         self.update.mul_f64((2.0 * packets / self.queue_packets).max(1.0))
     }
+}
+
+/// Price of each packet of a message, as a benefit has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// Dollars for each packet.
+    pub(crate) price: f64,
+    /// Money that the client must have. The rest is debt.
+    pub(crate) least: f64,
+    /// Price that the threshold of the salary period counts for. The optimum of a concave benefit
+    /// has all clients spend alike (Kelly, Maulloo, Tan: "Rate control for communication networks",
+    /// 1998), so their money must not follow the number of links that they pay for.
+    strain: f64,
 }
 
 /// Use of a link's queue.
@@ -176,7 +234,7 @@ pub(crate) struct Purse {
     salary_at: Time,
     /// True if a message was too expensive since the last salary.
     is_blocked: bool,
-    /// Price of the dearest message since the last salary.
+    /// Greatest strain of a message since the last salary.
     dearest: f64,
     /// When a client that was refused is asked again, beside the next salary.
     retry_at: Option<Time>,
@@ -201,12 +259,12 @@ impl Purse {
 
     /// Pays all salaries that are due. The period follows how a client fared since the last one: a
     /// client that was not blocked keeps the period; otherwise the salary rate grows by one for
-    /// each update, or halves where messages were dear. `price` is that of the message that waits.
-    fn pay(&mut self, now: Time, of: &FlowControl, (price, clients): (f64, usize)) {
+    /// each update, or halves where messages were dear. `strain` is that of the message that waits.
+    fn pay(&mut self, now: Time, of: &FlowControl, (strain, clients): (f64, usize)) {
         while self.salary_at <= now {
             let mut count = 1;
             if core::mem::take(&mut self.is_blocked) {
-                let dearest = if self.dearest > 0.0 { self.dearest } else { price };
+                let dearest = if self.dearest > 0.0 { self.dearest } else { strain };
                 let (period, update) = (self.period.as_secs_f64(), of.update.as_secs_f64());
                 let next = match dearest < of.threshold {
                     true => period * update / (period + update),
@@ -224,8 +282,8 @@ impl Purse {
         }
     }
 
-    /// Buys a message at a price for each packet. A message of many packets is sold to a client
-    /// that has the price of one: its other messages wait until the rest is paid.
+    /// Buys a message, beside other clients. A message of many packets is sold to a client that has
+    /// the price of one: its other messages wait until the rest is paid.
     ///
     /// # Errors
     /// Moment at which the client is to try again, if nothing else ends the wait.
@@ -233,10 +291,11 @@ impl Purse {
         &mut self,
         cx: &mut Cx<'_>,
         of: &FlowControl,
-        (price, clients): (f64, usize),
+        (offer, clients): (Offer, usize),
         bytes: usize,
     ) -> Result<(), Time> {
-        self.pay(cx.now, of, (price, clients));
+        let Offer { price, least, strain } = offer;
+        self.pay(cx.now, of, (strain, clients));
         let wait = |it: &Self| it.salary_at.min(it.retry_at.unwrap_or(Time::MAX));
         if self.retry_at.is_some_and(|at| at > cx.now) {
             return Err(wait(self));
@@ -246,9 +305,9 @@ impl Purse {
             PriceProfile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(BATCH_BYTES),
         };
         if packets > 0 {
-            let is_poor = price > self.money;
+            let is_poor = least > self.money;
             // A client that is refused must not toss again at once: the coin would do nothing.
-            if is_poor || of.coin && !cx.rng.chance(1.0 / price.max(1.0)) {
+            if is_poor || of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
                 self.is_blocked |= is_poor;
                 let longest = of.update.mul_f64(2.0 / 3.0);
                 let longest = match of.kind {
@@ -260,7 +319,7 @@ impl Purse {
                 return Err(wait(self));
             }
             self.money -= price * packets as f64;
-            self.dearest = self.dearest.max(price);
+            self.dearest = self.dearest.max(strain);
         }
         self.retry_at = None;
         if of.kind == PriceProfile::Fast {
@@ -288,7 +347,12 @@ mod tests {
         period_min: Duration::from_millis(1),
         period_max: Duration::from_secs(1),
         coin: false,
+        benefit: Benefit::Throughput,
     };
+
+    fn at(price: f64) -> Offer {
+        Offer { price, least: price, strain: price }
+    }
 
     fn ms(ms: u64) -> Time {
         Time::ZERO + Duration::from_millis(ms)
@@ -349,9 +413,9 @@ mod tests {
         let (mut purse, mut rng) = (purse(), rng());
         let mut cx = Cx::untraced(ms(1), &mut rng);
         for _ in 0..4 {
-            assert_eq!(purse.buy(&mut cx, &PAPER, (2.5, 1), 1000), Ok(()));
+            assert_eq!(purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000), Ok(()));
         }
-        let at = purse.buy(&mut cx, &PAPER, (2.5, 1), 1000).unwrap_err();
+        let at = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000).unwrap_err();
         assert!(at > cx.now && at <= cx.now + PAPER.update.mul_f64(2.0 / 3.0), "{at}");
         assert!(purse.money == 0.0 && purse.is_blocked);
     }
@@ -371,10 +435,10 @@ mod tests {
             let (mut purse, mut rng) = (purse(), rng());
             let mut cx = Cx::untraced(ms(1), &mut rng);
             if let Some(price) = bought {
-                purse.buy(&mut cx, &PAPER, (price, 1), 1000).unwrap();
+                purse.buy(&mut cx, &PAPER, (at(price), 1), 1000).unwrap();
             }
             if let Some(price) = refused {
-                purse.buy(&mut cx, &PAPER, (price, 1), 1000).unwrap_err();
+                purse.buy(&mut cx, &PAPER, (at(price), 1), 1000).unwrap_err();
             }
             let price = refused.or(bought).unwrap_or(1.0);
             purse.pay(ms(50), &PAPER, (price, 1));
@@ -403,10 +467,10 @@ mod tests {
     fn a_long_message_leaves_a_debt() {
         let (mut purse, mut rng) = (purse(), rng());
         let mut cx = Cx::untraced(ms(1), &mut rng);
-        purse.buy(&mut cx, &PAPER, (1.0, 1), 146_000).unwrap();
+        purse.buy(&mut cx, &PAPER, (at(1.0), 1), 146_000).unwrap();
         assert_eq!(purse.money, -90.0);
         let mut cx = Cx::untraced(ms(449), &mut rng);
-        assert!(purse.buy(&mut cx, &PAPER, (1.0, 1), 1).is_err());
+        assert!(purse.buy(&mut cx, &PAPER, (at(1.0), 1), 1).is_err());
     }
 
     #[test]
@@ -415,7 +479,8 @@ mod tests {
         for price in [1.0, 4.0] {
             let bought = (0..4000).filter(|_| {
                 let mut purse = purse();
-                let bought = purse.buy(&mut Cx::untraced(ms(1), &mut rng), &coin, (price, 1), 1);
+                let bought =
+                    purse.buy(&mut Cx::untraced(ms(1), &mut rng), &coin, (at(price), 1), 1);
                 assert!(!purse.is_blocked, "a coin blocks nobody");
                 bought.is_ok()
             });
@@ -429,11 +494,43 @@ mod tests {
         let (fast, mut rng) = (FlowControl { kind: PriceProfile::Fast, ..PAPER }, rng());
         let (mut purse, mut cx) = (purse(), Cx::untraced(ms(1), &mut rng));
         for _ in 0..64 {
-            purse.buy(&mut cx, &fast, (3.0, 1), 1024).unwrap();
+            purse.buy(&mut cx, &fast, (at(3.0), 1), 1024).unwrap();
         }
         assert_eq!((purse.money, purse.paid_bytes), (7.0, 0));
-        purse.buy(&mut cx, &fast, (3.0, 1), 1).unwrap();
+        purse.buy(&mut cx, &fast, (at(3.0), 1), 1).unwrap();
         assert_eq!((purse.money, purse.paid_bytes), (4.0, BATCH_BYTES - 1));
+    }
+
+    #[test]
+    fn a_benefit_counts_receivers_or_has_long_and_short_paths_spend_alike() {
+        let cases = [
+            (Benefit::Throughput, 0.5, at(31.0)),
+            (Benefit::Receivers, 1.0, at(31.0)),
+            (Benefit::Receivers, 0.5, at(61.0)),
+            (Benefit::Receivers, 0.01, at(241.0)),
+            (Benefit::Concave, 0.5, Offer { price: 31.0, least: 20.0, strain: 13.0 }),
+        ];
+        for (benefit, reach, wanted) in cases {
+            assert_eq!(PAPER.offer(benefit, (30.0, 12.0), reach), wanted, "{benefit:?} {reach}");
+        }
+    }
+
+    #[test]
+    fn a_path_dearer_than_all_savings_is_bought_on_debt_where_the_benefit_is_concave() {
+        let (mut purse, mut rng) = (Purse { money: 20.0, ..purse() }, rng());
+        let mut cx = Cx::untraced(ms(1), &mut rng);
+        let offer = PAPER.offer(Benefit::Concave, (30.0, 6.0), 1.0);
+        assert_eq!(purse.buy(&mut cx, &PAPER, (offer, 1), 1000), Ok(()));
+        assert_eq!(purse.money, -11.0);
+        purse.buy(&mut cx, &PAPER, (offer, 1), 1000).unwrap_err();
+        let period = purse.period;
+        purse.pay(ms(50), &PAPER, (offer.strain, 1));
+        assert!(purse.period < period, "its dearest link is below the threshold");
+        // The same path never has the savings that a client needs for throughput.
+        let offer = PAPER.offer(Benefit::Throughput, (30.0, 6.0), 1.0);
+        purse.money = 20.0;
+        cx.now = ms(2000);
+        purse.buy(&mut cx, &PAPER, (offer, 1), 1000).unwrap_err();
     }
 
     proptest! {
@@ -443,14 +540,16 @@ mod tests {
         fn purses_keep_their_bounds(
             steps in prop::collection::vec((0..200u64, 0.0..700.0f64, 0..20_000usize), 1..200),
             kind in prop::sample::select([PriceProfile::Paper, PriceProfile::Fast].as_slice()),
+            benefit in prop::sample::select(Benefit::EACH),
             coin: bool,
         ) {
             let (of, mut rng) = (FlowControl { kind, coin, ..PAPER }, rng());
             let (mut purse, mut now) = (purse(), ms(0));
             for (pause, links, bytes) in steps {
                 now += Duration::from_millis(pause);
-                let (price, before) = (of.fee + links, purse);
-                let bought = purse.buy(&mut Cx::untraced(now, &mut rng), &of, (price, 30), bytes);
+                let (offer, before) = (of.offer(benefit, (links, links / 2.0), 0.5), purse);
+                let Offer { price, least, .. } = offer;
+                let bought = purse.buy(&mut Cx::untraced(now, &mut rng), &of, (offer, 30), bytes);
                 prop_assert!(purse.money <= of.savings_max);
                 prop_assert!(purse.period >= of.period_min);
                 prop_assert!(purse.period <= of.period_max);
@@ -458,7 +557,7 @@ mod tests {
                     prop_assert!(at > now && at <= now + of.period_max);
                 }
                 // Who can pay for one packet gets a message of 14 packets at most.
-                prop_assert!(purse.money >= before.money.min(price) - 14.0 * price);
+                prop_assert!(purse.money >= before.money.min(least) - 14.0 * price);
             }
         }
     }

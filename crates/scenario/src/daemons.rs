@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faircast_base::{Bitrate, Bytes, Duration, NodeId, Time};
-use faircast_overlay::{FlowControl, Service};
+use faircast_overlay::{Benefit, FlowControl, Service};
 
 use crate::error::{Problem, quoted};
 use crate::limits::{CLIENTS_MAX, RATE_BITS_PER_S_MAX};
@@ -177,7 +177,8 @@ impl Daemons<'_> {
     }
 
     fn send(&self, value: &Value, begins: Time) -> Result<SendSpec, Problem> {
-        let table = value.table(&["groups", "service", "size", "rate", "start", "stop"])?;
+        let keys = ["groups", "service", "benefit", "size", "rate", "start", "stop"];
+        let table = value.table(&keys)?;
         let groups = table.required("groups", "[\"prices\"]", |value| match &value.kind {
             Kind::Text(_) => Ok(vec![name(value)?.to_string()]),
             _ => value.each("a list of groups such as [\"prices\"]", |_, it| {
@@ -191,6 +192,9 @@ impl Daemons<'_> {
         }
         let service = table.optional("service", |value| {
             registered(value, "service", Service::ALL.iter().map(|it| (it.name(), *it)))
+        })?;
+        let benefit = table.optional("benefit", |value| {
+            registered(value, "benefit", Benefit::EACH.iter().map(|it| (it.name(), *it)))
         })?;
         let most = faircast_overlay::MESSAGE_BYTES_MAX as u64;
         let size = table.optional("size", |value| {
@@ -206,6 +210,7 @@ impl Daemons<'_> {
         Ok(SendSpec {
             groups,
             service: service.unwrap_or_default(),
+            benefit,
             size: size.unwrap_or(Bytes::new(MESSAGE_BYTES)),
             rate,
             start,

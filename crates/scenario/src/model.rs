@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use faircast_base::{Bitrate, Bytes, Duration, FlowId, NodeFaultKind, NodeId, Time};
 use faircast_link::LinkConfig;
-use faircast_overlay::{FlowControl, Service};
+use faircast_overlay::{Benefit, FlowControl, Service};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::stack::Stack;
 
@@ -129,6 +129,8 @@ pub struct SendSpec {
     pub groups: Vec<String>,
     /// Order and certainty of delivery.
     pub service: Service,
+    /// Benefit under flow control; `None` for the daemon's choice.
+    pub benefit: Option<Benefit>,
     /// Bytes of each message.
     pub size: Bytes,
     /// Rate of the messages' bytes; `None` for as many as the daemon takes.

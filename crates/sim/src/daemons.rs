@@ -252,7 +252,8 @@ fn send(
     }
     let groups: Vec<&[u8]> = of.groups.iter().map(|it| it.as_bytes()).collect();
     let view = daemon.view().0;
-    match daemon.send(cx, id, &Outgoing::new(of.service, &groups, &payload)) {
+    let message = Outgoing::new(of.service, &groups, &payload);
+    match daemon.send(cx, id, &Outgoing { benefit: of.benefit, ..message }) {
         Ok(()) => {
             client.sent += 1;
             client.due = Some(of.rate.map_or(due, |rate| due + rate.time_for(of.size.count())));

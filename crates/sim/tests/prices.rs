@@ -58,14 +58,20 @@ impl Sink for Seen {
 }
 
 /// Chain of three daemons with 2 Mbit/s. Clients at `a` send to `far`, and clients at `b` to
-/// `near`; both have a member at `c`.
-fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
+/// `near`; both have a member at `c`, and `far` has as many again there as `members` says.
+fn chain_with(members: u32, link: &str, clients: u32, options: &str, service: &str) -> Scenario {
     let sender = |name: &str, node: &str| {
         format!(
             "[[client]]\nname = \"{name}\"\nnode = \"{node}\"\ncount = {clients}\n\
              start = \"5 s\"\nsend = {{ groups = \"{name}\", service = \"{service}\", \
              size = \"1400 B\", rate = \"1 Mbit/s\", stop = \"{SENDS_S} s\" }}\n"
         )
+    };
+    let more = match members {
+        0 => String::new(),
+        count => format!(
+            "[[client]]\nname = \"more\"\nnode = \"c\"\ncount = {count}\ngroups = [\"far\"]\n"
+        ),
     };
     let text = format!(
         "title = \"prices\"\nduration = \"100 s\"\n\
@@ -76,12 +82,16 @@ fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
          [[daemon]]\nnode = \"a\"\npeers = \"b\"\noptions = {{ {options} }}\n\
          [[daemon]]\nnode = \"b\"\npeers = \"c\"\noptions = {{ {options} }}\n\
          [[daemon]]\nnode = \"c\"\noptions = {{ {options} }}\n\
-         [[client]]\nname = \"member\"\nnode = \"c\"\ngroups = [\"far\", \"near\"]\n{}{}",
+         [[client]]\nname = \"member\"\nnode = \"c\"\ngroups = [\"far\", \"near\"]\n{more}{}{}",
         sender("far", "a"),
         sender("near", "b"),
     );
     let (path, none) = (Path::new("prices.toml"), Overrides::default());
     Scenario::parse(path, &text, &none, &catalog()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
+    chain_with(0, link, clients, options, service)
 }
 
 /// Runs a scenario. Panics if a rule is broken.
@@ -128,5 +138,27 @@ fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
         assert!(!is_whole || seen.delivered == sent, "{what}: {} of {sent}", seen.delivered);
         // Messages of 1400 bytes at 2 Mbit/s for 10 s: 1785.
         assert!(seen.late > 1400, "{what}: {}", seen.late);
+    }
+}
+
+#[test]
+fn a_group_with_more_receivers_gets_more_of_a_link_where_receivers_count() {
+    // Ten members of the far group and one of the near group, in share of the far one's messages.
+    for (benefit, least, most) in
+        [("throughput", 0.35, 0.65), ("receivers", 0.75, 1.0), ("concave", 0.35, 0.65)]
+    {
+        let options = format!("{PAPER}, benefit = \"{benefit}\"");
+        let scenario = chain_with(9, "", 10, &options, "fifo");
+        let seen = run(&scenario);
+        let is_far = |index: &u32| {
+            let mut clients = scenario.daemons.iter().flat_map(|it| &it.clients);
+            let of = clients.find(|it| it.index == *index);
+            of.is_some_and(|it| it.name.starts_with("far"))
+        };
+        let sent: u64 = seen.sent.values().sum();
+        let far: u64 = seen.sent.iter().filter(|it| is_far(it.0)).map(|it| it.1).sum();
+        let share = far as f64 / sent as f64;
+        assert!((least..=most).contains(&share), "{benefit}: {share}");
+        assert!(seen.queue_max < 3 * FULL, "{benefit}: {}", seen.queue_max);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use faircast::groups::Service;
+use faircast::groups::{Benefit, Service};
 
 /// Connection to a daemon.
 #[derive(Debug, Args)]
@@ -40,7 +40,8 @@ Examples:
   echo go | faircast pub jobs --service safe --receipts      prints how many members have it
 
 Ends when standard input ends and the daemon has taken all messages. Services: unreliable, reliable,
-fifo, causal, agreed, safe; docs/promises.md has their guarantees.
+fifo, causal, agreed, safe; docs/promises.md has their guarantees. Benefits: throughput, receivers,
+concave; docs/overlay.md has their meaning.
 
 A lost connection is opened again until Ctrl-C.
 
@@ -52,6 +53,9 @@ pub struct PubArgs {
     /// The service of the messages
     #[arg(long, value_name = "SERVICE", default_value = "fifo", value_parser = service)]
     pub service: Service,
+    /// The benefit of the messages, where the daemon has flow control [default: the daemon's]
+    #[arg(long, value_name = "BENEFIT", value_parser = benefit)]
+    pub benefit: Option<Benefit>,
     /// Messages a second at most [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -100,13 +104,17 @@ pub struct SubArgs {
     pub to: ConnectOptions,
 }
 
-/// Names of services, by their numbers.
-pub(crate) const SERVICES: [&str; 6] =
-    ["unreliable", "reliable", "fifo", "causal", "agreed", "safe"];
-
 fn service(text: &str) -> Result<Service, String> {
-    let found = SERVICES.iter().position(|name| *name == text);
-    found
-        .and_then(|place| Service::ALL.get(place).copied())
-        .ok_or_else(|| format!("expected one of {}", SERVICES.join(", ")))
+    named(text, &Service::ALL, Service::name)
+}
+
+fn benefit(text: &str) -> Result<Benefit, String> {
+    named(text, Benefit::EACH, Benefit::name)
+}
+
+/// Finds the one of `all` that has a name.
+fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let found = all.iter().find(|it| name(**it) == text).copied();
+    let names: Vec<_> = all.iter().map(|it| name(*it)).collect();
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }

@@ -291,6 +291,7 @@ mod tests {
             service,
             wants_receipt: false,
             view: None,
+            benefit: None,
             groups,
             payload: "abc".into(),
         };

@@ -37,8 +37,8 @@ use self::connection::Target;
 use self::session::Shared;
 pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
-    GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason, SendError,
-    Service, WaitReason,
+    Benefit, GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason,
+    SendError, Service, WaitReason,
 };
 
 /// Longest time for requests that wait when a client is closed.
@@ -90,6 +90,7 @@ impl From<SessionError> for GroupError {
 pub struct Client {
     shared: Arc<Shared>,
     task: Mutex<Option<JoinHandle<()>>>,
+    benefit: Option<Benefit>,
 }
 
 /// Choices of a client.
@@ -100,6 +101,9 @@ pub struct ClientOptions {
     /// it sent them, or refused by a [`GroupEvent::Refused`] (virtual synchrony). Without this a
     /// message may be delivered in a later view.
     pub virtual_synchrony: bool,
+    /// Benefit of the client's messages, where the daemon has flow control; `None` for the daemon's
+    /// choice.
+    pub benefit: Option<Benefit>,
     /// Token at an address `tls:HOST:PORT`, which the daemon has for the name of the client.
     pub token: Option<String>,
     /// File with the CA of the daemon's certificate, in PEM. An address `tls:HOST:PORT` needs a CA:
@@ -142,7 +146,7 @@ impl Client {
         let connected = connection::open(&target, &shared).await;
         let open = connected.map_err(|error| error.into_public(address))?;
         let task = tokio::spawn(connection::run(target, shared.clone(), open));
-        Ok(Self { shared, task: Mutex::new(Some(task)) })
+        Ok(Self { shared, task: Mutex::new(Some(task)), benefit: options.benefit })
     }
 
     /// Name of the client in the overlay: `name@daemon`.
@@ -196,7 +200,7 @@ impl Client {
         groups: &[&str],
         payload: impl Into<Bytes>,
     ) -> Result<u64, GroupError> {
-        let (frame, len) = message(service, groups, payload, false)?;
+        let (frame, len) = message((service, self.benefit), groups, payload, false)?;
         self.request(frame, len).await
     }
 
@@ -215,7 +219,7 @@ impl Client {
             let text = format!("a {} message has no receipt; use agreed or safe", service.name());
             return Err(GroupError::Usage(text));
         }
-        let (frame, len) = message(service, groups, payload, true)?;
+        let (frame, len) = message((service, self.benefit), groups, payload, true)?;
         self.request(frame, len).await
     }
 
@@ -230,7 +234,7 @@ impl Client {
         groups: &[&str],
         payload: impl Into<Bytes>,
     ) -> Result<u64, GroupError> {
-        let (frame, len) = message(service, groups, payload, false)?;
+        let (frame, len) = message((service, self.benefit), groups, payload, false)?;
         self.shared.request(frame, len)
     }
 
@@ -303,7 +307,7 @@ fn checked(group: &str) -> Result<Bytes, GroupError> {
 
 /// Request to send a message, and the length of its payload.
 fn message(
-    service: Service,
+    (service, benefit): (Service, Option<Benefit>),
     groups: &[&str],
     payload: impl Into<Bytes>,
     wants_receipt: bool,
@@ -316,7 +320,7 @@ fn message(
     }
     let frame = move |request| {
         let (groups, payload) = (groups.clone(), payload.clone());
-        Frame::Send { request, service, wants_receipt, view: None, groups, payload }
+        Frame::Send { request, service, wants_receipt, view: None, benefit, groups, payload }
     };
     Ok((frame, len))
 }

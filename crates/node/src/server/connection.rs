@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faircast_overlay::{Ballot, ClientId, Names, Service};
+use faircast_overlay::{Ballot, Benefit, ClientId, Names, Service};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -51,6 +51,7 @@ pub(super) enum Act {
         service: Service,
         wants_receipt: bool,
         view: Option<Ballot>,
+        benefit: Option<Benefit>,
         groups: Names,
         payload: Bytes,
     },
@@ -260,11 +261,12 @@ impl Link<'_> {
                     service,
                     wants_receipt,
                     view,
+                    benefit,
                     groups,
                     payload,
                 })) => {
                     bytes += payload.len();
-                    let act = Act::Send { service, wants_receipt, view, groups, payload };
+                    let act = Act::Send { service, wants_receipt, view, benefit, groups, payload };
                     queue.push_back((request, act));
                 }
                 Ok(Some(Frame::Ping(number))) => self.outbox.set_pong(number),

@@ -521,9 +521,10 @@ impl Hub {
 
 /// Reason for which a message waits that is too expensive.
 fn price_of(daemon: &mut Daemon, id: ClientId, act: &Act) -> WaitReason {
-    let Act::Send { service, groups, .. } = act else { return WaitReason::Retention };
+    let Act::Send { service, benefit, groups, .. } = act else { return WaitReason::Retention };
     let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
-    let (price, purse) = daemon.offer(id, *service, &groups).unwrap_or_default();
+    let message = Outgoing { benefit: *benefit, ..Outgoing::new(*service, &groups, &[]) };
+    let (price, purse) = daemon.offer(id, &message).unwrap_or_default();
     let cents = |dollars: f64| (dollars * 100.0) as i32;
     WaitReason::Price { price_cents: cents(price) as u32, purse_cents: cents(purse) }
 }
@@ -539,7 +540,7 @@ fn perform(
         // Names outlive the buffer of the connection.
         Act::Join(group, asks) => daemon.join(cx, id, Bytes::copy_from_slice(group), *asks),
         Act::Leave(group) => daemon.part(cx, id, Bytes::copy_from_slice(group)),
-        Act::Send { service, wants_receipt, view, groups, payload } => {
+        Act::Send { service, wants_receipt, view, benefit, groups, payload } => {
             let groups: SmallVec<[&[u8]; 4]> = groups.iter().collect();
             let message = Outgoing {
                 service: *service,
@@ -548,6 +549,7 @@ fn perform(
                 request: number,
                 wants_receipt: *wants_receipt,
                 view: *view,
+                benefit: *benefit,
             };
             daemon.send(cx, id, &message)?;
             counters.messages += 1;

@@ -114,7 +114,16 @@ impl Peer {
         let groups = [group].into_iter().collect();
         let (request, payload) = (self.request, payload.into());
         let (wants_receipt, view) = (false, None);
-        self.put(Frame::Send { request, service, wants_receipt, view, groups, payload }).await;
+        self.put(Frame::Send {
+            request,
+            service,
+            wants_receipt,
+            view,
+            benefit: None,
+            groups,
+            payload,
+        })
+        .await;
     }
 
     /// Next frame; `None` at the end of the stream.

@@ -74,7 +74,7 @@ while not (event := bob.next(0)):
     assert select.select([bob], [], [], 60)[0], "no event within 60 s"
 assert event["payload"] == b"seen" and bob.next(0) is None, event
 # Receipts, groups without members, and messages for a view that is known.
-request = alice.send(["chat"], b"counted", "safe", receipt=True)
+request = alice.send(["chat"], b"counted", "safe", receipt=True, benefit="concave")
 receipt = until(alice, "receipt")
 assert (receipt["request"], receipt["members"]) == (request, 1), receipt
 alice.send(["nobody"], b"lost")
@@ -93,7 +93,8 @@ carol.close()
 alice.leave("chat")
 until(alice, "group", lambda event: event["reason"] == "leave")
 for wrong in (lambda: alice.join("x" * 65), lambda: alice.send([], b""), lambda: Client("x", "y"),
-              lambda: alice.send(["chat"], b"", "fifo", receipt=True)):
+              lambda: alice.send(["chat"], b"", "fifo", receipt=True),
+              lambda: alice.send(["chat"], b"", benefit="wealth")):
     try:
         wrong()
         raise AssertionError("a wrong call is taken")

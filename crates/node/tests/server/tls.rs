@@ -416,7 +416,8 @@ async fn a_message_whose_records_are_cut_or_damaged_comes_once_after_the_resume(
         let (request, payload) = (u64::from(round) + 1, large.clone());
         let groups = ["g"].into_iter().collect();
         let (service, wants_receipt, view) = (Service::Agreed, false, None);
-        let send = Frame::Send { request, service, wants_receipt, view, groups, payload };
+        let send =
+            Frame::Send { request, service, wants_receipt, view, benefit: None, groups, payload };
         batch.push(&send);
         let token = "all-have-this-token";
         let mut broken = greet(&through, &tls, ("source", 1, 2), token).await.unwrap();
@@ -484,7 +485,15 @@ async fn no_byte_stays_behind_a_full_socket_or_the_handshake() {
         let payload = [&sent.to_be_bytes()[..], &[0; 60_000]].concat().into();
         let (service, wants_receipt, view) = (Service::Fifo, false, None);
         let groups = ["g"].into_iter().collect();
-        batch.push(&Frame::Send { request: sent, service, wants_receipt, view, groups, payload });
+        batch.push(&Frame::Send {
+            request: sent,
+            service,
+            wants_receipt,
+            view,
+            benefit: None,
+            groups,
+            payload,
+        });
         if !batch.try_write(&source.socket).unwrap() {
             break;
         }

@@ -5,11 +5,10 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Time};
 
-use super::Daemon;
-use crate::cell::Service;
+use super::{Daemon, Outgoing};
 use crate::client::SendError;
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
-use crate::price::{FlowControl, Meter, PriceProfile, Purse};
+use crate::price::{Benefit, FlowControl, Meter, Offer, PriceProfile, Purse};
 use crate::wire::{Control, Prices};
 
 /// Interval at which prices above zero are told again, so that a lost one comes back.
@@ -41,8 +40,8 @@ pub(super) struct Market {
     /// Number of the newest prices of each daemon, and own prices as they were told last.
     numbers: BTreeMap<DaemonRun, u64>,
     told: BTreeMap<DaemonRun, f64>,
-    /// Prices of messages by the daemons to which they go.
-    routes: BTreeMap<u128, f64>,
+    /// Prices of the links to daemons, by these daemons: sum, and greatest.
+    routes: BTreeMap<u128, (f64, f64)>,
     /// Clients that are to try again, by moment, and those that can try now.
     alarms: BTreeSet<(Time, ClientId)>,
     retries: VecDeque<ClientId>,
@@ -69,21 +68,11 @@ impl Daemon {
 
     /// Price of a message for each packet, in dollars, and money in the purse of its sender. `None`
     /// if messages have no price.
-    pub fn offer(
-        &mut self,
-        id: ClientId,
-        service: Service,
-        groups: &[&[u8]],
-    ) -> Option<(f64, f64)> {
+    pub fn offer(&mut self, id: ClientId, message: &Outgoing<'_>) -> Option<(f64, f64)> {
         let of = self.settings.flow()?;
         let money = self.clients.get(&id)?.purse.money;
-        let routes = self.daemons_of(service, self.groups.route(groups));
-        Some((self.price(&of, routes), money))
-    }
-
-    /// Daemons to which a message goes whose groups have members at `routes`.
-    fn daemons_of(&self, service: Service, routes: Set) -> Set {
-        if service.is_ordered() { Set::ALL } else { routes }
+        let routes = self.groups.route(message.groups);
+        Some((self.price(&of, message, routes).price, money))
     }
 
     /// Money in the purse of a client in dollars, and time for which messages have waited for money
@@ -107,20 +96,19 @@ impl Daemon {
         })
     }
 
-    /// Buys a message of a client to daemons, or has the client wait.
+    /// Buys a message of a client whose groups have members at daemons, or has the client wait.
     pub(super) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
         id: ClientId,
-        (service, routes): (Service, Set),
-        bytes: usize,
+        message: &Outgoing<'_>,
+        routes: Set,
     ) -> Result<(), SendError> {
         let Some(of) = self.settings.flow() else { return Ok(()) };
-        let routes = self.daemons_of(service, routes);
         self.count_queues(cx.now);
-        let (price, clients) = (self.price(&of, routes), self.clients.len());
+        let (offer, clients) = (self.price(&of, message, routes), self.clients.len());
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
-        let Err(at) = client.purse.buy(cx, &of, (price, clients), bytes) else {
+        let Err(at) = client.purse.buy(cx, &of, (offer, clients), message.payload.len()) else {
             if let Some(since) = client.purse.waits_since.take() {
                 client.purse.waited += cx.now.since(since);
             }
@@ -141,18 +129,20 @@ impl Daemon {
         of.map(|of| Purse::new(cx, &of, self.clients.len())).unwrap_or_default()
     }
 
-    /// Price of each packet of a message that goes to daemons.
-    fn price(&mut self, of: &FlowControl, routes: Set) -> f64 {
+    /// Price of each packet of a message whose groups have members at daemons.
+    fn price(&mut self, of: &FlowControl, message: &Outgoing<'_>, routes: Set) -> Offer {
         self.follow_view();
+        let routes = if message.service.is_ordered() { Set::ALL } else { routes };
         let me = self.current.me;
         let is_live = of.kind == PriceProfile::Fast;
         let known = self.market.routes.get(&routes.0).copied();
-        let links = known.unwrap_or_else(|| {
+        let add = |(sum, most): (f64, f64), price: f64| (sum + price, most.max(price));
+        let mut links = known.unwrap_or_else(|| {
             let members = &self.current.graph.members;
             let used = self.market.tree.iter().filter(|it| it.below.meets(routes));
             let told = used.filter(|it| !is_live || it.from != me);
             let ends = told.map(|it| (members[it.from], members[it.to]));
-            ends.filter_map(|ends| self.market.prices.get(&ends)).sum()
+            ends.filter_map(|ends| self.market.prices.get(&ends).copied()).fold((0.0, 0.0), add)
         });
         if known.is_none() {
             if self.market.routes.len() >= ROUTES_MAX {
@@ -160,16 +150,20 @@ impl Daemon {
             }
             self.market.routes.insert(routes.0, links);
         }
-        let mut own = 0.0;
         if is_live {
             let since = self.market.counted.since(self.market.updated);
             for link in self.current.own_links(routes) {
                 let packets = of.packets(self.current.queue_length(link));
                 let meter = self.market.meters.get(&link);
-                own += meter.map_or(0.0, |it| it.price(of, packets, since));
+                links = add(links, meter.map_or(0.0, |it| it.price(of, packets, since)));
             }
         }
-        of.fee + links + own
+        let benefit = message.benefit.unwrap_or(of.benefit);
+        let reach = match benefit {
+            Benefit::Receivers => self.groups.reach(message.groups),
+            Benefit::Throughput | Benefit::Concave => 1.0,
+        };
+        of.offer(benefit, links, reach)
     }
 
     /// Counts queues up to this moment. No queue has changed since the last call.

@@ -14,6 +14,7 @@ use crate::client::{Client, ClientEvent, Joining, Reason, Room, SendError};
 use crate::group::Mate;
 use crate::ids::{ClientId, Set, ViewId};
 use crate::mutant::{Mutant, breaks};
+use crate::price::Benefit;
 use crate::stream::Ready;
 
 /// Most bytes of a client's name.
@@ -42,6 +43,8 @@ pub struct Outgoing<'a> {
     pub wants_receipt: bool,
     /// View in which alone the message may be delivered (virtual synchrony).
     pub view: Option<ViewId>,
+    /// Benefit of the message; `None` for the daemon's choice.
+    pub benefit: Option<Benefit>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -520,7 +523,7 @@ impl Daemon {
         id: ClientId,
         message: &Outgoing<'_>,
     ) -> Result<(), SendError> {
-        let Outgoing { service, groups, payload, request, wants_receipt, view } = *message;
+        let Outgoing { service, groups, payload, request, wants_receipt, view, .. } = *message;
         self.check(groups)?;
         if payload.len() > MESSAGE_BYTES_MAX {
             return Err(SendError::Length);
@@ -542,7 +545,7 @@ impl Daemon {
         if self.is_in_vain(id, message, routes) {
             return Ok(());
         }
-        self.buy(cx, id, (service, routes), payload.len())?;
+        self.buy(cx, id, message, routes)?;
         let mut ready = core::mem::take(&mut self.scratch);
         self.current.send_message(service, &name, groups, payload, routes, &mut ready);
         if wants_receipt && service.is_ordered() {

@@ -16,6 +16,7 @@ use crate::client::{ClientEvent, Reason, SendError};
 use crate::daemon::MESSAGE_BYTES_MAX;
 use crate::group::Mate;
 use crate::ids::{Ballot, DaemonId, DaemonRun};
+use crate::price::Benefit;
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
@@ -33,6 +34,8 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// Flags beside the service of a message.
 const RECEIPT: u8 = 0x80;
 const IN_VIEW: u8 = 0x40;
+/// Bits of a benefit beside the service: 0 for the daemon's choice, or its place from 1 on.
+const BENEFIT: u8 = 0x30;
 
 /// Frame of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub enum Frame {
         wants_receipt: bool,
         /// View in which alone the message may be delivered.
         view: Option<Ballot>,
+        /// Benefit under flow control; `None` for the daemon's choice.
+        benefit: Option<Benefit>,
         /// Groups, 1 to 100.
         groups: Names,
         /// Payload.
@@ -292,10 +297,11 @@ impl Frame {
                 (9u8, *request).put(out);
                 put_name(out, group);
             }
-            Self::Send { request, service, wants_receipt, view, groups, payload } => {
+            Self::Send { request, service, wants_receipt, view, benefit, groups, payload } => {
                 let receipt = if *wants_receipt { RECEIPT } else { 0 };
                 let in_view = if view.is_some() { IN_VIEW } else { 0 };
-                (10u8, *request, *service as u8 | receipt | in_view).put(out);
+                let benefit = benefit.map_or(0, |it| (it as u8 + 1) << 4);
+                (10u8, *request, *service as u8 | receipt | in_view | benefit).put(out);
                 view.iter().for_each(|view| view.put(out));
                 groups.put(out);
                 return core::slice::from_ref(payload);
@@ -351,10 +357,13 @@ impl Frame {
             10 => {
                 let (request, head): (_, u8) = fields.read()?;
                 let wants_receipt = head & RECEIPT != 0;
-                let service = *Service::ALL.get(usize::from(head & !(RECEIPT | IN_VIEW)))?;
+                let service =
+                    *Service::ALL.get(usize::from(head & !(RECEIPT | IN_VIEW | BENEFIT)))?;
+                let place = usize::from((head & BENEFIT) >> 4).checked_sub(1);
+                let benefit = place.and_then(|place| Benefit::EACH.get(place).copied());
                 let view = if head & IN_VIEW != 0 { Some(fields.read()?) } else { None };
                 let (groups, payload) = (take_names(bytes, fields)?, rest(bytes, fields));
-                Self::Send { request, service, wants_receipt, view, groups, payload }
+                Self::Send { request, service, wants_receipt, view, benefit, groups, payload }
             }
             11 => Self::Sent(fields.read()?),
             13 if fields.0 == [0] => {

@@ -2,7 +2,7 @@
 
 use super::{World, ms, secs};
 use crate::daemon::{DaemonSettings, Outgoing};
-use crate::price::{FlowControl, PriceProfile};
+use crate::price::{Benefit, FlowControl, PriceProfile};
 use crate::wire::{Control, Prices};
 use crate::{LinkId, SendError, Service};
 
@@ -24,7 +24,9 @@ fn chain() -> World {
 fn prices(world: &mut World) -> [f64; 4] {
     [0, 1, 2, 3].map(|at| {
         let (id, mut offer) = (world.hosts[at].clients[0].id, None);
-        world.call(at, |daemon, _| offer = daemon.offer(id, Service::Fifo, &[b"g0"]));
+        world.call(at, |daemon, _| {
+            offer = daemon.offer(id, &Outgoing::new(Service::Fifo, &[b"g0"], &[]))
+        });
         offer.unwrap().0
     })
 }
@@ -121,4 +123,40 @@ fn a_client_that_waits_for_money_and_resumes_hears_when_to_try_again() {
     assert_eq!(send(&mut world), Err(SendError::Price));
     world.run(ms(100));
     assert_eq!(world.hosts[1].daemon.as_mut().unwrap().poll_retry(), Some(id));
+}
+
+#[test]
+fn a_slow_member_of_a_large_group_is_cut_and_holds_nobody_up_whatever_the_benefit() {
+    for benefit in Benefit::EACH {
+        let flow_control = FlowControl { benefit: *benefit, ..settings().flow_control };
+        let settings =
+            DaemonSettings { client_bytes: 64 << 10, flow_control, ..DaemonSettings::default() };
+        let mut world = World::with(4, &[(0, 1), (1, 2), (2, 3)], 1, settings);
+        world.run(secs(3));
+        world.join_all("g0");
+        world.run(secs(2));
+        world.hosts[3].clients[1].reads = false;
+        let mut sent = 0;
+        for turn in 0..2000 {
+            sent += usize::from(world.send(turn % 4, 0, Service::Fifo, &["g0"], 1000).is_ok());
+            world.run(ms(10));
+        }
+        world.run(secs(2));
+        world.hosts[3].clients[1].reads = true;
+        world.read(3, 1);
+        world.resume(3, 1);
+        world.finish();
+        assert!(sent > 1500, "{benefit:?}: {sent} of 2000 messages were cheap enough");
+        for (at, client) in (0..4).flat_map(|at| [(at, 0), (at, 1)]) {
+            let got = world.deliveries.iter().filter(|it| (it.at, it.client) == (at, client));
+            let (got, lost) =
+                (got.count(), world.lost.iter().any(|it| (it.0, it.1) == (at, client)));
+            let is_slow = (at, client) == (3, 1);
+            assert_eq!(
+                (got == sent, lost),
+                (!is_slow, is_slow),
+                "{benefit:?}: client {client} of d{at}"
+            );
+        }
+    }
 }

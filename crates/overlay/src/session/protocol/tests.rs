@@ -40,6 +40,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         service: Service::Fifo,
         wants_receipt: false,
         view: None,
+        benefit: None,
         groups: names(&["chat", "log"]),
         payload: "hi".into(),
     };
@@ -48,6 +49,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         service: Service::Safe,
         wants_receipt: true,
         view: Some(view(2)),
+        benefit: Some(Benefit::Concave),
         groups: names(&["chat"]),
         payload: "hi".into(),
     };
