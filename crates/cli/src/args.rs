@@ -189,6 +189,7 @@ Examples:
   faircast bench speed --json             how fast the simulator is here
   faircast bench tram-scale               TRAM with up to 100 000 receivers
   faircast bench cost-benefit             prices of overlay links and senders that pay
+  faircast bench cost-benefit-compare     the same overlays with TCP, credits or back pressure
   sudo faircast bench wire --size 256MB   what a key and a tree cost on real sockets here
   faircast bench overlay --live           groups through daemons here, beside nats-server
   sudo faircast bench attack              what a host on the network can do to a transfer
@@ -199,7 +200,8 @@ Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or no
 wrong.")]
 pub struct BenchArgs {
     /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, cost-benefit,
-    /// speed, wire, overlay, attack, matrix, sim-vs-lab, or the path of a suite file; the first seven where none is given
+    /// cost-benefit-compare, cost-benefit-ablation, speed, wire, overlay, attack, matrix,
+    /// sim-vs-lab, or the path of a suite file; the first seven where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite

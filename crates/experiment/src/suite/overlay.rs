@@ -19,6 +19,10 @@ pub(crate) const CLIENT_QUANTITIES: &[(&str, OverlayQuantity)] = &[
     ("client_got_bps", |bins, span_s| {
         bins.iter().map(|it| it.got_bytes).sum::<f64>() * 8.0 / span_s
     }),
+    // Mean time from the daemon of the sender to the client, over messages.
+    ("client_latency_s", |bins, _| {
+        bins.iter().map(|it| it.latency_s).sum::<f64>() / bins.iter().map(|it| it.got).sum::<f64>()
+    }),
 ];
 
 /// Quantities of links between daemons, whose targets are `from>to`.
@@ -40,6 +44,8 @@ pub(crate) const OVERLAY_LINK_QUANTITIES: &[(&str, OverlayQuantity)] = &[
 pub(crate) struct Bin {
     sent_bytes: f64,
     got_bytes: f64,
+    got: f64,
+    latency_s: f64,
     notes: f64,
     packets_max: f64,
     /// Most packets of each second.
@@ -83,7 +89,12 @@ impl OverlayProbe {
         let Some((_, bins)) = self.clients.get_mut(note.client as usize) else { return };
         match note.act {
             ClientAct::Sent { bytes } => bin(bins, at).sent_bytes += f64::from(bytes),
-            ClientAct::Delivered { bytes, .. } => bin(bins, at).got_bytes += f64::from(bytes),
+            ClientAct::Delivered { bytes, latency } => {
+                let bin = bin(bins, at);
+                bin.got_bytes += f64::from(bytes);
+                bin.got += 1.0;
+                bin.latency_s += latency.as_secs_f64();
+            }
             _ => {}
         }
     }
@@ -137,6 +148,7 @@ impl OverlayProbe {
         let (from_s, to_s) = span.unwrap_or((self.from_s, ended_s.floor() as u32));
         let [from, to] = [from_s.div_ceil(BIN_S), to_s / BIN_S].map(|it| it as usize);
         let bins = bins.get(from..to.min(bins.len())).unwrap_or_default();
-        what(bins, ((to - from.min(to)) as u32 * BIN_S).into())
+        // A sum of nothing is minus zero.
+        what(bins, ((to - from.min(to)) as u32 * BIN_S).into()) + 0.0
     }
 }
