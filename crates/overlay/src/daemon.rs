@@ -297,7 +297,10 @@ impl Daemon {
             Some(Control::State(ballot, place, state)) => {
                 self.take_state(now, Some(link), ballot, place.into(), state);
             }
-            Some(Control::Prices(prices)) => self.take_prices(now, link, prices),
+            Some(Control::Prices(prices)) => {
+                self.take_prices(now, link, prices);
+                self.wake_the_poor(cx);
+            }
             Some(Control::Round(round)) => self.take_round(now, Some(link), round),
         }
         self.settle(cx);

@@ -174,6 +174,13 @@ pub(crate) struct Offer {
     strain: f64,
 }
 
+/// What the price of a message depends on: daemons to which the message goes, its benefit, and the
+/// bits of its reach.
+pub(crate) type Way = (u128, u8, u64);
+
+/// Millionths of a dollar, in whose order those that lack money stand.
+pub(crate) type Money = i64;
+
 /// Use of a link's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
@@ -236,8 +243,10 @@ pub(crate) struct Purse {
     is_blocked: bool,
     /// Greatest strain of a message since the last salary.
     dearest: f64,
-    /// When a client that was refused is asked again, beside the next salary.
+    /// When a client that has lost the coin is asked again.
     retry_at: Option<Time>,
+    /// Place among those that lack money, of a client that does.
+    pub(crate) place: Option<(Way, Money)>,
     /// Bytes that are paid for and not sent.
     paid_bytes: usize,
     /// Alarm of the client, and since when the client waits.
@@ -286,7 +295,8 @@ impl Purse {
     /// the price of one: its other messages wait until the rest is paid.
     ///
     /// # Errors
-    /// Moment at which the client is to try again, if nothing else ends the wait.
+    /// Moment at which the client is to try again. A client that [lacks money](Self::is_poor) can
+    /// try earlier, once prices have fallen.
     pub(crate) fn buy(
         &mut self,
         cx: &mut Cx<'_>,
@@ -300,15 +310,18 @@ impl Purse {
         if self.retry_at.is_some_and(|at| at > cx.now) {
             return Err(wait(self));
         }
+        self.retry_at = None;
         let packets = match of.kind {
             PriceProfile::Off | PriceProfile::Paper => bytes.div_ceil(PACKET_BYTES).max(1),
             PriceProfile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(BATCH_BYTES),
         };
         if packets > 0 {
-            let is_poor = least > self.money;
-            // A client that is refused must not toss again at once: the coin would do nothing.
-            if is_poor || of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
-                self.is_blocked |= is_poor;
+            if least > self.money {
+                self.is_blocked = true;
+                return Err(wait(self));
+            }
+            // A client must not toss again at once: the coin would do nothing.
+            if of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
                 let longest = of.update.mul_f64(2.0 / 3.0);
                 let longest = match of.kind {
                     // A wait of an update for each lost coin would be the limit of a fast client.
@@ -321,11 +334,17 @@ impl Purse {
             self.money -= price * packets as f64;
             self.dearest = self.dearest.max(strain);
         }
-        self.retry_at = None;
         if of.kind == PriceProfile::Fast {
             self.paid_bytes = self.paid_bytes + packets * BATCH_BYTES - bytes;
         }
         Ok(())
+    }
+}
+
+impl Purse {
+    /// True if the last message was refused for want of money.
+    pub(crate) fn is_poor(&self) -> bool {
+        self.is_blocked && self.retry_at.is_none()
     }
 }
 
@@ -415,9 +434,9 @@ mod tests {
         for _ in 0..4 {
             assert_eq!(purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000), Ok(()));
         }
-        let at = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000).unwrap_err();
-        assert!(at > cx.now && at <= cx.now + PAPER.update.mul_f64(2.0 / 3.0), "{at}");
-        assert!(purse.money == 0.0 && purse.is_blocked);
+        let wait = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000);
+        assert_eq!(wait, Err(purse.salary_at), "prices may fall before");
+        assert!(purse.money == 0.0 && purse.is_poor());
     }
 
     /// Section 4.2.3: after a salary period the period stays, shrinks or doubles.

@@ -51,8 +51,11 @@ static SUITES: &[(&str, Bundled)] = &[
     suite!("cost-benefit", "cost-benefit", 
         "tree" "shared" "competing" "competing-quic" "chain" "cairn-1" "cairn-2" "cairn-3" "cairn-4"),
     // The same overlays with something else in the place of prices, and with other constants.
-    ("cost-benefit-compare", bundled!("cost-benefit", "compare.toml",
-        "tree" "tree-tcp" "tree-credit" "chain" "chain-tcp" "chain-credit")),
+    (
+        "cost-benefit-compare",
+        bundled!("cost-benefit", "compare.toml",
+        "tree" "tree-tcp" "tree-credit" "chain" "chain-tcp" "chain-credit"),
+    ),
     ("cost-benefit-ablation", bundled!("cost-benefit", "ablation.toml", "shared")),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",

@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, Time};
 use super::{Daemon, Outgoing};
 use crate::client::SendError;
 use crate::ids::{Ballot, ClientId, DaemonRun, LinkId, Set};
-use crate::price::{Benefit, FlowControl, Meter, Offer, PriceProfile, Purse};
+use crate::price::{Benefit, FlowControl, Meter, Money, Offer, PriceProfile, Purse, Way};
 use crate::wire::{Control, Prices};
 
 /// Interval at which prices above zero are told again, so that a lost one comes back.
@@ -44,6 +44,8 @@ pub(super) struct Market {
     routes: BTreeMap<u128, (f64, f64)>,
     /// Clients that are to try again, by moment, and those that can try now.
     alarms: BTreeSet<(Time, ClientId)>,
+    /// Clients that lack money, by the way of the message that waits and by their money.
+    poor: BTreeMap<Way, BTreeSet<(Money, ClientId)>>,
     retries: VecDeque<ClientId>,
 }
 
@@ -71,8 +73,8 @@ impl Daemon {
     pub fn offer(&mut self, id: ClientId, message: &Outgoing<'_>) -> Option<(f64, f64)> {
         let of = self.settings.flow()?;
         let money = self.clients.get(&id)?.purse.money;
-        let routes = self.groups.route(message.groups);
-        Some((self.price(&of, message, routes).price, money))
+        let way = self.way(&of, message, self.groups.route(message.groups));
+        Some((self.price(&of, way).price, money))
     }
 
     /// Money in the purse of a client in dollars, and time for which messages have waited for money
@@ -106,7 +108,9 @@ impl Daemon {
     ) -> Result<(), SendError> {
         let Some(of) = self.settings.flow() else { return Ok(()) };
         self.count_queues(cx.now);
-        let (offer, clients) = (self.price(&of, message, routes), self.clients.len());
+        self.leave_the_poor(id);
+        let way = self.way(&of, message, routes);
+        let (offer, clients) = (self.price(&of, way), self.clients.len());
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
         let Err(at) = client.purse.buy(cx, &of, (offer, clients), message.payload.len()) else {
             if let Some(since) = client.purse.waits_since.take() {
@@ -115,12 +119,62 @@ impl Daemon {
             return Ok(());
         };
         client.purse.waits_since.get_or_insert(cx.now);
+        if client.purse.is_poor() {
+            let money = (client.purse.money * 1e6) as Money;
+            client.purse.place = Some((way, money));
+            self.market.poor.entry(way).or_default().insert((money, id));
+        }
+        self.set_alarm(id, at);
+        Err(SendError::Price)
+    }
+
+    fn set_alarm(&mut self, id: ClientId, at: Time) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
         if client.purse.alarm != Some(at) {
             let before = client.purse.alarm.replace(at);
             before.map(|before| self.market.alarms.remove(&(before, id)));
             self.market.alarms.insert((at, id));
         }
-        Err(SendError::Price)
+    }
+
+    /// Takes a client from those that lack money.
+    pub(super) fn leave_the_poor(&mut self, id: ClientId) {
+        let Some((way, money)) = self.clients.get_mut(&id).and_then(|it| it.purse.place.take())
+        else {
+            return;
+        };
+        if let Some(clients) = self.market.poor.get_mut(&way) {
+            clients.remove(&(money, id));
+            if clients.is_empty() {
+                self.market.poor.remove(&way);
+            }
+        }
+    }
+
+    /// Has clients try again for whose money prices have fallen, as if each of them tried at random
+    /// moments, two thirds of an update apart at most: all at once they would fill a queue before
+    /// its price comes back. The lesser of two uniform times is what is left of such a pause.
+    pub(super) fn wake_the_poor(&mut self, cx: &mut Cx<'_>) {
+        let Some(of) = self.settings.flow() else { return };
+        let ways: Vec<Way> = self.market.poor.keys().copied().collect();
+        for way in ways {
+            let least = (self.price(&of, way).least * 1e6) as Money;
+            let clients = self.market.poor.remove(&way).unwrap_or_default();
+            let (able, poor): (BTreeSet<_>, BTreeSet<_>) =
+                clients.into_iter().partition(|it| it.0 >= least);
+            if !poor.is_empty() {
+                self.market.poor.insert(way, poor);
+            }
+            for (_, id) in able {
+                let longest = of.update.mul_f64(2.0 / 3.0);
+                let at = cx.now + cx.rng.up_to(longest).min(cx.rng.up_to(longest));
+                let Some(client) = self.clients.get_mut(&id) else { continue };
+                client.purse.place = None;
+                if client.purse.alarm.is_none_or(|before| before > at) {
+                    self.set_alarm(id, at);
+                }
+            }
+        }
     }
 
     /// Purse of a client that connects.
@@ -129,10 +183,21 @@ impl Daemon {
         of.map(|of| Purse::new(cx, &of, self.clients.len())).unwrap_or_default()
     }
 
-    /// Price of each packet of a message whose groups have members at daemons.
-    fn price(&mut self, of: &FlowControl, message: &Outgoing<'_>, routes: Set) -> Offer {
-        self.follow_view();
+    /// Way of a message whose groups have members at daemons.
+    fn way(&mut self, of: &FlowControl, message: &Outgoing<'_>, routes: Set) -> Way {
         let routes = if message.service.is_ordered() { Set::ALL } else { routes };
+        let benefit = message.benefit.unwrap_or(of.benefit);
+        let reach = match benefit {
+            Benefit::Receivers => self.groups.reach(message.groups),
+            Benefit::Throughput | Benefit::Concave => 1.0,
+        };
+        (routes.0, benefit as u8, reach.to_bits())
+    }
+
+    /// Price of each packet of a message by its way.
+    fn price(&mut self, of: &FlowControl, (routes, benefit, reach): Way) -> Offer {
+        self.follow_view();
+        let routes = Set(routes);
         let me = self.current.me;
         let is_live = of.kind == PriceProfile::Fast;
         let known = self.market.routes.get(&routes.0).copied();
@@ -158,12 +223,8 @@ impl Daemon {
                 links = add(links, meter.map_or(0.0, |it| it.price(of, packets, since)));
             }
         }
-        let benefit = message.benefit.unwrap_or(of.benefit);
-        let reach = match benefit {
-            Benefit::Receivers => self.groups.reach(message.groups),
-            Benefit::Throughput | Benefit::Concave => 1.0,
-        };
-        of.offer(benefit, links, reach)
+        let benefit = Benefit::EACH.get(usize::from(benefit)).copied().unwrap_or_default();
+        of.offer(benefit, links, f64::from_bits(reach))
     }
 
     /// Counts queues up to this moment. No queue has changed since the last call.
@@ -232,6 +293,7 @@ impl Daemon {
         self.count_queues(cx.now);
         if cx.now >= self.market.updated + of.update {
             self.update_prices(cx.now, &of);
+            self.wake_the_poor(cx);
         }
         while self.market.alarms.first().is_some_and(|it| it.0 <= cx.now) {
             let Some((at, id)) = self.market.alarms.pop_first() else { break };
