@@ -174,8 +174,8 @@ pub(crate) struct Offer {
     strain: f64,
 }
 
-/// What the price of a message depends on: daemons to which the message goes, its benefit, and the
-/// bits of its reach.
+/// Daemons to which a message goes, its benefit, and the bits of its reach: the price depends on
+/// these.
 pub(crate) type Way = (u128, u8, u64);
 
 /// Millionths of a dollar, in whose order those that lack money stand.

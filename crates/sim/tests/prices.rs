@@ -159,6 +159,7 @@ fn a_group_with_more_receivers_gets_more_of_a_link_where_receivers_count() {
         let far: u64 = seen.sent.iter().filter(|it| is_far(it.0)).map(|it| it.1).sum();
         let share = far as f64 / sent as f64;
         assert!((least..=most).contains(&share), "{benefit}: {share}");
-        assert!(seen.queue_max < 3 * FULL, "{benefit}: {}", seen.queue_max);
+        // All savings of 20 clients, spent while the link is free, beside a full queue.
+        assert!(seen.queue_max < 5 * FULL, "{benefit}: {}", seen.queue_max);
     }
 }
