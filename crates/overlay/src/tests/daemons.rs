@@ -1,5 +1,8 @@
 //! Daemons that are killed, restarted, stopped, or started together; clocks that jump.
 
+use alloc::format;
+use alloc::vec::Vec;
+
 use faircast_base::{Duration, Time};
 
 use super::{Event, World, full, ms, secs};
@@ -267,4 +270,22 @@ fn of_two_daemons_with_one_name_the_later_one_stays() {
     assert!((600..800).contains(&frames), "{frames} frames of control in a minute");
     assert_eq!(world.daemon(2).view().1, [twin, world.me(1), world.me(2)]);
     assert_eq!(world.daemon(0).view().1, [world.me(0)]);
+}
+
+#[test]
+fn each_fault_on_the_page_of_promises_has_its_test() {
+    let page = include_str!("../../../../docs/promises.md");
+    let sources = [
+        include_str!("links.rs"),
+        include_str!("daemons.rs"),
+        include_str!("queues.rs"),
+        include_str!("clients.rs"),
+    ];
+    let (_, table) = page.split_once("## Faults\n").expect("the page has a table of faults");
+    let names: Vec<&str> = table.split('`').filter(|it| it.contains('_')).collect();
+    assert!(names.len() >= 22, "{}", names.len());
+    for name in names {
+        let test = format!("#[test]\nfn {name}()");
+        assert!(sources.iter().any(|it| it.contains(&test)), "there is no test {name}");
+    }
 }

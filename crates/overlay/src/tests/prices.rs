@@ -33,12 +33,23 @@ fn prices(world: &mut World) -> [f64; 4] {
 
 /// Has daemon 2 tell daemon 1 prices of links in the name of the daemon at place `source`.
 fn tell(world: &mut World, source: u8, number: u64, links: &[(u8, u16)]) {
-    let tag = world.daemon(1).view().0.tag();
-    let frame = Control::Prices(Prices { tag, source, number, links: links.to_vec() }).encode();
-    let is_between = |link: &&LinkId| world.connections[*link].other(1) == 2;
-    let link = *world.hosts[1].links.iter().find(is_between).unwrap();
-    world.call(1, |daemon, cx| daemon.handle_control(cx, link, &frame));
+    tell_by(world, (2, 1), source, number, links);
     world.run(ms(200));
+}
+
+/// Has a daemon tell another one prices.
+fn tell_by(
+    world: &mut World,
+    (by, at): (usize, usize),
+    source: u8,
+    number: u64,
+    links: &[(u8, u16)],
+) {
+    let tag = world.daemon(at).view().0.tag();
+    let frame = Control::Prices(Prices { tag, source, number, links: links.to_vec() }).encode();
+    let is_between = |link: &&LinkId| world.connections[*link].other(at) == by;
+    let link = *world.hosts[at].links.iter().find(is_between).unwrap();
+    world.call(at, |daemon, cx| daemon.handle_control(cx, link, &frame));
 }
 
 const FREE: [f64; 4] = [1.0; 4];
@@ -159,4 +170,55 @@ fn a_slow_member_of_a_large_group_is_cut_and_holds_nobody_up_whatever_the_benefi
             );
         }
     }
+}
+
+#[test]
+fn two_overlays_with_different_prices_agree_once_they_merge() {
+    let mut world = chain();
+    world.cut(0, 1);
+    world.run(secs(10));
+    // A price that daemon 2 would not tell: the other half knows none.
+    tell_by(&mut world, (2, 1), 1, 1000, &[(2, 500)]);
+    assert_eq!(prices(&mut world), [1.0, 6.0, 1.0, 1.0]);
+    world.mend(0, 1);
+    world.settle(secs(20));
+    world.run(secs(2));
+    assert_eq!(prices(&mut world), FREE);
+    // And a new price reaches both halves.
+    tell(&mut world, 2, 2000, &[(3, 500)]);
+    assert_eq!(prices(&mut world), DEAR);
+}
+
+#[test]
+fn a_daemon_that_always_says_zero_loses_no_message_and_fills_no_more_than_the_retention() {
+    let mut world = chain();
+    world.rates.insert((1, 2), 50_000);
+    let mut sent = 0;
+    for turn in 0..3000 {
+        // Daemon 0 alone hears the lie: the liar would answer it.
+        tell_by(&mut world, (1, 0), 1, 10_000 + turn, &[(2, 0)]);
+        sent += usize::from(world.send(0, 0, Service::Fifo, &["g0"], 1400).is_ok());
+        world.run(ms(5));
+        assert!(world.daemon(0).unstable_bytes() <= settings().retention_bytes);
+    }
+    assert!(sent > 1000, "{sent}: zero is a price at which clients buy");
+    world.run(secs(120));
+    assert!(world.finish() >= 8 * sent);
+}
+
+#[test]
+fn a_client_that_does_not_mind_refusals_is_asked_again_once() {
+    let mut world = chain();
+    tell(&mut world, 2, 1000, &[(3, 3000)]);
+    let id = world.hosts[1].clients[0].id;
+    for _ in 0..10_000 {
+        let message = Outgoing::new(Service::Fifo, &[b"g0"], b"m0");
+        world.call(1, |daemon, cx| {
+            assert_eq!(daemon.send(cx, id, &message), Err(SendError::Price));
+        });
+    }
+    tell(&mut world, 2, 1001, &[(3, 0)]);
+    world.run(ms(100));
+    let daemon = world.hosts[1].daemon.as_mut().unwrap();
+    assert_eq!((daemon.poll_retry(), daemon.poll_retry()), (Some(id), None));
 }
