@@ -13,6 +13,9 @@ use crate::wire::{Control, Prices};
 
 /// Interval at which prices above zero are told again, so that a lost one comes back.
 const REFRESH: Duration = Duration::from_secs(1);
+/// Time of a configuration in which prices of zero are told again too: a member that is not in the
+/// configuration yet drops the first ones, and would keep those of the one before.
+const SETTLING: Duration = Duration::from_secs(5);
 /// Most prices of messages that are remembered until the next change.
 const ROUTES_MAX: usize = 1024;
 
@@ -27,8 +30,9 @@ struct Branch {
 /// State of flow control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Market {
-    /// Configuration to which `tree` belongs.
+    /// Configuration to which `tree` belongs, and its begin.
     ballot: Ballot,
+    since: Time,
     tree: Vec<Branch>,
     /// Moment up to which queues are counted, and those of the last update and refresh.
     counted: Time,
@@ -37,7 +41,8 @@ pub(super) struct Market {
     meters: BTreeMap<LinkId, Meter>,
     /// Prices of links, by the runs of both ends.
     prices: BTreeMap<(DaemonRun, DaemonRun), f64>,
-    /// Number of the newest prices of each daemon, and own prices as they were told last.
+    /// Number of the newest prices of each daemon in the configuration, and own prices as they were
+    /// told last.
     numbers: BTreeMap<DaemonRun, u64>,
     told: BTreeMap<DaemonRun, f64>,
     /// Prices of the links to daemons, by these daemons: sum, and greatest.
@@ -247,7 +252,7 @@ impl Daemon {
         if market.ballot == current.ballot {
             return;
         }
-        market.ballot = current.ballot;
+        (market.ballot, market.since) = (current.ballot, market.counted);
         market.routes.clear();
         let parents = current.graph.tree(current.me);
         let below = |place: usize| -> Set {
@@ -273,8 +278,8 @@ impl Daemon {
         let members = &current.graph.members;
         let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
         market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
-        market.numbers.retain(|run, _| is_member(run));
-        // New members know no prices.
+        // New members know no prices, and numbers begin anew: none is above a lie of before.
+        market.numbers.clear();
         market.told.clear();
         let links: BTreeSet<LinkId> = current.links().collect();
         market.meters.retain(|link, _| links.contains(link));
@@ -328,7 +333,8 @@ impl Daemon {
             let told = self.market.told.get(&to);
             let is_news = told
                 .is_none_or(|told| (price - told).abs() > of.step() || price == 0.0 && *told > 0.0);
-            if is_open && (is_news || is_refresh && price > 0.0) {
+            let is_due = is_refresh && (price > 0.0 || now < self.market.since + SETTLING);
+            if is_open && (is_news || is_due) {
                 self.market.told.insert(to, price);
                 news.push((place as u8, price));
             }
