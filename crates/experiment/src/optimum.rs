@@ -497,7 +497,7 @@ mod tests {
     fn network() -> impl Strategy<Value = (Vec<Flow>, Vec<f64>)> {
         let nodes = 2..8usize;
         nodes.prop_flat_map(|nodes| {
-            let parents: Vec<_> = (1..nodes).map(|node| (0..node)).collect();
+            let parents: Vec<_> = (1..nodes).map(|node| 0..node).collect();
             let capacity = (5.0..7.5f64).prop_map(|digits| 10f64.powf(digits));
             let limit = prop_oneof![Just(f64::INFINITY), 1e4..1e7f64];
             let of = (0..nodes, vec(1..nodes, 1..4), 1..30u32, limit);

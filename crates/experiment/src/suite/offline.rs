@@ -285,3 +285,95 @@ fn alone(forth: &LinkConfig, back: &LinkConfig, (service, size): Messages) -> Sc
         faults: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use faircast_scenario::Overrides;
+
+    use super::super::file::SuiteFile;
+    use super::*;
+
+    const TREE: &str = include_str!("../../../../scenarios/cost-benefit/tree.toml");
+    const COMPETING: &str = include_str!("../../../../scenarios/cost-benefit/competing.toml");
+
+    fn scenario(text: &str, set: &[&str]) -> Scenario {
+        let set = set.iter().map(ToString::to_string).collect();
+        let overrides = Overrides { set, seed: None };
+        let file = Path::new("tree.toml");
+        Scenario::parse(file, text, &overrides, &faircast_sim::catalog()).unwrap()
+    }
+
+    fn row(measure: &str) -> RowFile {
+        let text = format!(
+            "name = 's'\ntitle = 't'\nseeds = 1\n[[experiment]]\nid = 'a'\nquestion = 'q'\nscenario = 'x'\n\
+             [[experiment.row]]\ntitle = 't'\nunit = 'bit/s'\nmeasure = '{measure}'\noptimum = 'fair'\n"
+        );
+        SuiteFile::parse("s.toml", &text).unwrap().experiments[0].rows[0].clone()
+    }
+
+    /// Links of each flow as `from>to`, with the number of clients.
+    fn flows(measure: &str, scenario: &Scenario) -> Result<Vec<(String, u32)>, String> {
+        let network = Network::new(&row(measure), scenario)?;
+        let node = |id: NodeId| &scenario.nodes[id.index()].name;
+        let name = |place: &usize| {
+            let link = &scenario.links[network.links[*place]];
+            format!("{}>{}", node(link.from), node(link.to))
+        };
+        let of = network.flows.iter().map(|(flow, _)| {
+            let names: Vec<String> = flow.links.iter().map(name).collect();
+            (names.join(" "), flow.clients)
+        });
+        Ok(of.collect())
+    }
+
+    #[test]
+    fn messages_cross_the_links_to_daemons_of_members() {
+        let sum = "sum client_sent_bps a*";
+        let of = |set: &[&str]| flows(sum, &scenario(TREE, set)).unwrap();
+        let [ace, aef] = ["a>b b>c b>d d>e", "a>b b>d d>e d>f"].map(String::from);
+        assert_eq!(of(&[]), [(ace.clone(), 20), (aef, 20)]);
+        // Ordered messages go to all daemons, and clients that end before the span do not count.
+        let all = String::from("a>b b>c b>d d>e d>f");
+        let ordered = ["client.ace.send.service=\"agreed\"", "client.aef.stop=\"15 s\""];
+        assert_eq!(of(&ordered), [(all, 20)]);
+        // Clients of a row are a flow of their own.
+        let one = flows("client_sent_bps ace-1", &scenario(TREE, &["client.aef.stop=\"15 s\""]));
+        assert_eq!(one.unwrap(), [(ace.clone(), 19), (ace, 1)]);
+    }
+
+    #[test]
+    fn a_scenario_that_no_static_optimum_fits_is_refused() {
+        for (text, set, want) in [
+            (COMPETING, "title=\"t\"", "has flows, relays or faults"),
+            (TREE, "daemon.0.peers=\"d\"", "daemons a and d share the way with others"),
+            (TREE, "client.ace.start=\"50 s\"", "ace-1 sends in a part of the span only"),
+            (TREE, "client.receiver-c.stop=\"50 s\"", "receiver-c is in ace in a part of the span"),
+            (TREE, "client.ace.send.size=\"100 B\"", "several sizes or services"),
+            (TREE, "link.0.changes=[{ at = \"9 s\", rate = \"1 Mbit/s\" }]", "link a>b changes"),
+        ] {
+            let error = flows("sum client_sent_bps a*", &scenario(text, &[set])).unwrap_err();
+            assert!(error.contains(want), "{set}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_optimum_of_a_row_is_that_of_its_clients_over_measured_links() {
+        let mut goodputs = Goodputs::new(&());
+        let tree = scenario(TREE, &[]);
+        let mut of =
+            |objective, measure: &str| of_row(&row(measure), objective, &tree, &mut goodputs);
+        let [long, both] = ["sum client_sent_bps ace-*", "sum client_sent_bps a*"]
+            .map(|measure| of(Objective::Throughput, measure).unwrap());
+        // Links of 2 and 1 Mbit/s, less headers and what TCP-like control leaves.
+        assert!((1.8e6..2e6).contains(&long), "{long}");
+        assert!((0.9e6..1e6).contains(&(both - long)), "{both}");
+        let mean = of(Objective::Fair, "client_sent_bps aef-*").unwrap();
+        assert!((20.0 * mean - (both - long)).abs() < 0.01 * both, "{mean}");
+        // One of twenty equal clients may have everything or nothing.
+        let error = of(Objective::Throughput, "client_sent_bps ace-1").unwrap_err();
+        assert!(error.to_string().contains("throughput is greatest with"), "{error}");
+        assert_eq!(goodputs.known.len(), 3, "links of 1, 2 and 3 Mbit/s");
+    }
+}
