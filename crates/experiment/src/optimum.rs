@@ -81,10 +81,10 @@ pub(crate) fn best(
     if flows.is_empty() {
         return Err("no client sends; allowed: at least one".into());
     }
-    if flows.iter().any(|flow| !(flow.alone(capacities) < f64::INFINITY)) {
+    if !flows.iter().all(|flow| flow.alone(capacities).is_finite()) {
         return Err("a client has no limit; allowed: clients with a rate or a link".into());
     }
-    if let Some(link) = capacities.iter().position(|capacity| !(*capacity > 0.0)) {
+    if let Some(link) = capacities.iter().position(|it| it.is_nan() || *it <= 0.0) {
         return Err(format!("link {link} carries nothing; allowed: links that carry something"));
     }
     let optimum = match objective {
@@ -155,7 +155,7 @@ impl Optimum {
         if !possible {
             return Err(format!("{}: the rates exceed a limit or a link", of.name()));
         }
-        if self.prices.iter().any(|price| !(*price >= 0.0)) {
+        if !self.prices.iter().all(|price| *price >= 0.0) {
             return Err(format!("{}: a link has a negative price", of.name()));
         }
         let gap = match of {

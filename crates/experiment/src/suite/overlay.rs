@@ -137,6 +137,7 @@ impl OverlayProbe {
         let (from_s, to_s) = span.unwrap_or((self.from_s, ended_s.floor() as u32));
         let [from, to] = [from_s.div_ceil(BIN_S), to_s / BIN_S].map(|it| it as usize);
         let bins = bins.get(from..to.min(bins.len())).unwrap_or_default();
-        what(bins, ((to - from.min(to)) as u32 * BIN_S).into())
+        // The sum of no floats is -0: of a client that sends nothing any more.
+        what(bins, ((to - from.min(to)) as u32 * BIN_S).into()) + 0.0
     }
 }
