@@ -24,6 +24,7 @@ mod execute;
 mod host;
 mod matrix;
 mod monitor;
+mod optimum;
 mod overlay;
 mod request;
 mod suite;

@@ -36,7 +36,7 @@ pub use series::{
     BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, HeadChange, LINKS_MAX,
     LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series, Switch, TreeSeries,
 };
-pub use suite::{Plots, Row, Suite};
+pub use suite::{Optimum, Plots, Row, Suite};
 pub use summary::{
     Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,

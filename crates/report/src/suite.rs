@@ -20,6 +20,15 @@ pub struct Suite {
     pub rows: Vec<Row>,
 }
 
+/// Offline optimum beside a figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Optimum {
+    /// Objective: `throughput`, `fair` or `concave`.
+    pub objective: &'static str,
+    /// Value of the figure at the optimum.
+    pub value: f64,
+}
+
 /// One published figure, and what we measure for it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
@@ -42,6 +51,8 @@ pub struct Row {
     pub low: f64,
     /// The greatest over all seeds.
     pub high: f64,
+    /// Offline optimum on the same network, where the row has one.
+    pub optimum: Option<Optimum>,
     /// How many seeds were run.
     pub seeds: u32,
     /// How far ours may lie from the paper's, as a share of the latter.
@@ -140,6 +151,11 @@ impl Row {
         self.simulated.filter(|_| !self.against_sim)
     }
 
+    /// Ours over the offline optimum.
+    pub(crate) fn of_optimum(&self) -> Option<f64> {
+        self.optimum.as_ref().map(|optimum| self.ours / optimum.value)
+    }
+
     /// From where to where the seeds go; `None` of one seed, whose number stands there already.
     pub(crate) fn spread(&self) -> Option<String> {
         (self.seeds > 1).then(|| format!("{}–{}", number(self.low), number(self.high)))
@@ -207,6 +223,22 @@ impl Suite {
         self.rows.iter().all(|row| row.holds)
     }
 
+    /// Table of the rows that have an offline optimum; empty without such rows.
+    fn optima(&self) -> String {
+        let mut table = Table::new(2, &["Row", "Optimum of", "Ours", "Optimum", "Ours / optimum"]);
+        let mut out = String::new();
+        for row in &self.rows {
+            let (Some(optimum), Some(ratio)) = (&row.optimum, row.of_optimum()) else { continue };
+            let [ours, best, ratio] = [row.ours, optimum.value, ratio].map(number);
+            table.push(vec![row.id.clone(), optimum.objective.into(), ours, best, ratio]);
+        }
+        if !table.is_empty() {
+            table.write(&mut out);
+            out.push('\n');
+        }
+        out
+    }
+
     fn has_beside(&self) -> bool {
         self.rows.iter().any(|row| row.beside().is_some())
     }
@@ -231,8 +263,15 @@ impl Suite {
             class: Class,
             /// Confidence interval of the median; null of fewer than five seeds.
             interval: Option<Interval>,
+            /// Ours over the offline optimum; null without one.
+            of_optimum: Option<f64>,
         }
-        let classed = |row| Classed { row, class: Class::of(row), interval: Row::interval(row) };
+        let classed = |row| Classed {
+            row,
+            class: Class::of(row),
+            interval: Row::interval(row),
+            of_optimum: Row::of_optimum(row),
+        };
         let rows = self.rows.iter().map(classed).collect();
         let document = Document { suite: &self.name, counts: self.counts(), rows };
         serde_json::to_string_pretty(&document).expect("every key of a suite is a string")
@@ -271,6 +310,7 @@ impl Suite {
         let _ = writeln!(out, "{}\n", wrap(&heading, COLUMNS_MAX).join("\n"));
         table.write(&mut out);
         out.push('\n');
+        out.push_str(&self.optima());
         for row in &self.rows {
             let Some(remark) = row.remark() else { continue };
             let lines = wrap(&format!("{}: {remark}", row.id), COLUMNS_MAX - 2);
@@ -337,7 +377,7 @@ mod tests {
             "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
             "proved_by": [], "fitted": null, "baseline": false, "class": "holds",
             "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
-            "per_seed": [{ "seed": 1, "value": 0.77 }], "interval": null
+            "per_seed": [{ "seed": 1, "value": 0.77 }], "interval": null, "optimum": null, "of_optimum": null
         }] });
         assert_eq!(json["suite"], want["suite"]);
         let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
@@ -394,6 +434,21 @@ mod tests {
             (&json["counts"]["fitted"], &json["rows"][0]["class"]),
             (&1.into(), &"fitted".into())
         );
+    }
+
+    #[test]
+    fn an_optimum_stands_beside_ours_with_the_ratio() {
+        let mut suite = suite();
+        assert!(!suite.table().contains("ptimum"), "{}", suite.table());
+        suite.rows[0].optimum = Some(Optimum { objective: "fair", value: 0.8 });
+        let text = suite.table();
+        assert!(text.contains("Row    Optimum of   Ours  Optimum  Ours / optimum\n"), "{text}");
+        assert!(text.contains("fig-4  fair        0.770    0.800           0.963\n"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&suite.to_json()).unwrap();
+        let [first, second] = [&json["rows"][0], &json["rows"][1]];
+        assert_eq!(first["optimum"], serde_json::json!({ "objective": "fair", "value": 0.8 }));
+        assert!((first["of_optimum"].as_f64().unwrap() - 0.9625).abs() < 1e-12);
+        assert!(second["of_optimum"].is_null());
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Table {
         Self { left, rows: vec![head.iter().map(ToString::to_string).collect()] }
     }
 
+    /// True if the table has a head alone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
     pub(crate) fn push(&mut self, row: Vec<String>) {
         self.rows.push(row.iter().map(|cell| escaped(cell).into_owned()).collect());
     }

@@ -20,16 +20,24 @@ pub struct RowVerdict {
     pub id: String,
     /// The published figure, the measured one, the number of seeds and what is accepted, as they are printed.
     cells: [String; 4],
+    /// The offline optimum with its objective and ours over it, as they are printed.
+    optimum: Option<String>,
     /// The row's class.
     pub class: Class,
 }
+
+/// Cell of a row without an offline optimum.
+const NO_OPTIMUM: &str = "–";
 
 impl RowVerdict {
     /// The row as the page has it.
     pub fn of(row: &Row) -> Self {
         let paper = row.paper.map_or_else(|| "–".into(), number);
         let cells = [paper, number(row.ours), row.seeds.to_string(), row.accepts()];
-        Self { id: row.id.clone(), cells, class: Class::of(row) }
+        let optimum = row.optimum.as_ref().zip(row.of_optimum()).map(|(optimum, ratio)| {
+            format!("{} {}, {}", optimum.objective, number(optimum.value), number(ratio))
+        });
+        Self { id: row.id.clone(), cells, optimum, class: Class::of(row) }
     }
 
     /// The published figure as it is printed.
@@ -50,10 +58,20 @@ impl RowVerdict {
     /// Reads a line of a table; `None` of other lines.
     fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
-        let [id, paper, ours, seeds, accepted, word] = cells[..] else { return None };
+        let (id, paper, ours, seeds, accepted, optimum, word) = match cells[..] {
+            [id, paper, ours, seeds, accepted, word] => {
+                (id, paper, ours, seeds, accepted, NO_OPTIMUM, word)
+            }
+            [id, paper, ours, seeds, accepted, optimum, word] => {
+                (id, paper, ours, seeds, accepted, optimum, word)
+            }
+            _ => return None,
+        };
         let class = Class::ALL.into_iter().find(|class| class.word() == word)?;
         let id = id.strip_prefix('`')?.strip_suffix('`')?.to_string();
-        Some(Self { id, cells: [paper, ours, seeds, accepted].map(String::from), class })
+        let optimum = Some(optimum.to_string()).filter(|optimum| optimum != NO_OPTIMUM);
+        let cells = [paper, ours, seeds, accepted].map(String::from);
+        Some(Self { id, cells, optimum, class })
     }
 }
 
@@ -111,14 +129,23 @@ impl Verdicts {
             self.counts()
         );
         for (name, rows) in &self.suites {
+            // A column for suites that have any optimum.
+            let column = |cell: &str| match rows.iter().any(|row| row.optimum.is_some()) {
+                true => format!(" {cell} |"),
+                false => String::new(),
+            };
+            let (head, rule) = (column("optimum, ours / optimum"), column("---"));
             let _ = write!(
                 text,
-                "\n## {name}\n\n| row | published | ours | seeds | accepted | verdict |\n| --- | --- | --- | --- | --- | --- |\n"
+                "\n## {name}\n\n| row | published | ours | seeds | accepted |{head} verdict |\n| --- | --- | --- | --- | --- |{rule} --- |\n"
             );
-            for RowVerdict { id, cells: [paper, ours, seeds, accepted], class } in rows {
-                let word = class.word();
-                let _ =
-                    writeln!(text, "| `{id}` | {paper} | {ours} | {seeds} | {accepted} | {word} |");
+            for RowVerdict { id, cells: [paper, ours, seeds, accepted], optimum, class } in rows {
+                let (word, optimum) =
+                    (class.word(), column(optimum.as_deref().unwrap_or(NO_OPTIMUM)));
+                let _ = writeln!(
+                    text,
+                    "| `{id}` | {paper} | {ours} | {seeds} | {accepted} |{optimum} {word} |"
+                );
             }
         }
         text
@@ -128,6 +155,7 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Optimum;
 
     fn suite(name: &str, rows: Vec<Row>) -> Suite {
         Suite { name: name.into(), about: String::new(), rows }
@@ -153,6 +181,14 @@ mod tests {
         page.put(&suite("b", vec![row("x", 1.0)]));
         let text = page.to_markdown();
         assert_eq!(Verdicts::parse(&text), page);
+        let mut optimal = row("best", 1.9);
+        optimal.optimum = Some(Optimum { objective: "fair", value: 2.0 });
+        page.put(&suite("b", vec![row("x", 1.0), optimal]));
+        let with = page.to_markdown();
+        assert!(with.contains("| `x` | 1.000 | 1.000 | 3 | ≤ 2 | – | holds |\n"), "{with}");
+        let line = "| `best` | 1.000 | 1.900 | 3 | ≤ 2 | fair 2.000, 0.950 | holds |\n";
+        assert!(with.contains(line), "{with}");
+        assert_eq!(Verdicts::parse(&with), page);
         let mut again = Verdicts::parse(&text);
         again.put(&suite("b", vec![row("x", 5.0)]));
         assert_eq!(again.rows("a"), page.rows("a"));

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::measure::Measure;
 use super::worth;
+use crate::optimum::Objective;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -170,6 +171,8 @@ pub(crate) struct RowFile {
     /// True if the row tests the network and its TCP, and not the suite's session.
     #[serde(default)]
     pub(crate) baseline: bool,
+    /// Objective of the offline optimum that stands beside the figure.
+    pub(crate) optimum: Option<Objective>,
     /// Whether it is the fairness figure of its experiment in a score table.
     #[serde(default)]
     pub(crate) fairness: bool,
@@ -288,6 +291,8 @@ impl SuiteFile {
                     [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
                 row.conjecture = known.into_iter().flatten().next();
                 row.proved_by = Vec::new();
+                // Goodputs of links are the simulator's.
+                row.optimum = None;
             }
             Some(there)
         };

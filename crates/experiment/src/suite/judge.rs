@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use faircast_report::{Row, median_interval};
+use faircast_report::{Optimum, Row, median_interval};
 
 use super::file::{RowFile, SuiteFile};
 use super::measure::is_target;
@@ -17,7 +17,7 @@ pub(super) fn rows(
     monitor: &dyn Monitor,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
-    for Measured { experiment, runs, invalid, plot } in measured {
+    for Measured { experiment, runs, invalid, plot, optima } in measured {
         // What the figures of a suite in the lab were expected to be is in `suite`.
         let experiment =
             suite.experiments.iter().find(|e| e.id == experiment.id).unwrap_or(experiment);
@@ -32,7 +32,7 @@ pub(super) fn rows(
             scenario = Some((plot.header.scenario, plot.header.text));
             series = Some(plot.series);
         }
-        for file in &experiment.rows {
+        for (file, optimum) in experiment.rows.iter().zip(optima) {
             let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
             let words = Row {
                 id: file.id.clone().unwrap_or_else(|| experiment.id.clone()),
@@ -46,6 +46,10 @@ pub(super) fn rows(
                 scenario: scenario.take(),
                 series: series.take(),
                 plots: experiment.plot,
+                optimum: file
+                    .optimum
+                    .zip(optimum)
+                    .map(|(objective, value)| Optimum { objective: objective.name(), value }),
                 ..Row::default()
             };
             let mut row = judge(file, runs.iter().map(value).collect(), words);
@@ -101,6 +105,8 @@ fn leave(row: &mut Row, why: &str) {
 /// The value of a measure of rows for each seed that all `wanted` rows have.
 fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)> {
     let of: Vec<&Row> = rows.iter().filter(|row| wanted.contains(&&*row.id)).collect();
+    let optima: Vec<(&str, f64)> =
+        of.iter().filter_map(|row| Some((&*row.id, row.optimum.as_ref()?.value))).collect();
     let Some(first) = of.first() else { return Vec::new() };
     let mut seeds = Vec::new();
     for (seed, _) in &first.per_seed {
@@ -110,7 +116,7 @@ fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)
             values.extend(found.map(|(_, value)| (&*row.id, *value)));
         }
         if values.len() == of.len() {
-            seeds.push((*seed, file.measure.of_rows(&values)));
+            seeds.push((*seed, file.measure.of_rows(&values, &optima)));
         }
     }
     seeds

@@ -18,6 +18,7 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 /// explains each quantity.
 ///
 /// The quantity `rows` stands for the values of other rows of the suite, seed by seed; its target is their ids.
+/// `optimum` stands for their offline optima.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -61,6 +62,8 @@ enum Quantity {
     /// Jain's index over the flows that match.
     Jain,
     Rows,
+    /// Offline optima of rows.
+    Optimum,
 }
 
 #[derive(Clone, Copy)]
@@ -200,7 +203,8 @@ impl Term {
             .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
             .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
             .chain(overlay(None))
-            .chain([("jain", Quantity::Jain), ("rows", Quantity::Rows)]);
+            .chain([("jain", Quantity::Jain), ("rows", Quantity::Rows)])
+            .chain([("optimum", Quantity::Optimum)]);
         let spanned = quantity.split_once('@').and_then(|(name, text)| {
             let found = overlay(Some(span(text)?)).find(|(known, _)| *known == name);
             found.map(|(_, quantity)| quantity)
@@ -219,7 +223,7 @@ impl Term {
     }
 
     fn is_of_rows(&self) -> bool {
-        matches!(self.quantity, Quantity::Rows)
+        matches!(self.quantity, Quantity::Rows | Quantity::Optimum)
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
@@ -228,7 +232,7 @@ impl Term {
             Quantity::Client(..) => ("client", client_names(scenario)),
             Quantity::OverlayLink(..) => ("link between daemons", daemon_links(scenario)),
             // The suite checks that there are such rows.
-            Quantity::Rows => return Ok(()),
+            Quantity::Rows | Quantity::Optimum => return Ok(()),
             _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
         };
         for target in self.target.split(',') {
@@ -255,6 +259,11 @@ impl Term {
 
     fn matches(&self, name: &str) -> bool {
         self.target.split(',').any(|target| is_target(name, target))
+    }
+
+    fn of_named(&self, values: &[(&str, f64)]) -> f64 {
+        let matching = values.iter().filter(|(name, _)| self.matches(name));
+        self.fold.of(matching.map(|(_, value)| *value))
     }
 
     fn of(&self, summary: &Summary, run: &Probe) -> f64 {
@@ -284,7 +293,7 @@ impl Term {
                 self.fold.of(of.into_iter())
             }
             // A run has no rows.
-            Quantity::Rows => f64::NAN,
+            Quantity::Rows | Quantity::Optimum => f64::NAN,
             Quantity::Jain => {
                 faircast_report::jain_index(flows.map(|flow| flow.summary.throughput_bps))
             }
@@ -398,12 +407,45 @@ impl Measure {
         self.value(|term| term.of(summary, probe))
     }
 
-    /// Value for one seed, of what other rows gave for the seed: `rows` are their ids and values.
-    pub(crate) fn of_rows(&self, rows: &[(&str, f64)]) -> f64 {
-        self.value(|term| {
-            let matching = rows.iter().filter(|(id, _)| term.matches(id));
-            term.fold.of(matching.map(|(_, value)| *value))
+    /// Value for one seed, of what other rows gave for the seed: `rows` are their ids and values,
+    /// and `optima` their ids and offline optima.
+    pub(crate) fn of_rows(&self, rows: &[(&str, f64)], optima: &[(&str, f64)]) -> f64 {
+        self.value(|term| match term.quantity {
+            Quantity::Optimum => term.of_named(optima),
+            _ => term.of_named(rows),
         })
+    }
+
+    /// Value if clients had these rates, by their names.
+    pub(crate) fn of_clients(&self, rates: &[(&str, f64)]) -> f64 {
+        self.value(|term| term.of_named(rates))
+    }
+
+    /// Span in seconds in which the measure counts what clients send; the counted time without one.
+    /// `None` of measures that are no sum or mean of that.
+    pub(crate) fn counts_sent(&self) -> Option<Option<(u32, u32)>> {
+        let Term {
+            fold: Fold::Sum | Fold::Mean, quantity: Quantity::Client(_, span), word, ..
+        } = &self.numerator
+        else {
+            return None;
+        };
+        let is_sent = word.split('@').next() == Some("client_sent_bps");
+        (is_sent && self.denominator.is_none() && self.below.is_none()).then_some(*span)
+    }
+
+    /// True if the measure is of something with this name.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.terms().any(|term| term.matches(name))
+    }
+
+    /// True if the measure takes the offline optimum of the row with this id.
+    pub(crate) fn takes_optimum(&self, id: &str) -> bool {
+        self.terms().any(|term| matches!(term.quantity, Quantity::Optimum) && term.matches(id))
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        [Some(&self.numerator), self.denominator.as_ref()].into_iter().flatten()
     }
 
     fn value(&self, of: impl Fn(&Term) -> f64) -> f64 {
@@ -422,8 +464,7 @@ impl Measure {
         if !self.numerator.is_of_rows() {
             return None;
         }
-        let terms = [Some(&self.numerator), self.denominator.as_ref()];
-        Some(terms.into_iter().flatten().flat_map(|term| term.target.split(',')).collect())
+        Some(self.terms().flat_map(|term| term.target.split(',')).collect())
     }
 
     /// Value of the measure where everybody has as much: 1 of a ratio between flows, 1/n of a share of n flows.
@@ -489,7 +530,7 @@ mod tests {
             assert!(documented.iter().any(|row| row.starts_with(name)), "{name}");
         }
         documented.retain(|name| !name.contains('@') && name != "jain");
-        assert_eq!(rows("row"), ["rows"]);
+        assert_eq!(rows("row"), ["rows", "optimum"]);
         assert_eq!(documented, flows);
         let links: Vec<_> = LINK_QUANTITIES.iter().map(|(name, _)| *name).collect();
         assert_eq!(rows("link"), links);
@@ -499,14 +540,28 @@ mod tests {
     fn rows_are_folded_and_compared_seed_by_seed() {
         let of = |text: &str| {
             let rows = [("a-1", 0.5), ("a-2", 2.0), ("a-3", 0.125), ("b", 0.25)];
-            Measure::try_from(text.to_string()).unwrap().of_rows(&rows)
+            Measure::try_from(text.to_string()).unwrap().of_rows(&rows, &[("a-1", 2.0)])
         };
         assert_eq!(of("geometric_mean rows a-*"), 0.5);
         assert_eq!(of("min rows a-1,a-2"), 0.5);
         assert_eq!(of("rows a-1 / rows b"), 2.0);
         assert_eq!((of("rows a-1 < 0.6"), of("rows a-1 < 0.5")), (1.0, 0.0));
         assert_eq!(of("sign_test rows a-*"), 1.0);
+        assert_eq!(of("rows a-1 / optimum a-1"), 0.25);
+        assert!(of("rows b / optimum b").is_nan());
         assert!(of("rows c").is_nan() && of("rows c < 1").is_nan());
+    }
+
+    #[test]
+    fn an_optimum_stands_beside_sums_and_means_of_what_clients_send() {
+        let of = |text: &str| Measure::try_from(text.to_string()).unwrap().counts_sent();
+        assert_eq!(of("sum client_sent_bps a-*"), Some(None));
+        assert_eq!(of("client_sent_bps@20..40 a"), Some(Some((20, 40))));
+        for none in
+            ["max client_sent_bps a", "client_got_bps a", "client_sent_bps a / client_sent_bps b"]
+        {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod bundled;
 mod file;
 mod judge;
 pub(crate) mod measure;
+mod offline;
 mod oracle;
 mod overlay;
 pub(crate) mod probe;

@@ -11,8 +11,9 @@ use faircast_trace::On;
 use faircast_trace::{Header, Sink, Tee};
 use rayon::prelude::*;
 
-use super::file::{Bundled, Experiment, SuiteFile};
+use super::file::{Bundled, Experiment, RowFile, SuiteFile};
 use super::measure::link_names;
+use super::offline::{self, Goodputs};
 use super::probe::Probe;
 use crate::Error;
 use crate::files;
@@ -50,6 +51,8 @@ pub(crate) struct Measured<'a> {
     /// Seeds of which no run in the lab was valid, with why.
     pub(crate) invalid: Vec<(u64, String)>,
     pub(crate) plot: Option<Plot>,
+    /// Offline optimum of each row.
+    pub(crate) optima: Vec<Option<f64>>,
 }
 
 pub(crate) struct Ran<'a> {
@@ -193,6 +196,10 @@ impl<'a> Runner<'a> {
                 On::Lab | On::Net => 1 + scenario.duration.as_secs_f64() as u64,
             });
         }
+        let mut goodputs = Goodputs::new(self.monitor);
+        let optima: Result<Vec<_>, Error> =
+            experiments.iter().map(|of| self.optima(of, &mut goodputs)).collect();
+        let optima = optima?;
         let total = jobs.iter().map(|(index, _)| weights[*index]).sum();
         let long = self.on != On::Sim;
         self.monitor.begin(Runs { name, count: jobs.len(), weight: total, long });
@@ -218,11 +225,13 @@ impl<'a> Runner<'a> {
         let done: BTreeMap<_, _> = done.into_iter().flatten().collect();
         let mut measured: Vec<_> = experiments
             .into_iter()
-            .map(|experiment| Measured {
+            .zip(optima)
+            .map(|(experiment, optima)| Measured {
                 experiment,
                 runs: Vec::new(),
                 invalid: Vec::new(),
                 plot: None,
+                optima,
             })
             .collect();
         for ((index, seed), (run, plot)) in done {
@@ -239,6 +248,23 @@ impl<'a> Runner<'a> {
             measured.retain(|of| !of.runs.is_empty() || !of.invalid.is_empty());
         }
         Ok(Ran { measured, stopped })
+    }
+
+    /// Offline optimum of each row that asks for one.
+    fn optima(
+        &self,
+        experiment: &Experiment,
+        goodputs: &mut Goodputs<'_>,
+    ) -> Result<Vec<Option<f64>>, Error> {
+        let scenario = self.scenario(experiment, 1)?;
+        let of = |row: &RowFile| {
+            let optimum = row.optimum.map(|it| offline::of_row(row, it, &scenario, goodputs));
+            optimum.transpose().map_err(|error| match error {
+                Error::Usage(problem) => self.wrong(experiment, &row.title, &problem),
+                other => other,
+            })
+        };
+        experiment.rows.iter().map(of).collect()
     }
 
     /// One run, with its plots where they are wanted. Every record goes to `also` too.

@@ -63,6 +63,9 @@ fn refers(
         };
         return Err(format!("proved_by = \"{other}\": {problem}"));
     }
+    if row.optimum.is_some() && (against_sim || row.measure.counts_sent().is_none()) {
+        return Err("optimum: belongs to a sum or mean of client_sent_bps in the simulator".into());
+    }
     let Some(targets) = row.measure.rows() else { return Ok(()) };
     if against_sim || row.fairness {
         return Err("a measure of rows is neither compared with the simulator nor a score".into());
@@ -71,6 +74,11 @@ fn refers(
         let mut found = rows.iter().filter(|(id, _)| is_target(id, target)).peekable();
         if found.peek().is_none() {
             return Err(format!("measure: \"{target}\" is no row of the suite"));
+        }
+        let lacks =
+            |(id, of): &(&&str, &&RowFile)| row.measure.takes_optimum(id) && of.optimum.is_none();
+        if let Some((other, _)) = rows.iter().find(lacks) {
+            return Err(format!("measure: \"{other}\" has no optimum"));
         }
         if let Some((other, _)) = found.find(|(_, other)| other.measure.rows().is_some()) {
             return Err(format!("measure: \"{target}\" has {other}, which is of rows itself"));
@@ -287,6 +295,9 @@ mod tests {
         refused("measure = 'rows z*'\nat_least = 2.0", "\"z*\" is no row of the suite");
         refused("measure = 'rows a'\nat_least = 2.0", "which is of rows itself");
         refused("measure = 'rows b'\nat_least = 2.0\nfairness = true", "nor a score");
+        refused("measure = 'rows b / optimum b'\nat_least = 2.0", "\"b\" has no optimum");
+        refused("at_least = 2.0\noptimum = 'fair'", "a sum or mean of client_sent_bps");
+        accepted("measure = 'sum client_sent_bps x*'\nat_least = 2.0\noptimum = 'fair'");
         accepted("measure = 'rows b / rows c'\nat_least = 2.0");
     }
 }

@@ -128,7 +128,10 @@ fn overview(groups: &[Group<'_>]) -> String {
     let rows = || groups.iter().flat_map(|group| &group.experiments).flat_map(|of| &of.rows);
     let [theirs, ours] = rows().next().map_or(["Paper", "Ours"], |row| row.sides());
     let both = format!("{theirs} and {}", ours.to_lowercase());
-    let head = ["Figure", "What", theirs, ours, "Accepted", &both, "Verdict"];
+    let has_optimum = rows().any(|row| row.optimum.is_some());
+    let mut head = vec!["Figure", "What", theirs, ours, "Accepted", &both];
+    head.extend(has_optimum.then_some("Optimum"));
+    head.push("Verdict");
     let mut table = HtmlTable::new(
         &format!(
             "{theirs} against {}: the band is what is accepted, the dot our median, the line our \
@@ -144,7 +147,7 @@ fn overview(groups: &[Group<'_>]) -> String {
             table.group(&format!("<a href=\"#{id}\">{name}</a>"), head.len());
         }
         for row in group.experiments.iter().flat_map(|experiment| &experiment.rows) {
-            table.row("", &overview_cells(row));
+            table.row("", &overview_cells(row, has_optimum));
         }
     }
     format!(
@@ -154,8 +157,8 @@ fn overview(groups: &[Group<'_>]) -> String {
     )
 }
 
-fn overview_cells(row: &Row) -> [String; 7] {
-    [
+fn overview_cells(row: &Row, has_optimum: bool) -> Vec<String> {
+    let mut cells = vec![
         format!("<a href=\"#{}\">{}</a>", anchor("row", &row.id), escape(&row.id)),
         format!("{} <small>{}</small>", escape(&row.title), escape(&row.unit)),
         row.paper.map_or_else(|| "–".into(), number) + &beside(row),
@@ -166,8 +169,20 @@ fn overview_cells(row: &Row) -> [String; 7] {
         ),
         escape(&row.accepts()),
         strip(row, false),
-        verdict(row).into(),
-    ]
+    ];
+    cells.extend(has_optimum.then(|| optimum(row).unwrap_or_else(|| "–".into())));
+    cells.push(verdict(row).into());
+    cells
+}
+
+/// The offline optimum, with its objective and ours as a share.
+fn optimum(row: &Row) -> Option<String> {
+    let (optimum, ratio) = row.optimum.as_ref().zip(row.of_optimum())?;
+    let (value, ratio) = (number(optimum.value), number(ratio));
+    Some(format!(
+        "{value}<small class=\"beside\">{}; ours / optimum {ratio}</small>",
+        optimum.objective
+    ))
 }
 
 /// What the simulator gives, where a row of the lab has a figure of a paper too.
@@ -236,7 +251,7 @@ fn side(row: &Row, level: usize) -> String {
     let mut html = format!(
         "<div class=\"side\" id=\"{}\"><h{level}>{} {}</h{level}><dl class=\"versus\"><div>\
          <dt>{theirs}</dt><dd>{}<small>{}</small>{}</dd>\
-         </div><div><dt>{ours}</dt><dd>{}<small>{seeds}</small></dd></div></dl>\n{}",
+         </div><div><dt>{ours}</dt><dd>{}<small>{seeds}</small></dd></div>{}</dl>\n{}",
         anchor("row", &row.id),
         escape(&row.title),
         verdict(row),
@@ -244,6 +259,9 @@ fn side(row: &Row, level: usize) -> String {
         escape(&row.unit),
         beside(row),
         number(row.ours),
+        optimum(row).map_or_else(String::new, |optimum| {
+            format!("<div><dt>Optimum</dt><dd>{optimum}</dd></div>")
+        }),
         strip(row, true),
     );
     let mut paragraph = |label: &str, text: &str| {
