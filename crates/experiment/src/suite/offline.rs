@@ -254,6 +254,7 @@ fn alone(forth: &LinkConfig, back: &LinkConfig, (service, size): Messages) -> Sc
     let send = SendSpec {
         groups: vec![group.clone()],
         service,
+        benefit: None,
         size,
         rate: None,
         start: Time::from_secs_f64(5.0),
