@@ -221,3 +221,48 @@ fn the_readme_quotes_the_counts_of_the_page_of_verdicts() {
     let said = format!("it is {streams} with streams and {objects} with objects");
     assert!(readme.replace('\n', " ").contains(&said), "README.md must say: {said}");
 }
+
+/// Checks the tables and charts of a page whose numbers come from rows: comments before them name
+/// the rows of each line, and divisor and decimals of its numbers.
+#[test]
+fn the_page_of_prices_has_the_numbers_of_the_page_of_verdicts() {
+    let (verdicts, page) =
+        (Verdicts::parse(&read("docs/verdicts.md")), read("docs/cost-benefit.md"));
+    let suites = ["cost-benefit-compare", "cost-benefit-ablation"];
+    let rows = || suites.iter().flat_map(|suite| verdicts.rows(suite).unwrap_or_default());
+    let ours = |id: &str| -> f64 {
+        let row = rows().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id}"));
+        row.ours().replace(',', "").parse().unwrap_or_else(|_| panic!("{id}: {}", row.ours()))
+    };
+    let mut count = 0;
+    for piece in page.split("<!-- rows\n").skip(1) {
+        let (lines, rest) = piece.split_once("-->\n").expect("an end of the comment");
+        // Numbers of a table follow its two first lines, those of a chart the word "bar".
+        let shown: Vec<Vec<&str>> = match rest.split_once("    bar [") {
+            Some((chart, numbers)) if chart.starts_with("```") => {
+                let (numbers, _) = numbers.split_once(']').expect("an end of the chart");
+                vec![numbers.split(", ").collect()]
+            }
+            _ => {
+                let table = rest.lines().take_while(|line| line.starts_with('|')).skip(2);
+                let cells =
+                    |line: &'_ str| -> Vec<&str> { line.split('|').map(str::trim).collect() };
+                table.map(|line| cells(line)).map(|it| it[2..it.len() - 1].to_vec()).collect()
+            }
+        };
+        assert_eq!(shown.len(), lines.lines().count(), "{piece}");
+        for (line, shown) in lines.lines().zip(shown) {
+            let (ids, form) = line.split_once(" / ").expect("divisor and decimals");
+            let (divisor, decimals) = form.split_once(' ').expect("decimals");
+            let (divisor, decimals) = (divisor.parse::<f64>().unwrap(), decimals.parse().unwrap());
+            let wanted = ids.split(' ').map(|id| match id {
+                "-" => "–".to_string(),
+                id => format!("{:.decimals$}", ours(id) / divisor),
+            });
+            let wanted: Vec<String> = wanted.collect();
+            assert_eq!(shown, wanted, "docs/cost-benefit.md: {ids}");
+            count += wanted.len();
+        }
+    }
+    assert!(count > 100, "{count}");
+}
