@@ -4,7 +4,10 @@ const element = id => document.getElementById(id);
 const say = (to, text) => { if (to.textContent !== text) to.textContent = text; };
 const set = (to, values) => {
   for (const [name, value] of Object.entries(values)) if (to.getAttribute(name) !== `${value}`) to.setAttribute(name, value);
+  return to;
 };
+// New element at the end of another one, of the same kind of document: HTML or SVG.
+const add = (to, tag, values) => set(to.appendChild(document.createElementNS(to.namespaceURI, tag)), values);
 
 // Texts of numbers. An unknown number is a dash.
 const NONE = '–';
@@ -22,57 +25,42 @@ const percent = known(value => `${(100 * value).toFixed(0)} %`);
 const clock = time => time.toLocaleTimeString('en-GB');
 const short = (text, most) => { const all = [...text]; return all.length > most ? `${all.slice(0, most - 1).join('')}…` : text; };
 
-const ROWS_MAX = 200;
+const order = new Intl.Collator('en', { numeric: true }).compare, ROWS_MAX = 200;
 // Table that sorts by any column, filters by its texts, and keeps its cells from one state to the next.
 class Table {
   constructor(section, about, empty, columns, by, isFiltered) {
     Object.assign(this, { empty, columns, by, isDown: !columns[by].isText, rows: [] });
-    const root = element(section), box = document.createElement('div'), table = document.createElement('table');
-    box.className = 'card';
-    const scroll = box.appendChild(document.createElement('div'));
-    set(scroll, { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': about });
-    scroll.append(table);
+    const root = element(section), tools = add(root, 'div', { class: 'tools' }), box = add(root, 'div', { class: 'card' });
+    tools.append(root.querySelector('h2'));
+    if (isFiltered) {
+      this.filter = add(tools, 'input', { type: 'search', placeholder: 'Filter', 'aria-label': `Filter: ${about}` });
+      this.filter.addEventListener('input', () => this.draw());
+    }
+    const scroll = add(box, 'div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': about }), table = add(scroll, 'table', {});
     say(table.createCaption(), about);
     const head = table.createTHead().insertRow();
     this.heads = columns.map((column, place) => {
-      const cell = head.appendChild(document.createElement('th')), button = cell.appendChild(document.createElement('button'));
-      set(cell, { scope: 'col', class: column.isText ? 'l' : '' });
-      button.type = 'button';
+      const cell = add(head, 'th', { scope: 'col', class: column.isText ? 'l' : '' }), button = add(cell, 'button', { type: 'button' });
       say(button, column.title);
       button.addEventListener('click', () => {
-        this.isDown = this.by === place ? !this.isDown : !column.isText;
-        this.by = place;
+        [this.isDown, this.by] = [this.by === place ? !this.isDown : !column.isText, place];
         this.draw();
       });
       return cell;
     });
     this.body = table.createTBody();
-    this.more = box.appendChild(document.createElement('p'));
-    this.more.className = 'more soft small';
-    const tools = document.createElement('div');
-    tools.className = 'tools';
-    tools.append(root.querySelector('h2'));
-    if (isFiltered) {
-      this.filter = tools.appendChild(document.createElement('input'));
-      set(this.filter, { type: 'search', placeholder: 'Filter', 'aria-label': `Filter: ${about}` });
-      this.filter.addEventListener('input', () => this.draw());
-    }
-    root.append(tools, box);
+    this.more = add(box, 'p', { class: 'more soft small' });
   }
 
-  show(rows) {
-    this.rows = rows;
-    this.draw();
-  }
+  show(rows) { this.rows = rows; this.draw(); }
 
   draw() {
     const { columns, by } = this, sign = this.isDown ? -1 : 1, wanted = this.filter?.value.trim().toLowerCase();
     const texts = columns.filter(column => column.isText);
     const isWanted = row => !wanted || texts.some(column => `${column.of(row) ?? ''}`.toLowerCase().includes(wanted));
-    const compare = (a, b) => a === b ? 0 : a === null ? 1 : b === null ? -1 : a < b ? -sign : sign;
+    const compare = (a, b) => a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (typeof a === 'string' ? order(a, b) : a - b);
     const value = row => columns[by].of(row) ?? null, name = row => columns[0].of(row);
-    const found = this.rows.filter(isWanted);
-    found.sort((a, b) => compare(value(a), value(b)) || (name(a) < name(b) ? -1 : name(a) > name(b) ? 1 : 0));
+    const found = this.rows.filter(isWanted).sort((a, b) => compare(value(a), value(b)) || order(name(a), name(b)));
     const hides = columns.map(column => column.isOptional && !this.rows.some(row => (column.of(row) ?? null) !== null));
     this.heads.forEach((head, place) => {
       head.hidden = hides[place];
@@ -95,11 +83,7 @@ class Table {
 
   newRow() {
     const row = this.body.insertRow();
-    this.columns.forEach((column, place) => {
-      const cell = row.appendChild(document.createElement(place ? 'td' : 'th'));
-      if (!place) cell.scope = 'row';
-      if (column.isText) cell.className = 'l';
-    });
+    this.columns.forEach(({ isText }, place) => set(add(row, place ? 'td' : 'th', { class: isText ? 'l' : '' }), place ? {} : { scope: 'row' }));
     return row;
   }
 }
@@ -108,10 +92,9 @@ const words = (title, key) => ({ title, of: row => row[key], isText: true });
 const figure = (title, key, show, isOptional = false) => ({ title, of: row => row[key], show, isOptional });
 const tables = {
   own: new Table('own', 'Links of this daemon', 'No links.', [
-    words('Daemon', 'name'), words('Address', 'address'), figure('Round trip', 'rtt_ms', millis),
-    figure('Sent', 'sent', perSecond(bytes)), figure('Waiting', 'queued_bytes', bytes),
+    words('Daemon', 'name'), figure('Round trip', 'rtt_ms', millis), figure('Sent', 'sent', perSecond(bytes)), figure('Waiting', 'queued_bytes', bytes),
     figure('Packets waiting', 'queue_packets', known(value => value.toFixed(1)), true),
-    figure('Price', 'price', dollars, true), figure('Lost', 'lost_packets', count),
+    figure('Price', 'price', dollars, true), figure('Lost', 'lost_packets', count), words('Address', 'address'),
   ], 0, false),
   clients: new Table('client-list', 'Clients of this daemon', 'No clients.', [
     words('Client', 'name'), figure('Requests', 'sends', perSecond(count)), figure('Events', 'gets', perSecond(count)),
@@ -119,7 +102,7 @@ const tables = {
     figure('Blocked', 'blocked', percent, true), words('State', 'state'),
   ], 0, true),
   groups: new Table('group-list', 'Groups with members', 'No groups.', [
-    words('Group', 'name'), figure('Members', 'members', count), figure('Here', 'here', count), words('State', 'state'),
+    words('Group', 'name'), figure('Members', 'members', count), figure('Here', 'here', count), words('Senders', 'state'),
   ], 1, true),
   all: new Table('all', 'Directions of the links of the overlay', 'No links.', [
     words('From', 'from'), words('To', 'to'), figure('One way', 'ms', millis), figure('Price', 'price', dollars, true),
@@ -128,27 +111,25 @@ const tables = {
 
 // Positions of daemons by stress majorization (Gansner, Koren, North 2004): distances are numbers of hops. Daemons begin
 // where they were, or on a circle in the order of identifiers, so the same overlay always has the same drawing.
-const STEPS = 120;
 function positions(ids, pairs, old) {
-  const hops = ids.map(() => ids.map(() => Infinity)), near = ids.map(() => []);
-  pairs.forEach(([a, b]) => { near[a].push(b); near[b].push(a); });
-  ids.forEach((_, from) => {
-    hops[from][from] = 0;
-    for (const queue = [from]; queue.length;) {
-      const at = queue.shift();
-      for (const to of near[at]) if (hops[from][to] === Infinity) { hops[from][to] = hops[from][at] + 1; queue.push(to); }
-    }
-  });
-  const at = ids.map((id, i) => old.get(id) ?? [0, 1].map(axis => ids.length / 6 * Math.cos(2 * Math.PI * i / ids.length - axis * Math.PI / 2)));
-  for (let step = 0; step < STEPS; step++) {
+  const hops = ids.map((_, i) => ids.map((_, j) => i === j ? 0 : ids.length)), degree = ids.map(() => 0);
+  pairs.forEach(([a, b]) => { hops[a][b] = hops[b][a] = 1; degree[a]++; degree[b]++; });
+  ids.forEach((_, k) => ids.forEach((_, i) => ids.forEach((_, j) => {
+    if (hops[i][k] + hops[k][j] < hops[i][j]) hops[i][j] = hops[i][k] + hops[k][j];
+  })));
+  const turns = ids.map((_, i) => 2 * Math.PI * i / ids.length);
+  const at = ids.map((id, i) => old.get(id) ?? [ids.length / 6 * Math.cos(turns[i]), ids.length / 6 * Math.sin(turns[i])]);
+  for (let step = 0; step < 120; step++) {
     at.forEach((p, i) => {
       let [x, y, sum] = [0, 0, 0];
       at.forEach((q, j) => {
-        const far = hops[i][j], [dx, dy] = [p[0] - q[0], p[1] - q[1]], length = Math.hypot(dx, dy) || 1;
-        if (i === j || far === Infinity) return;
-        x += (q[0] + far * dx / length) / far ** 2;
-        y += (q[1] + far * dy / length) / far ** 2;
-        sum += 1 / far ** 2;
+        if (i === j) return;
+        // Links between hubs would vanish beside those of many leaves.
+        const far = hops[i][j], weight = (far === 1 ? Math.min(degree[i], degree[j]) : 1) / far ** 2;
+        const dx = p[0] - q[0], dy = p[1] - q[1], length = Math.hypot(dx, dy) || 1;
+        x += weight * (q[0] + far * dx / length);
+        y += weight * (q[1] + far * dy / length);
+        sum += weight;
       });
       if (sum) at[i] = [x / sum, y / sum];
     });
@@ -161,36 +142,28 @@ function positions(ids, pairs, old) {
   return at.map(([x, y]) => [x * cos - y * sin, x * sin + y * cos]);
 }
 
-const DEAR = 10, HOP_MAX = 230, NEAR = .05;
-const priceClass = price => price === null ? 'px' : `p${[NEAR, 1, 5, DEAR].filter(least => price >= least).length}`;
+const DEAR = 10, HOP_MAX = 320, NEAR = .05;
+const level = price => [NEAR, 1, 5, DEAR].filter(least => price >= least).length;
+const priceClass = price => price === null ? 'px' : `p${level(price)}`;
 const map = {
   root: element('map'), layers: [], kept: new Map(), ids: '', at: new Map(), chosen: null, view: null,
 
   start() {
-    this.layers = ['links', 'labels', 'nodes'].map(name => this.add(this.root, 'g', { class: name }));
+    this.layers = ['links', 'labels', 'nodes'].map(name => add(this.root, 'g', { class: name }));
     this.root.addEventListener('pointerover', event => this.choose(event.target.closest('[data-id]')?.dataset.id ?? null));
     this.root.addEventListener('pointerleave', () => this.choose(null));
     new ResizeObserver(() => this.draw()).observe(this.root);
   },
-  add(to, tag, values) {
-    const made = to.appendChild(document.createElementNS(this.root.namespaceURI, tag));
-    set(made, values);
-    return made;
-  },
   // Element of this key, made once and removed when no drawing has asked for it.
   keep(to, tag, key, values, text) {
     let found = this.kept.get(key);
-    if (!found) this.kept.set(key, found = { made: this.add(to, tag, {}) });
+    if (!found) this.kept.set(key, found = { made: add(to, tag, {}) });
     found.isUsed = true;
     set(found.made, values);
     if (text !== undefined) say(found.made, text);
     return found.made;
   },
-  choose(id) {
-    if (this.chosen === id) return;
-    this.chosen = id;
-    this.draw();
-  },
+  choose(id) { if (this.chosen !== id) { this.chosen = id; this.draw(); } },
   show(view) {
     this.view = view;
     const ids = view.daemons.map(it => it.id).join(' ');
@@ -206,11 +179,12 @@ const map = {
     const all = [...this.at.values()], pads = [Math.min(70, width / 6), 46], sizes = [width, height];
     const ends = [0, 1].map(axis => [Math.min(...all.map(p => p[axis])), Math.max(...all.map(p => p[axis]))]);
     const fits = ends.map(([low, high], axis) => Math.min(HOP_MAX, (sizes[axis] - 2 * pads[axis]) / Math.max(high - low, 1e-3)));
-    const scales = fits.map(fit => Math.min(fit, 1.8 * Math.min(...fits)));
+    const scales = fits.map(fit => Math.min(fit, 2.2 * Math.min(...fits)));
     const pixel = p => p.map((v, axis) => Math.round(sizes[axis] / 2 + (v - (ends[axis][0] + ends[axis][1]) / 2) * scales[axis]) - (axis ? 6 : 0));
     return new Map([...this.at].map(([id, p]) => [id, pixel(p)]));
   },
   draw() {
+    this.root.classList.toggle('few', this.at.size < 4);
     const { width, height } = this.root.getBoundingClientRect(), { view } = this;
     if (!view || !width) return;
     set(this.root, { viewBox: `0 0 ${width} ${height}` });
@@ -218,7 +192,10 @@ const map = {
     const radius = view.daemons.length > 40 ? 5 : 8, isNear = id => view.links.some(it => it.ends.includes(id) && it.ends.includes(this.chosen));
     this.root.classList.toggle('chosen', this.chosen !== null && at.has(this.chosen));
     this.kept.forEach(it => { it.isUsed = false; });
-    const taken = [], wishes = [];
+    const isChosen = it => this.chosen !== null && it.ends.includes(this.chosen), taken = [], wishes = [];
+    // A drawing of many links names the dear ones, and all links of the daemon under the pointer.
+    const isSmall = view.links.length <= 12, owned = view.links.filter(it => it.own).length;
+    const [hasRates, hasFlow] = [owned <= 4, owned <= 24];
     const takes = (x, y, w, h) => {
       const box = [x - w / 2, y - h / 2, x + w / 2, y + h / 2];
       const isFree = taken.every(it => box[0] > it[2] || box[2] < it[0] || box[1] > it[3] || box[3] < it[1]);
@@ -235,7 +212,7 @@ const map = {
         const wide = 2 + 6 * Math.min(1, (price ?? 0) / DEAR);
         const dashed = view.hasPrices && price === null ? '3 6' : 'none';
         this.keep(group, 'line', `${key} ${i}`, { ...ends, class: priceClass(price), 'stroke-width': wide.toFixed(1), 'stroke-dasharray': dashed });
-        if (it.ends[i] === view.id && it.own?.sent > 0) {
+        if (it.ends[i] === view.id && it.own?.sent > 0 && hasFlow) {
           const far = i ? a : b;
           this.keep(group, 'line', `${key} flow`, { ...ends, x2: far[0], y2: far[1], class: 'flow' });
         }
@@ -247,9 +224,10 @@ const map = {
       const texts = view.hasPrices ? it.prices.map(dollars) : [millis(it.cost_us / 1e3), millis(it.cost_us / 1e3)];
       const isOne = texts[0] === texts[1];
       (isOne ? [[0, .5]] : [[0, .3], [1, .7]]).forEach(([i, share]) => {
-        const hasSub = it.own && (isOne || it.ends[i] === view.id), price = it.prices[i] ?? 0;
-        const sub = hasSub ? `${perSecond(bytes)(it.own.sent)}, ${bytes(it.own.queued_bytes)} wait` : '';
-        const weight = (it.ends.includes(this.chosen) ? 20 : 0) + (it.own ? 10 : 0) + [NEAR, 1, 5, DEAR].filter(least => price >= least).length;
+        const price = it.prices[i] ?? 0, isOwn = it.own && (isOne || it.ends[i] === view.id);
+        if (!isSmall && !isChosen(it) && price < NEAR) return;
+        const sub = isOwn && (hasRates || isChosen(it)) ? `${perSecond(bytes)(it.own.sent)}, ${bytes(it.own.queued_bytes)} wait` : '';
+        const weight = (isChosen(it) ? 20 : 0) + (it.own ? 10 : 0) + level(price);
         wishes.push({ key: `${key} label ${i}`, spot: along(share), text: texts[i], sub, weight, dim, tint: priceClass(it.prices[i]) });
       });
     }
@@ -267,7 +245,9 @@ const map = {
     }
     wishes.sort((a, b) => b.weight - a.weight || (a.key < b.key ? -1 : 1));
     for (const { key, spot: [x, y], text, sub, dim, tint } of wishes) {
-      if (!takes(x, y + (sub ? 6 : 0), Math.max(7 * text.length, 5.6 * sub.length), sub ? 28 : 15)) continue;
+      const wide = Math.max(7 * text.length, 5.8 * sub.length) + 4, high = sub ? 29 : 16, middle = y + (sub ? 6 : 0);
+      if (!takes(x, middle, wide, high)) continue;
+      this.keep(labels, 'rect', `${key} box`, { x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: 3 });
       this.keep(labels, 'text', key, { x, y: y + 4, class: `label ${tint} ${dim}` }, text);
       if (sub) this.keep(labels, 'text', `${key} sub`, { x, y: y + 17, class: `sub ${dim}` }, sub);
     }
@@ -281,13 +261,13 @@ function spark(now, rate) {
   points.push([now, rate]);
   while (points[0][0] < now - SPAN_S - 1) points.shift();
   const root = element('spark'), top = Math.max(1, ...points.map(point => point[1]));
-  set(root, { viewBox: `0 0 ${SPAN_S} 100`, preserveAspectRatio: 'none' });
   const line = points.map(([at, value]) => `${(SPAN_S - now + at).toFixed(2)} ${(92 - 68 * value / top).toFixed(1)}`).join(' L');
-  const first = (SPAN_S - now + points[0][0]).toFixed(2);
-  const shapes = { area: `M${first} 100 L${line} L${SPAN_S} 100 Z`, line: `M${line}` };
-  for (const [name, d] of Object.entries(shapes)) map.keep(root, 'path', `spark ${name}`, { class: name, 'vector-effect': 'non-scaling-stroke', d });
+  set(root, { viewBox: `0 0 ${SPAN_S} 100` });
+  set(root.children[0], { d: `M${(SPAN_S - now + points[0][0]).toFixed(2)} 100 L${line} L${SPAN_S} 100 Z` });
+  set(root.children[1], { d: `M${line}` });
 }
 
+const showState = (text, kind) => { say(element('state'), text); set(element('state'), { class: `pill ${kind}` }); };
 let last = null, lastAt = null;
 function show(status, now) {
   const seconds = last ? now - last.now : 0, byKey = (list, key) => new Map((list ?? []).map(it => [it[key], it]));
@@ -298,22 +278,23 @@ function show(status, now) {
   const names = byKey(daemons, 'id'), nameOf = id => names.get(id).name;
   document.title = `${status.name} – faircast node`;
   say(element('name'), status.name);
-  say(element('state'), status.settled ? 'settled' : 'changing');
-  element('state').className = `pill ${status.settled ? 'good' : 'warn'}`;
+  showState(...status.settled ? ['settled', 'good'] : ['changing', 'warn']);
   say(element('view'), `view ${status.view}`);
   say(element('lookup'), status.name_error ? `A peer is not found: ${status.name_error}` : '');
   element('lookup').hidden = !status.name_error;
   const away = status.clients.filter(it => !it.connected).length;
   say(element('daemons'), count(daemons.length));
   say(element('groups'), count(status.groups.length));
-  say(element('clients'), count(status.clients.length - away) + (away ? `, ${count(away)} away` : ''));
+  say(element('clients'), count(status.clients.length - away));
+  say(element('away'), away ? `, ${count(away)} away` : '');
   say(element('unstable'), bytes(status.unstable_bytes));
   const rate = growth(last?.status.counters, status.counters, 'messages');
   say(element('rate'), perSecond(count)(rate));
   if (rate !== null) spark(now, rate);
 
   const own = status.neighbors.map(it => ({
-    ...it, name: it.daemon ?? 'no daemon yet', address: it.address ?? '', sent: growth(old.links.get(it.address), it, 'sent_bytes'),
+    ...it, name: it.daemon ?? 'no daemon yet', address: it.address ?? '', rtt_ms: it.daemon === null ? null : it.rtt_ms,
+    sent: growth(old.links.get(it.address), it, 'sent_bytes'),
   }));
   const links = status.links.map(it => ({
     ...it, own: it.ends.includes(status.id) ? own.find(link => it.ends.includes(link.id)) : undefined,
@@ -336,13 +317,12 @@ function show(status, now) {
       blocked: blocked === null ? null : Math.min(1, blocked / 1e3),
     };
   }));
-  tables.groups.show(status.groups.map(it => ({ ...it, state: it.held ? 'senders wait for a slow member' : '' })));
+  tables.groups.show(status.groups.map(it => ({ ...it, state: it.held ? 'held by a slow member' : '' })));
   last = { status, now };
 }
 
 function showLost() {
-  say(element('state'), 'no answer');
-  element('state').className = 'pill bad';
+  showState('no answer', 'bad');
   say(element('banner'), `No answer ${lastAt ? `since ${clock(lastAt)}` : 'yet'}. The page tries again each second.`);
 }
 
@@ -358,16 +338,19 @@ async function poll() {
     const answer = await fetch('status', { cache: 'no-store', signal: AbortSignal.timeout(PAUSE_MAX_MS) });
     if (answer.ok) status = await answer.json();
   } catch { /* The banner says so. */ }
-  isAsking = false;
-  // A state of many clients takes long: the page asks a busy daemon less often.
-  const pause = status ? Math.min(PAUSE_MAX_MS, 9 * (performance.now() - start)) : 0;
-  timer = setTimeout(poll, Math.max(PAUSE_MS, pause));
   element('banner').hidden = status !== null;
   document.body.classList.toggle('stale', status === null);
-  if (!status) return showLost();
-  lastAt = new Date();
-  say(element('fresh'), `updated ${clock(lastAt)}`);
-  show(status, performance.now() / 1e3);
+  try {
+    if (!status) return showLost();
+    lastAt = new Date();
+    say(element('fresh'), `updated ${clock(lastAt)}`);
+    show(status, performance.now() / 1e3);
+  } finally {
+    isAsking = false;
+    // A state of many clients takes long: the page asks a busy daemon less often.
+    const pause = status ? Math.min(PAUSE_MAX_MS, 9 * (performance.now() - start)) : 0;
+    timer = setTimeout(poll, Math.max(PAUSE_MS, pause));
+  }
 }
 
 map.start();
