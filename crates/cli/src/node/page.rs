@@ -35,13 +35,16 @@ mod tests {
     #[test]
     fn files_have_their_types_and_forbid_foreign_content() {
         let runtime = crate::live::runtime().unwrap_or_else(|error| panic!("{error}"));
-        let (listener, at) = runtime.block_on(async {
+        let asked = runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
             let at = listener.local_addr().expect("an address");
-            (listener, at)
+            serve_pages(listener, |path| std::future::ready(file(&path)));
+            tokio::task::spawn_blocking(move || ask_for_files(at)).await
         });
-        let _inside = runtime.enter();
-        serve_pages(listener, |path| std::future::ready(file(&path)));
+        asked.expect("all answers are right");
+    }
+
+    fn ask_for_files(at: SocketAddr) {
         for (path, kind, text) in [
             ("/", "text/html; charset=utf-8", include_str!("page/page.html")),
             ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),

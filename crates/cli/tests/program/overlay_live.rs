@@ -69,7 +69,7 @@ fn the_live_page_shows_daemons_and_clients_and_says_when_its_daemon_is_gone() {
     };
     let mut writer = start(&format!("pub chat {to} --name writer"));
     let mut input = writer.input();
-    let other = Running::start(&format!("sub chat {to} --name other"));
+    let _other = Running::start(&format!("sub chat {to} --name other"));
     until_row(&mut chrome, "client-list", &["other"]);
     until("a rate above zero", || {
         input.write_all(b"line\n").unwrap();
