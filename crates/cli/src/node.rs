@@ -1,5 +1,6 @@
 //! `faircast node`: a daemon of the overlay.
 
+mod page;
 mod rehearse;
 mod top;
 
@@ -85,7 +86,7 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
         // The daemon has no token of its own.
         let is_local = |it: &&ClientAddress| !matches!(it, ClientAddress::Tls(_));
         let client = server.addresses().iter().find(is_local).cloned();
-        serve_pages(listener, move |path| page(path, inquiry.clone(), client.clone()));
+        serve_pages(listener, move |path| answer(path, inquiry.clone(), client.clone()));
     }
     while !interrupted() {
         if server.has_ended() {
@@ -99,7 +100,7 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn page(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> Option<Page> {
+async fn answer(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> Option<Page> {
     match path.as_str() {
         "/healthz" => {
             let checked = tokio::time::timeout(HEALTH_TIMEOUT, check(client)).await;
@@ -118,7 +119,7 @@ async fn page(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> 
             let text = text(&|registry: &mut Registry| metrics(registry, &report));
             Some((StatusCode::OK, OPEN_METRICS, text))
         }
-        _ => None,
+        other => page::file(other),
     }
 }
 

@@ -212,7 +212,7 @@ impl NodeConfig {
                 name(site)
             );
         }
-        text += "# Address of /status, /metrics and /healthz.\n\
+        text += "# Address of the live page in a browser, and of /status, /metrics and /healthz.\n\
                  status = \"127.0.0.1:9480\"\n";
         text
     }

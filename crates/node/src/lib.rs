@@ -12,7 +12,9 @@ mod server;
 pub use batch::Batch;
 pub use config::{ConfigError, NodeConfig};
 pub use rehearsal::{Rehearsal, RehearsalError};
-pub use report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
+pub use report::{
+    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
+};
 pub use server::{
     ClientAddress, ClientSocket, ClientTls, Inquiry, Server, ServerSettings, ServerTls, StartError,
     TlsSocket, daemon_id, incarnation,

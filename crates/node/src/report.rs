@@ -7,12 +7,18 @@ use serde::Serialize;
 pub struct DaemonReport {
     /// Name of the daemon.
     pub name: String,
+    /// Identifier of the daemon.
+    pub id: String,
     /// Identifier of the view.
     pub view: String,
     /// Names of the daemons of the view.
     pub members: Vec<String>,
+    /// Identifiers of the daemons of the view, in the order of `members`.
+    pub member_ids: Vec<String>,
     /// True if the view has begun and no change is in progress.
     pub settled: bool,
+    /// Links between the daemons of the view.
+    pub links: Vec<LinkReport>,
     /// Links to other daemons.
     pub neighbors: Vec<NeighborReport>,
     /// Peers of the configuration.
@@ -29,6 +35,18 @@ pub struct DaemonReport {
     pub counters: ServerCounters,
 }
 
+/// Link between two daemons of the view.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkReport {
+    /// Identifiers of the daemons at both ends.
+    pub ends: [String; 2],
+    /// Cost of one way in microseconds when the view's routes were agreed.
+    pub cost_us: u32,
+    /// Price in dollars for each packet from the first end and from the second one; `None` if
+    /// messages have no price, or the price is not known yet.
+    pub prices: [Option<f64>; 2],
+}
+
 /// Link to another daemon.
 #[derive(Clone, Debug, Serialize)]
 pub struct NeighborReport {
@@ -36,6 +54,8 @@ pub struct NeighborReport {
     pub address: Option<String>,
     /// Name of the daemon once it has greeted; its identifier while its name is not known.
     pub daemon: Option<String>,
+    /// Identifier of the daemon once it has greeted.
+    pub id: Option<String>,
     /// Round trip in milliseconds.
     pub rtt_ms: f64,
     /// Congestion window in bytes.
@@ -61,6 +81,8 @@ pub struct GroupReport {
     pub members: usize,
     /// Number of members at this daemon.
     pub here: usize,
+    /// True if senders to the group wait for a slow member at this daemon.
+    pub held: bool,
 }
 
 /// Client of the daemon.

@@ -12,7 +12,7 @@ mod session;
 mod slow;
 mod view;
 
-pub use market::LinkPrice;
+pub use market::{LinkPrice, ViewLink};
 pub use session::{CLIENT_BYTES_MAX, MESSAGE_BYTES_MAX, Outgoing};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

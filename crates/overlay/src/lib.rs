@@ -30,6 +30,7 @@ pub use cell::{GROUP_BYTES_MAX, GROUPS_MAX, Names, Service};
 pub use client::{ClientEvent, Parts, Reason, SendError};
 pub use daemon::{
     CLIENT_BYTES_MAX, Daemon, DaemonEvent, DaemonSettings, LinkPrice, MESSAGE_BYTES_MAX, Outgoing,
+    ViewLink,
 };
 pub use group::Mate;
 pub use ids::{Ballot, ClientId, DAEMONS_MAX, DaemonId, DaemonRun, LinkId, Set, ViewId};

@@ -20,6 +20,7 @@ Examples:
   faircast sub chat                              in one terminal, and in another:
   echo hello | faircast pub chat
 
+A browser shows the overlay live at the `status` address, such as http://127.0.0.1:9480/.
 docs/overlay.md has first steps and a unit for systemd, docs/promises.md the guarantees of messages.
 FAIRCAST_LOG=info chooses what is logged. Ctrl-C ends the daemon.
 

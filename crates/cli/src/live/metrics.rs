@@ -111,7 +111,14 @@ fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    for (name, value) in [
+        (header::CONTENT_TYPE, kind),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ] {
+        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+    }
     response
 }
 
@@ -191,6 +198,9 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
     counters(registry, all);
 }
 
+/// Policy of all pages: a browser loads files of this server alone, and runs no script in a page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 pub(crate) const JSON: &str = "application/json";

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod bench;
+#[path = "../../../experiment/tests/browser/chrome.rs"]
+mod chrome;
 mod clocks;
 mod demo;
 mod documents;
@@ -20,6 +22,7 @@ mod matrix;
 mod mistakes;
 mod networks;
 mod overlay;
+mod overlay_live;
 mod overlay_page;
 mod policies;
 mod published;

@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use super::*;
 
 /// A daemon with its folder: clients by a Unix socket, status at a free port.
-struct Overlay {
+pub(super) struct Overlay {
     site: site::Site,
-    status: u16,
+    pub(super) status: u16,
 }
 
 impl Overlay {
-    fn new(name: &str, more: &str) -> Self {
+    pub(super) fn new(name: &str, more: &str) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let site = site::Site::with("");
         let socket = site.path("node.sock");
@@ -24,14 +24,14 @@ impl Overlay {
         Self { site, status: port }
     }
 
-    fn start(&self) -> Running {
+    pub(super) fn start(&self) -> Running {
         let config = text_of(&self.site.path("node.toml"));
         let node = Running::start(&format!("node --config '{config}'"));
         node.until_said("daemons reach it at");
         node
     }
 
-    fn connect(&self) -> String {
+    pub(super) fn connect(&self) -> String {
         format!("--connect 'unix:{}'", text_of(&self.site.path("node.sock")))
     }
 

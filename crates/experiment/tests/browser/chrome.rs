@@ -1,7 +1,7 @@
 //! A headless Chromium, driven by the DevTools protocol over a websocket.
 
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(crate) struct Chrome {
 
 impl Chrome {
     /// Starts the browser, or `None` where there is none.
-    pub(crate) fn start() -> Option<Self> {
+    fn start() -> Option<Self> {
         let program = program()?;
         let profile = tempfile::tempdir().expect("a directory for the profile");
         let child = Command::new(program)
@@ -74,15 +74,14 @@ impl Chrome {
         Some(chrome)
     }
 
-    /// Opens a file at a size and in a colour scheme, and waits until it is drawn.
-    pub(crate) fn open(&mut self, file: &Path, width: u32, height: u32, dark: bool) {
+    /// Opens a page at a size and in a colour scheme, and waits until it is drawn.
+    pub(crate) fn open(&mut self, url: &str, width: u32, height: u32, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
         self.resize(width, height);
         self.requests.clear();
         let before = self.loads;
-        let url = format!("file://{}", file.display());
         let answer = self.call("Page.navigate", json!({ "url": url }));
         assert!(answer.get("errorText").is_none(), "{answer}");
         while self.loads == before {
@@ -183,6 +182,25 @@ impl Drop for Chrome {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts the browser. Where there is none, says so loudly and returns `None`, or fails with
+/// `FAIRCAST_REQUIRE_BROWSER=1`.
+pub(crate) fn browser() -> Option<Chrome> {
+    let chrome = Chrome::start();
+    if chrome.is_none() {
+        let message = "no Chromium: the browser tests were NOT run \
+                       (install the package chromium, or set FAIRCAST_CHROMIUM)";
+        assert!(std::env::var_os("FAIRCAST_REQUIRE_BROWSER").is_none_or(|v| v != "1"), "{message}");
+        eprintln!("\n*** SKIPPED: {message} ***\n");
+    }
+    chrome
+}
+
+/// Place of a picture under `target/screenshots`.
+pub(crate) fn picture(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp has a parent");
+    target.join("screenshots").join(name)
 }
 
 /// What `FAIRCAST_CHROMIUM` names, or else one of the usual places.

@@ -6,9 +6,7 @@
 mod chrome;
 mod runs;
 
-use std::path::{Path, PathBuf};
-
-use chrome::Chrome;
+use chrome::{Chrome, browser, picture};
 use faircast_base::Time;
 use faircast_report::{
     Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, Sweep, SweepAxis,
@@ -444,12 +442,12 @@ fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
 /// Opens a page on every screen, checks what every page owes its reader, and looks at more.
 fn on_every_screen(
     chrome: &mut Chrome,
-    file: &Path,
+    url: &str,
     kind: &str,
     mut look: impl FnMut(&mut Chrome, u32, &str),
 ) {
     for (name, width, height, dark) in SCREENS {
-        chrome.open(file, width, height, dark);
+        chrome.open(url, width, height, dark);
         chrome.evaluate("checks.drawAll()");
         chrome.settle();
         check(chrome, width, name);
@@ -493,28 +491,10 @@ fn plots(chrome: &mut Chrome) -> u64 {
     chrome.evaluate("checks.all('.plot canvas').length").as_u64().expect("a number")
 }
 
-fn browser() -> Option<Chrome> {
-    let chrome = Chrome::start();
-    if chrome.is_none() {
-        let message = "no Chromium: the browser tests of the report were NOT run \
-                       (install the package chromium, or set FAIRCAST_CHROMIUM)";
-        assert!(std::env::var_os("FAIRCAST_REQUIRE_BROWSER").is_none_or(|v| v != "1"), "{message}");
-        eprintln!("\n*** SKIPPED: {message} ***\n");
-    }
-    chrome
-}
-
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp has a parent").to_owned()
-}
-
-fn keep(name: &str, page: &str) -> PathBuf {
-    let file = target().join("screenshots").join(name);
+/// Writes a page under `target/screenshots`. Returns its address.
+fn keep(name: &str, page: &str) -> String {
+    let file = picture(name);
     std::fs::create_dir_all(file.parent().expect("a directory")).expect("target is writable");
     std::fs::write(&file, page).expect("target is writable");
-    file
-}
-
-fn picture(name: &str) -> PathBuf {
-    target().join("screenshots").join(name)
+    format!("file://{}", file.display())
 }

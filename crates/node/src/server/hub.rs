@@ -1,6 +1,6 @@
 //! The task of the daemon: requests of all clients, links to other daemons, time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,9 @@ use tokio::time::Instant;
 use super::connection::{Act, Hello, Requests};
 use super::outbox::{Outbox, ROOM_BYTES};
 use super::{ToHub, full_name};
-use crate::report::{ClientReport, DaemonReport, GroupReport, NeighborReport, ServerCounters};
+use crate::report::{
+    ClientReport, DaemonReport, GroupReport, LinkReport, NeighborReport, ServerCounters,
+};
 use faircast_overlay::protocol::{Code, Frame, Welcome};
 
 /// Most sessions of a daemon.
@@ -460,9 +462,10 @@ impl Hub {
         let daemon = self.node.daemon();
         let (view, members) = daemon.view();
         let names = daemon.member_names();
+        let id_of = |run: DaemonRun| format!("{:016x}", run.id.0);
         let name_of = |run: DaemonRun| {
             let name = members.iter().zip(&names).find(|(it, _)| it.id == run.id);
-            name.map_or_else(|| format!("{:016x}", run.id.0), |(_, name)| name.clone())
+            name.map_or_else(|| id_of(run), |(_, name)| name.clone())
         };
         let priced = |run: Option<DaemonRun>| {
             daemon.link_prices().find(|(_, it)| Some(it.to) == run).map(|it| it.1)
@@ -472,6 +475,7 @@ impl Hub {
             queue_packets: priced(run).map(|it| it.packets_mean),
             address: self.socket.address(at).map(|at| at.to_string()),
             daemon: run.map(name_of),
+            id: run.map(id_of),
             rtt_ms: stats.rtt.as_secs_f64() * 1e3,
             window_bytes: stats.window_bytes,
             queued_bytes: stats.queued_bytes,
@@ -479,10 +483,17 @@ impl Hub {
             lost_packets: stats.lost_packets,
         });
         let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+        let view_links = daemon.view_links().map(|it| LinkReport {
+            ends: it.ends.map(id_of),
+            cost_us: it.cost_us,
+            prices: it.prices,
+        });
+        let held: BTreeSet<&Bytes> = daemon.held_groups().collect();
         let groups = daemon.groups().map(|(name, members)| GroupReport {
             name: text(name),
             members: members.len(),
             here: members.iter().filter(|it| it.daemon == self.me.id).count(),
+            held: held.contains(name),
         });
         let clients = self.sessions.iter().map(|(id, session)| {
             let (event, queued_bytes) = daemon.client_queue(*id).unwrap_or_default();
@@ -501,9 +512,12 @@ impl Hub {
         let net = self.socket.counters();
         DaemonReport {
             name: self.name.clone(),
+            id: id_of(self.me),
             view: view.to_string(),
             members: members.iter().map(|run| name_of(*run)).collect(),
+            member_ids: members.iter().map(|run| id_of(*run)).collect(),
             settled: daemon.is_settled(),
+            links: view_links.collect(),
             neighbors: links.collect(),
             peers: self.peers,
             name_error: self.socket.name_error().map(String::from),

@@ -12,10 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use faircast_hop::RelayKey;
 use faircast_node::{
-    Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, Server, ServerSettings,
+    Batch, ClientAddress, ClientSocket, ClientTls, DaemonReport, LinkReport, Server, ServerSettings,
 };
 use faircast_overlay::protocol::{Code, Decoder, EVENT_BYTES_MAX, Frame, Welcome};
-use faircast_overlay::{ClientEvent, DaemonSettings, Reason, SendError, Service, WaitReason};
+use faircast_overlay::{
+    ClientEvent, DaemonSettings, FlowControl, PriceProfile, Reason, SendError, Service, WaitReason,
+};
 
 /// Longest time for anything: longer means that it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -296,7 +298,8 @@ async fn senders_wait_for_a_slow_member_where_the_group_asks_and_other_clients_g
         let sender = report.clients.iter().find(|it| it.name == "sender").unwrap();
         sender.waiting.as_ref().is_some_and(|reason| reason.contains("slow"))
     };
-    until(&server, waits).await;
+    let report = until(&server, waits).await;
+    assert_eq!(report.groups.iter().map(|it| it.held).collect::<Vec<_>>(), [true]);
     let mut other = Peer::member(at, "other", "h").await;
     other.send(Service::Agreed, "h", "on").await;
     assert_eq!(other.message().await, "on");
@@ -307,6 +310,33 @@ async fn senders_wait_for_a_slow_member_where_the_group_asks_and_other_clients_g
     sent.await.unwrap();
     let report = until(&server, |report| !waits(report)).await;
     assert_eq!((report.counters.cuts, report.counters.messages), (0, 1001));
+    assert!(report.groups.iter().all(|it| !it.held), "{:?}", report.groups);
+}
+
+/// Prices reach the report of both ends, and are unknown without flow control.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_has_the_links_of_the_view_with_the_prices_of_both_directions() {
+    for (kind, price) in [(PriceProfile::Fast, Some(0.0)), (PriceProfile::Off, None)] {
+        let flow_control = FlowControl::profile(kind);
+        let limits = DaemonSettings { flow_control, ..DaemonSettings::default() };
+        let north = start("north", limits).await;
+        let peers = vec![north.local_address().to_string()];
+        let south = Server::start(settings("south", peers, limits)).await.unwrap();
+        for server in [&north, &south] {
+            let is_told = |it: &LinkReport| it.prices == [price; 2] && it.cost_us > 0;
+            let is_known = |it: &DaemonReport| it.links.iter().any(is_told);
+            let report = until(server, is_known).await;
+            let mut ids = report.member_ids.clone();
+            assert_eq!((report.links.len(), report.members.len(), ids.len()), (1, 2, 2));
+            assert!(
+                ids.contains(&report.id) && report.neighbors[0].id.as_ref() != Some(&report.id)
+            );
+            ids.sort();
+            assert_eq!(report.links[0].ends.to_vec(), ids);
+        }
+        south.close().await;
+        north.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,6 +67,18 @@ pub struct LinkPrice {
     pub packets_max: f64,
 }
 
+/// Link between two daemons of the view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewLink {
+    /// The daemons at both ends, the lesser first.
+    pub ends: [DaemonRun; 2],
+    /// Cost of one way in microseconds.
+    pub cost_us: u32,
+    /// Price in dollars for each packet from the first end and from the second one; `None` if
+    /// messages have no price, or the daemon at that end has told none yet.
+    pub prices: [Option<f64>; 2],
+}
+
 impl Daemon {
     /// Next client whose message was too expensive and that is to try again.
     pub fn poll_retry(&mut self) -> Option<ClientId> {
@@ -100,6 +112,18 @@ impl Daemon {
             let price = self.market.prices.get(&(self.me, to)).copied().unwrap_or_default();
             let (packets_mean, packets_max) = (meter.mean, meter.max);
             Some((link, LinkPrice { to, price, packets_mean, packets_max }))
+        })
+    }
+
+    /// Links between all daemons of the view, with the prices that this daemon knows.
+    pub fn view_links(&self) -> impl Iterator<Item = ViewLink> {
+        let members = &self.current.graph.members;
+        let has_prices = self.settings.flow().is_some();
+        self.current.graph.edges.iter().map(move |&(a, b, cost_us, _)| {
+            let ends = [members[usize::from(a)], members[usize::from(b)]];
+            let price = |from, to| self.market.prices.get(&(from, to)).filter(|_| has_prices);
+            let prices = [price(ends[0], ends[1]).copied(), price(ends[1], ends[0]).copied()];
+            ViewLink { ends, cost_us, prices }
         })
     }
 

@@ -1,5 +1,7 @@
 //! Prices of links among daemons.
 
+use alloc::vec::Vec;
+
 use super::{World, ms, secs};
 use crate::daemon::{DaemonSettings, Outgoing};
 use crate::price::{Benefit, FlowControl, PriceProfile};
@@ -64,6 +66,27 @@ fn a_price_reaches_all_daemons_and_counts_where_its_link_is_used() {
     assert_eq!(prices(&mut world), DEAR);
     tell(&mut world, 2, 1001, &[(3, 0)]);
     assert_eq!(prices(&mut world), FREE);
+}
+
+#[test]
+fn a_daemon_knows_all_links_of_its_view_and_an_unknown_price_is_not_zero() {
+    let mut world = chain();
+    tell(&mut world, 2, 1000, &[(3, 500)]);
+    let links = |world: &World, at: usize| -> Vec<_> {
+        let members = world.daemon(at).view().1.to_vec();
+        let place = |run| members.iter().position(|it| *it == run).unwrap();
+        world.daemon(at).view_links().map(|it| (it.ends.map(place), it.prices)).collect()
+    };
+    let free = [Some(0.0); 2];
+    let want = [([0, 1], free), ([1, 2], free), ([2, 3], [Some(5.0), Some(0.0)])];
+    assert_eq!(links(&world, 1), want);
+    assert!(world.daemon(1).view_links().all(|it| it.cost_us > 0));
+    world.cut(2, 3);
+    world.run(secs(10));
+    assert_eq!(links(&world, 1), [([0, 1], free), ([1, 2], free)]);
+    let mut world = World::new(2, &[(0, 1)], 1);
+    world.run(secs(3));
+    assert_eq!(links(&world, 0), [([0, 1], [None, None])]);
 }
 
 #[test]
