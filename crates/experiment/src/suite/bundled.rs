@@ -49,7 +49,7 @@ static SUITES: &[(&str, Bundled)] = &[
         "fairness" "two-levels" "levels" "prototype" "policies" "depth" "quic"),
     // The simulations of Amir et al. 2001.
     suite!("cost-benefit", "cost-benefit", 
-        "tree" "shared" "competing" "competing-quic" "chain" "cairn-1" "cairn-2" "cairn-3" "cairn-4"),
+        "tree" "shared" "competing" "competing-quic" "chain" "chain-tcp" "cairn-1" "cairn-2" "cairn-3" "cairn-4"),
     // The same overlays with something else in the place of prices, and with other constants.
     (
         "cost-benefit-compare",

@@ -245,9 +245,8 @@ fn the_page_of_prices_has_the_numbers_of_the_page_of_verdicts() {
             }
             _ => {
                 let table = rest.lines().take_while(|line| line.starts_with('|')).skip(2);
-                let cells =
-                    |line: &'_ str| -> Vec<&str> { line.split('|').map(str::trim).collect() };
-                table.map(|line| cells(line)).map(|it| it[2..it.len() - 1].to_vec()).collect()
+                let cells = table.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+                cells.map(|it| it[2..it.len() - 1].to_vec()).collect()
             }
         };
         assert_eq!(shown.len(), lines.lines().count(), "{piece}");
