@@ -232,8 +232,8 @@ impl Daemon {
         let kept_max = each.saturating_mul(2 * (1 + old.len()));
         let (ballot, graph) = (proposal.ballot, proposal.graph.clone());
         let mut streams = Streams::new(ballot, graph, me, time, &link_to, kept_max);
-        // Cells that others lack and this daemon is to send, and these others: the source itself does,
-        // or else the least of those that have it.
+        // Cells that others lack and this daemon is to send, with these others: the source itself
+        // does, or else the least of those that have it.
         let mut again = Vec::new();
         for (source, member) in old.iter().enumerate() {
             if source == 0 && breaks(Mutant::NoRecovery) {
