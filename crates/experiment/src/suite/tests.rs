@@ -161,7 +161,7 @@ fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
 }
 
 /// Command that makes the quoted verdicts again.
-const AGAIN: &str = "make it again with faircast bench credit fairness fec ormcc tfmcc tram --docs docs/verdicts.md, \
+const AGAIN: &str = "make it again with faircast bench cost-benefit cost-benefit-ablation cost-benefit-compare credit fairness fec ormcc tfmcc tram --docs docs/verdicts.md, \
                      and copy its first table into README.md";
 
 #[test]

@@ -273,7 +273,7 @@ fn of_two_daemons_with_one_name_the_later_one_stays() {
 }
 
 #[test]
-fn each_fault_on_the_page_of_promises_has_its_test() {
+fn each_fault_in_the_documentation_has_its_test() {
     let page = include_str!("../../../../docs/promises.md");
     let sources = [
         include_str!("links.rs"),
