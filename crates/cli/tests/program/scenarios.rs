@@ -21,7 +21,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// A suite names scenarios and is none; so do the cases of the matrix.
 fn is_suite(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == "suite.toml" || name == "matrix.toml")
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().ends_with("suite.toml") || name == "matrix.toml")
 }
 
 #[test]

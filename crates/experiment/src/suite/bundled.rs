@@ -53,10 +53,10 @@ static SUITES: &[(&str, Bundled)] = &[
     // The same overlays with something else in the place of prices, and with other constants.
     (
         "cost-benefit-compare",
-        bundled!("cost-benefit", "compare.toml",
+        bundled!("cost-benefit", "compare-suite.toml",
         "tree" "tree-tcp" "tree-credit" "chain" "chain-tcp" "chain-credit"),
     ),
-    ("cost-benefit-ablation", bundled!("cost-benefit", "ablation.toml", "shared")),
+    ("cost-benefit-ablation", bundled!("cost-benefit", "ablation-suite.toml", "shared")),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "reordering" "tcp-alone" "transfer"

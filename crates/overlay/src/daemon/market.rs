@@ -188,11 +188,10 @@ impl Daemon {
         let ways: Vec<Way> = self.market.poor.keys().copied().collect();
         for way in ways {
             let least = (self.price(&of, way).least * 1e6) as Money;
-            let clients = self.market.poor.remove(&way).unwrap_or_default();
-            let (able, poor): (BTreeSet<_>, BTreeSet<_>) =
-                clients.into_iter().partition(|it| it.0 >= least);
-            if !poor.is_empty() {
-                self.market.poor.insert(way, poor);
+            let Some(clients) = self.market.poor.get_mut(&way) else { continue };
+            let able = clients.split_off(&(least, ClientId(0)));
+            if clients.is_empty() {
+                self.market.poor.remove(&way);
             }
             for (_, id) in able {
                 let longest = of.update.mul_f64(2.0 / 3.0);
@@ -302,6 +301,9 @@ impl Daemon {
         let members = &current.graph.members;
         let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
         market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
+        // Places mean other daemons now.
+        let poor = core::mem::take(&mut market.poor).into_values().flatten();
+        market.retries.extend(poor.map(|(_, id)| id));
         // New members know no prices, and numbers begin anew: none is above a lie of before.
         market.numbers.clear();
         market.told.clear();

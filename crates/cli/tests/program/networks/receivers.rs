@@ -104,8 +104,12 @@ fn two_of_one_name_are_two_though_one_of_them_is_started_again() {
     let site = with_a_tree(3_000_000);
     let [lost, killed] = [1, 2].map(|host| resume(&site, &lan, host, "web", &format!("r{host}")));
     let sender = send(&site, &lan, "--wait-for 2 --rate-max 8Mbit/s --give-up 3s");
+    // Nobody is done before both are killed, however slow this host is.
+    [&lost, &killed].iter().for_each(|it| it.until_has(1));
+    sender.signal(Signal::SIGSTOP);
     kill(&site, lost, "r1");
     kill(&site, killed, "r2");
+    sender.signal(Signal::SIGCONT);
     assert_received(&site, resume(&site, &lan, 3, "web", "r2"), "r2");
     let summary = sender.end_with(1).summary();
     assert_eq!(states(&summary), [("web", "done"), ("web", "lost")]);
