@@ -299,7 +299,7 @@ impl Daemon {
             }
             Some(Control::Prices(prices)) => {
                 self.take_prices(now, link, prices);
-                self.wake_the_poor(cx);
+                self.wake_short(cx);
             }
             Some(Control::Round(round)) => self.take_round(now, Some(link), round),
         }

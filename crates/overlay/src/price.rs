@@ -295,7 +295,7 @@ impl Purse {
     /// the price of one: its other messages wait until the rest is paid.
     ///
     /// # Errors
-    /// Moment at which the client is to try again. A client that [lacks money](Self::is_poor) can
+    /// Moment at which the client is to try again. A client that [lacks money](Self::is_short) can
     /// try earlier, once prices have fallen.
     pub(crate) fn buy(
         &mut self,
@@ -343,7 +343,7 @@ impl Purse {
 
 impl Purse {
     /// True if the last message was refused for want of money.
-    pub(crate) fn is_poor(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.is_blocked && self.retry_at.is_none()
     }
 }
@@ -436,7 +436,7 @@ mod tests {
         }
         let wait = purse.buy(&mut cx, &PAPER, (at(2.5), 1), 1000);
         assert_eq!(wait, Err(purse.salary_at), "prices may fall before");
-        assert!(purse.money == 0.0 && purse.is_poor());
+        assert!(purse.money == 0.0 && purse.is_short());
     }
 
     /// Section 4.2.3: after a salary period the period stays, shrinks or doubles.

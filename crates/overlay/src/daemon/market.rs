@@ -50,7 +50,7 @@ pub(super) struct Market {
     /// Clients that are to try again, by moment, and those that can try now.
     alarms: BTreeSet<(Time, ClientId)>,
     /// Clients that lack money, by the way of the message that waits and by their money.
-    poor: BTreeMap<Way, BTreeSet<(Money, ClientId)>>,
+    short: BTreeMap<Way, BTreeSet<(Money, ClientId)>>,
     retries: VecDeque<ClientId>,
 }
 
@@ -137,7 +137,7 @@ impl Daemon {
     ) -> Result<(), SendError> {
         let Some(of) = self.settings.flow() else { return Ok(()) };
         self.count_queues(cx.now);
-        self.leave_the_poor(id);
+        self.forget_short(id);
         let way = self.way(&of, message, routes);
         let (offer, clients) = (self.price(&of, way), self.clients.len());
         let Some(client) = self.clients.get_mut(&id) else { return Ok(()) };
@@ -148,10 +148,10 @@ impl Daemon {
             return Ok(());
         };
         client.purse.waits_since.get_or_insert(cx.now);
-        if client.purse.is_poor() {
+        if client.purse.is_short() {
             let money = (client.purse.money * 1e6) as Money;
             client.purse.place = Some((way, money));
-            self.market.poor.entry(way).or_default().insert((money, id));
+            self.market.short.entry(way).or_default().insert((money, id));
         }
         self.set_alarm(id, at);
         Err(SendError::Price)
@@ -167,15 +167,15 @@ impl Daemon {
     }
 
     /// Takes a client from those that lack money.
-    pub(super) fn leave_the_poor(&mut self, id: ClientId) {
+    pub(super) fn forget_short(&mut self, id: ClientId) {
         let Some((way, money)) = self.clients.get_mut(&id).and_then(|it| it.purse.place.take())
         else {
             return;
         };
-        if let Some(clients) = self.market.poor.get_mut(&way) {
+        if let Some(clients) = self.market.short.get_mut(&way) {
             clients.remove(&(money, id));
             if clients.is_empty() {
-                self.market.poor.remove(&way);
+                self.market.short.remove(&way);
             }
         }
     }
@@ -183,15 +183,15 @@ impl Daemon {
     /// Has clients try again for whose money prices have fallen, as if each of them tried at random
     /// moments, two thirds of an update apart at most: all at once they would fill a queue before
     /// its price comes back. The lesser of two uniform times is what is left of such a pause.
-    pub(super) fn wake_the_poor(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn wake_short(&mut self, cx: &mut Cx<'_>) {
         let Some(of) = self.settings.flow() else { return };
-        let ways: Vec<Way> = self.market.poor.keys().copied().collect();
+        let ways: Vec<Way> = self.market.short.keys().copied().collect();
         for way in ways {
             let least = (self.price(&of, way).least * 1e6) as Money;
-            let Some(clients) = self.market.poor.get_mut(&way) else { continue };
+            let Some(clients) = self.market.short.get_mut(&way) else { continue };
             let able = clients.split_off(&(least, ClientId(0)));
             if clients.is_empty() {
-                self.market.poor.remove(&way);
+                self.market.short.remove(&way);
             }
             for (_, id) in able {
                 let longest = of.update.mul_f64(2.0 / 3.0);
@@ -302,8 +302,8 @@ impl Daemon {
         let is_member = |run: &DaemonRun| members.binary_search(run).is_ok();
         market.prices.retain(|(from, to), _| is_member(from) && is_member(to));
         // Places mean other daemons now.
-        let poor = core::mem::take(&mut market.poor).into_values().flatten();
-        market.retries.extend(poor.map(|(_, id)| id));
+        let short = core::mem::take(&mut market.short).into_values().flatten();
+        market.retries.extend(short.map(|(_, id)| id));
         // New members know no prices, and numbers begin anew: none is above a lie of before.
         market.numbers.clear();
         market.told.clear();
@@ -324,7 +324,7 @@ impl Daemon {
         self.count_queues(cx.now);
         if cx.now >= self.market.updated + of.update {
             self.update_prices(cx.now, &of);
-            self.wake_the_poor(cx);
+            self.wake_short(cx);
         }
         while self.market.alarms.first().is_some_and(|it| it.0 <= cx.now) {
             let Some((at, id)) = self.market.alarms.pop_first() else { break };

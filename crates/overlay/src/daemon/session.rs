@@ -358,7 +358,7 @@ impl Daemon {
             return Err(SendError::Name);
         }
         self.forget_slow(old);
-        self.leave_the_poor(old);
+        self.forget_short(old);
         if let Some(mut client) = self.clients.remove(&old) {
             client.is_ready = true;
             // The alarm rings for the earlier connection.
@@ -378,7 +378,7 @@ impl Daemon {
 
     /// Client is gone for good.
     pub fn disconnect(&mut self, cx: &mut Cx<'_>, id: ClientId) {
-        self.leave_the_poor(id);
+        self.forget_short(id);
         let Some(client) = self.clients.remove(&id) else { return };
         self.names.remove(&client.mate.name);
         self.joiners.remove(&id);
