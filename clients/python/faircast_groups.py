@@ -34,6 +34,8 @@ CODES = {
 FINAL = ("malformed", "version", "name", "replaced", "auth")
 # Most bytes of requests that the daemon has not handled.
 WINDOW_BYTES = 1 << 20
+# Most bytes of events that wait for `next` while other methods run.
+EVENTS_BYTES_MAX = 64 << 20
 FRAME_BYTES_MAX = 32 << 20
 # Number of the first request. Joins of a new session have smaller ones.
 FIRST_REQUEST = 1 << 32
@@ -168,7 +170,7 @@ class Client:
         self._groups = {}
         self._is_synchronous, self._view = virtual_synchrony, None
         self._pending, self._pending_bytes = collections.deque(), 0
-        self._events = collections.deque()
+        self._events, self._events_bytes = collections.deque(), 0
         name(client_name)
         try:
             self._open()
@@ -196,7 +198,8 @@ class Client:
     def send(self, groups, payload, service="fifo", receipt=False, benefit=None):
         """Sends a message to groups. Waits while the daemon has 1 MB of requests to handle. With
         `receipt` an event tells how many members a causal, agreed or safe message has reached.
-        `benefit` is one of `BENEFITS`, or the daemon's choice."""
+        `benefit` is one of `BENEFITS`, or the daemon's choice. Raises `GroupError` with code
+        `events` if the message waits, and more than 64 MB of events wait for `next`."""
         names = [name(group) for group in groups]
         if not 1 <= len(names) <= 100:
             raise ValueError("a message has 1 to 100 groups")
@@ -219,7 +222,8 @@ class Client:
             self._serve(left)
             if left == 0 and not self._events:
                 return None
-        event = self._events.popleft()
+        event, size = self._events.popleft()
+        self._events_bytes -= size
         if event["event"] == "view":
             self._view = event["id"]
         return event
@@ -236,7 +240,7 @@ class Client:
     def flush(self):
         """Waits until the daemon has handled all requests."""
         while self._pending:
-            self._serve(None)
+            self._wait()
 
     def close(self):
         """Ends the session."""
@@ -253,11 +257,21 @@ class Client:
         number = self._request
         data = frame(kind, struct.pack(">Q", number), *fields)
         while self._pending and self._pending_bytes + len(data) > WINDOW_BYTES:
-            self._serve(None)
+            self._wait()
         self._pending.append((number, data))
         self._pending_bytes += len(data)
         self._write(data)
         return number
+
+    def _wait(self):
+        """Takes what the daemon has sent, while requests wait."""
+        if self._events_bytes > EVENTS_BYTES_MAX:
+            raise GroupError("events", "64 MB of events wait; call next() before more requests")
+        self._serve(None)
+
+    def _push(self, event, size=0):
+        self._events.append((event, size))
+        self._events_bytes += size
 
     def _write(self, data):
         try:
@@ -295,6 +309,8 @@ class Client:
             return None
         length = struct.unpack_from(">I", self._buffer)[0]
         if not 1 <= length <= FRAME_BYTES_MAX:
+            if length >> 16 == 0x1503:  # An alert of TLS.
+                raise GroupError("malformed", f"{self.address}: expected tls:HOST:PORT")
             raise GroupError("malformed", f"a frame of {length} bytes")
         if len(self._buffer) < 4 + length:
             return None
@@ -315,12 +331,12 @@ class Client:
         elif kind == 13:
             self.waiting = CODES.get(fields.number("B"))
         elif kind == 21:
-            self._events.append({"event": "resumed"})
+            self._push({"event": "resumed"})
         elif kind != 4:
             event = decode_event(kind, fields)
             # Number 0 repeats a state, whose change is among the events of the next cut.
             self._next = event["number"] + 1 if event["number"] else self._next
-            self._events.append(event)
+            self._push(event, len(fields.data))
 
     def _handled(self, request):
         while self._pending and self._pending[0][0] <= request:
@@ -393,4 +409,4 @@ class Client:
                  for n, (group, hold) in joins]
         self._pending = collections.deque(joins)
         self._pending_bytes = sum(len(data) for _, data in joins)
-        self._events.append({"event": "restarted", "unsure": unsure})
+        self._push({"event": "restarted", "unsure": unsure})

@@ -26,6 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::args::{NodeArgs, NodeInitArgs, NodeStatusArgs, NodeVerb, WatchOptions};
@@ -62,8 +63,11 @@ fn run(args: &NodeArgs, config: &Path) -> Result<(), Failure> {
     runtime.block_on(serve(config))
 }
 
-async fn serve(config: NodeConfig) -> Result<(), Failure> {
+async fn serve(mut config: NodeConfig) -> Result<(), Failure> {
     let name = config.server.name.clone();
+    let shown = config.server.clients.len();
+    let private = private_address(&config)?;
+    config.server.clients.extend(private.iter().map(|it| it.1.clone()));
     let listener = match config.status {
         None => None,
         Some(at) => {
@@ -78,14 +82,13 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
             _ => Failure::Work(text),
         }
     })?;
-    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let addresses: Vec<String> =
+        server.addresses().iter().take(shown).map(ToString::to_string).collect();
     let local = server.local_address();
     print(&format!("{name}: daemons reach it at {local}, clients at {}\n", addresses.join(", ")))?;
     if let Some(listener) = listener {
         let inquiry = server.inquiry();
-        // The daemon has no token of its own.
-        let is_local = |it: &&ClientAddress| !matches!(it, ClientAddress::Tls(_));
-        let client = server.addresses().iter().find(is_local).cloned();
+        let client = server.addresses().iter().find(|it| is_local(it)).cloned();
         serve_pages(listener, move |path| answer(path, inquiry.clone(), client.clone()));
     }
     while !interrupted() {
@@ -98,6 +101,24 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
     }
     server.close().await;
     Ok(())
+}
+
+/// True if clients need no token. The daemon has none of its own.
+fn is_local(address: &ClientAddress) -> bool {
+    !matches!(address, ClientAddress::Tls(_))
+}
+
+/// Address at which the daemon alone connects to itself, if all others need a token, and the folder
+/// that lasts as long as the address.
+fn private_address(config: &NodeConfig) -> Result<Option<(TempDir, ClientAddress)>, Failure> {
+    if config.status.is_none() || config.server.clients.iter().any(is_local) {
+        return Ok(None);
+    }
+    let folder = tempfile::Builder::new().prefix("faircast-").tempdir();
+    let folder =
+        folder.map_err(|error| Failure::Work(format!("a folder for /healthz: {error}")))?;
+    let address = ClientAddress::Unix(folder.path().join("health.sock"));
+    Ok(Some((folder, address)))
 }
 
 async fn answer(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -> Option<Page> {
@@ -125,9 +146,7 @@ async fn answer(path: String, inquiry: Inquiry, client: Option<ClientAddress>) -
 
 /// Joins a group of its own at the daemon, and waits for its own message to the group.
 async fn check(client: Option<ClientAddress>) -> Result<(), String> {
-    let address = client
-        .ok_or("expected an address unix:/PATH or tcp:ADDR:PORT in clients, too")?
-        .to_string();
+    let address = client.ok_or("no address of the daemon's own")?.to_string();
     let name = format!("healthz-{:x}", incarnation());
     let client = Client::connect(&address, &name).await.map_err(|error| error.to_string())?;
     let asked = async {

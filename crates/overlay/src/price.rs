@@ -10,8 +10,12 @@ use faircast_proto::settings::{choices, settings};
 
 /// Bytes of a packet, in which queues and messages are counted.
 const PACKET_BYTES: usize = 1460;
-/// Bytes of messages that one purchase of the fast profile covers.
+/// Least bytes of messages that one purchase of the fast profile covers.
 const BATCH_BYTES: usize = 64 * 1024;
+/// Most purchases of all clients in an update at the rate of the own link (fast profile; chosen).
+/// A client that has lost the coin waits for a millisecond, and live timers for one more: a
+/// purchase lasts longer than that, or one client alone could not fill a fast link.
+const PURCHASES: f64 = 16.0;
 /// Price above which a link's price says no more: what fits into 16 bits of hundredths.
 const PRICE_MAX: f64 = 655.35;
 /// Clients of a daemon for which the longest salary period is meant; more of them share it in
@@ -30,9 +34,9 @@ choices! {
         Off = "off",
         /// The paper's: each packet of a message is paid for, and queues are counted in messages.
         Paper = "paper",
-        /// For fast links: a purchase covers 64 kB of messages, queues are counted in packets of
-        /// 1460 bytes against those that the link carries in six updates, and own links have the
-        /// price of the moment.
+        /// For fast links: a purchase covers 64 kB of messages or more, queues are counted in
+        /// packets of 1460 bytes against those that the link carries in six updates, and own links
+        /// have the price of the moment.
         Fast = "fast",
     }
 }
@@ -120,17 +124,22 @@ impl FlowControl {
     /// the greatest. `reach`: members of the message's groups by those of the largest group.
     pub(crate) fn offer(&self, benefit: Benefit, (sum, dearest): (f64, f64), reach: f64) -> Offer {
         let price = self.fee + sum;
+        let plain = |price| Offer { price, least: price, strain: price, batch: BATCH_BYTES };
         match benefit {
-            Benefit::Throughput => Offer { price, least: price, strain: price },
-            Benefit::Receivers => {
-                let price = self.fee + sum / reach.clamp(REACH_MIN, 1.0);
-                Offer { price, least: price, strain: price }
-            }
+            Benefit::Throughput => plain(price),
+            Benefit::Receivers => plain(self.fee + sum / reach.clamp(REACH_MIN, 1.0)),
             Benefit::Concave => {
                 let least = price.min(self.savings_max);
-                Offer { price, least, strain: self.fee + dearest }
+                Offer { least, strain: self.fee + dearest, ..plain(price) }
             }
         }
+    }
+
+    /// Bytes of messages that one purchase of the fast profile covers, for one of some clients. The
+    /// own link carries `rate` bytes per second.
+    pub(crate) fn batch(&self, rate: f64, clients: usize) -> usize {
+        let share = rate * self.update.as_secs_f64() / PURCHASES / clients.max(1) as f64;
+        (share as usize).max(BATCH_BYTES)
     }
 
     /// Checks that clients can buy at all.
@@ -171,7 +180,9 @@ pub(crate) struct Offer {
     /// Price that the threshold of the salary period counts for. The optimum of a concave benefit
     /// has all clients spend alike (Kelly, Maulloo, Tan: "Rate control for communication networks",
     /// 1998), so their money must not follow the number of links that they pay for.
-    strain: f64,
+    pub(crate) strain: f64,
+    /// Bytes of messages that one purchase of the fast profile covers.
+    pub(crate) batch: usize,
 }
 
 /// Daemons to which a message goes, its benefit, and the bits of its reach: the price depends on
@@ -200,6 +211,11 @@ impl Meter {
     pub(crate) fn count(&mut self, packets: f64, time: Duration) {
         self.area += packets * time.as_secs_f64();
         self.most = self.most.max(packets);
+    }
+
+    /// Bytes per second that leave the queue.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
     }
 
     fn capacity(&self, of: &FlowControl) -> f64 {
@@ -304,7 +320,7 @@ impl Purse {
         (offer, clients): (Offer, usize),
         bytes: usize,
     ) -> Result<(), Time> {
-        let Offer { price, least, strain } = offer;
+        let Offer { price, least, strain, batch } = offer;
         self.pay(cx.now, of, (strain, clients));
         let wait = |it: &Self| it.salary_at.min(it.retry_at.unwrap_or(Time::MAX));
         if self.retry_at.is_some_and(|at| at > cx.now) {
@@ -313,7 +329,7 @@ impl Purse {
         self.retry_at = None;
         let packets = match of.kind {
             PriceProfile::Off | PriceProfile::Paper => bytes.div_ceil(PACKET_BYTES).max(1),
-            PriceProfile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(BATCH_BYTES),
+            PriceProfile::Fast => bytes.saturating_sub(self.paid_bytes).div_ceil(batch),
         };
         if packets > 0 {
             if least > self.money {
@@ -324,8 +340,9 @@ impl Purse {
             if of.coin && !cx.rng.chance(1.0 / strain.max(1.0)) {
                 let longest = of.update.mul_f64(2.0 / 3.0);
                 let longest = match of.kind {
-                    // A wait of an update for each lost coin would be the limit of a fast client.
-                    PriceProfile::Fast => longest.min(self.period),
+                    // A wait of an update for each lost coin would be the limit of a fast client:
+                    // the client waits for as long as its salary takes to pay the price.
+                    PriceProfile::Fast => longest.min(self.period.mul_f64(price / of.salary)),
                     PriceProfile::Off | PriceProfile::Paper => longest,
                 };
                 self.retry_at = Some(cx.now + cx.rng.up_to(longest));
@@ -335,7 +352,7 @@ impl Purse {
             self.dearest = self.dearest.max(strain);
         }
         if of.kind == PriceProfile::Fast {
-            self.paid_bytes = self.paid_bytes + packets * BATCH_BYTES - bytes;
+            self.paid_bytes = self.paid_bytes + packets * batch - bytes;
         }
         Ok(())
     }
@@ -370,7 +387,7 @@ mod tests {
     };
 
     fn at(price: f64) -> Offer {
-        Offer { price, least: price, strain: price }
+        Offer { price, least: price, strain: price, batch: BATCH_BYTES }
     }
 
     fn ms(ms: u64) -> Time {
@@ -527,7 +544,7 @@ mod tests {
             (Benefit::Receivers, 1.0, at(31.0)),
             (Benefit::Receivers, 0.5, at(61.0)),
             (Benefit::Receivers, 0.01, at(241.0)),
-            (Benefit::Concave, 0.5, Offer { price: 31.0, least: 20.0, strain: 13.0 }),
+            (Benefit::Concave, 0.5, Offer { least: 20.0, strain: 13.0, ..at(31.0) }),
         ];
         for (benefit, reach, wanted) in cases {
             assert_eq!(PAPER.offer(benefit, (30.0, 12.0), reach), wanted, "{benefit:?} {reach}");

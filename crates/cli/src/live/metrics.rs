@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use faircast::{Counters, Refusals};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn as client;
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
@@ -68,6 +69,7 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
     page: impl Fn(String) -> F + Send + Sync + 'static,
 ) {
     let page = Arc::new(page);
+    let is_loopback = listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
     tokio::spawn(async move {
         // The oldest first.
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
@@ -87,8 +89,12 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
             let page = page.clone();
             let connection = tokio::spawn(async move {
                 let answer = service_fn(move |request: Request<Incoming>| {
+                    let is_foreign = is_loopback && !names_this_host(&request);
                     let page = page(request.uri().path().to_string());
-                    async move { Ok::<_, Infallible>(answer(request.method(), page.await)) }
+                    async move {
+                        let page = if is_foreign { Some(foreign()) } else { page.await };
+                        Ok::<_, Infallible>(answer(request.method(), page))
+                    }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -101,6 +107,22 @@ pub(crate) fn serve_pages<F: Future<Output = Option<Page>> + Send + 'static>(
             open.push_back(connection.abort_handle());
         }
     });
+}
+
+/// True if a request names an address or `localhost`. A page of another site can point its own name
+/// at a loopback address (DNS rebinding), and would read the answers; its browser tells that name.
+fn names_this_host(request: &Request<Incoming>) -> bool {
+    let host = request.headers().get(header::HOST).and_then(|it| it.to_str().ok());
+    let host = host.and_then(|it| it.parse::<Authority>().ok());
+    host.is_some_and(|it| {
+        let name = it.host().trim_matches(['[', ']']);
+        name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+    })
+}
+
+fn foreign() -> Page {
+    let text = "expected an address or localhost as the host\n";
+    (StatusCode::MISDIRECTED_REQUEST, PLAIN, text.to_string())
 }
 
 fn answer(method: &Method, page: Option<Page>) -> Response<Full<Bytes>> {
@@ -237,7 +259,7 @@ mod tests {
             silent.push(half);
         }
         let mut honest = connect();
-        honest.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").expect("room");
+        honest.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
         let mut answer = String::new();
         honest.read_to_string(&mut answer).expect("an answer at once");
         answer

@@ -24,8 +24,12 @@ mod tests {
     use crate::live::metrics::serve_pages;
 
     fn ask(at: SocketAddr, request: &str) -> (String, String) {
+        ask_host(at, request, &at.to_string())
+    }
+
+    fn ask_host(at: SocketAddr, request: &str, host: &str) -> (String, String) {
         let mut stream = TcpStream::connect(at).expect("a connection");
-        write!(stream, "{request} HTTP/1.1\r\nHost: a\r\n\r\n").expect("room");
+        write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("room");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -63,6 +67,17 @@ mod tests {
             }
             let (head, _) = ask(at, &format!("POST {path}"));
             assert!(head.starts_with("http/1.1 405 "), "{path}: {head}");
+        }
+        for (host, status) in [
+            ("localhost", 200),
+            ("LOCALHOST:80", 200),
+            ("[::1]:80", 200),
+            ("evil.example", 421),
+            ("localhost.evil.example:80", 421),
+            ("", 421),
+        ] {
+            let (head, _) = ask_host(at, "GET /", host);
+            assert!(head.starts_with(&format!("http/1.1 {status} ")), "{host}: {head}");
         }
         for path in ["/page.html", "/page/page.js", "//page.js", "/../page.css", "/page.js/"] {
             let (head, _) = ask(at, &format!("GET {path}"));

@@ -38,7 +38,7 @@ impl Overlay {
     /// Status and text of a page.
     fn page(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.status)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -103,7 +103,7 @@ fn the_first_steps_lead_to_a_message_and_the_status_of_the_page() {
         });
         assert_eq!(masked(&status), masked(&block("text", "a: view")), "{status}");
         let mut stream = TcpStream::connect("127.0.0.1:9480").unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut metrics = String::new();
         stream.read_to_string(&mut metrics).unwrap();
         let names = metrics.lines().filter_map(|line| line.strip_prefix("faircast_node_"));

@@ -96,13 +96,8 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves a client until the connection ends. `place` is one of the places of clients that are not
-/// admitted yet.
-pub(super) async fn serve(
-    mut socket: ClientSocket,
-    (hub, rooms): ToTask,
-    place: OwnedSemaphorePermit,
-) {
+/// Serves a client until the connection ends. `place` lasts until the client is admitted.
+pub(super) async fn serve(mut socket: ClientSocket, (hub, rooms): ToTask, place: Arc<()>) {
     let (mut decoder, mut batch) = (Decoder::new(HELLO_BYTES_MAX), Batch::default());
     let hello = match timeout(HANDSHAKE_TIMEOUT, hello(&socket, &mut decoder)).await {
         Ok(Ok(hello)) => hello,

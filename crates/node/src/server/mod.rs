@@ -6,10 +6,11 @@ mod outbox;
 mod socket;
 mod tls;
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -18,8 +19,8 @@ use faircast_hop::{CongestionControl, DaemonNode, Endpoint, RelayKey};
 use faircast_net::{Datagrams, NetError, SocketSettings};
 use faircast_overlay::{ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings};
 use tokio::net::UdpSocket;
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
 
 use self::connection::{Hello, Requests};
 use self::hub::Hub;
@@ -30,7 +31,8 @@ pub use self::tls::{ClientTls, ServerTls, TlsSocket};
 use crate::report::DaemonReport;
 use faircast_overlay::protocol::Code;
 
-/// Most connections of an address whose clients are not admitted yet. Others wait.
+/// Most connections of an address whose clients are not admitted yet. A further one ends the oldest
+/// of them: peers that stall would keep all others out.
 const UNADMITTED_MAX: usize = 1024;
 /// Requests that wait for the daemon's task.
 const QUEUE_MAX: usize = 1024;
@@ -209,15 +211,25 @@ impl Drop for Server {
 }
 
 async fn accept(listener: Listener, to: ToTask, alive: mpsc::Sender<()>) {
-    let places = Arc::new(Semaphore::new(UNADMITTED_MAX));
-    while let Ok(place) = places.clone().acquire_owned().await {
+    let mut unadmitted: VecDeque<(Weak<()>, AbortHandle)> = VecDeque::new();
+    loop {
         match listener.accept().await {
             Ok(socket) => {
-                let (to, alive) = (to.clone(), alive.clone());
-                tokio::spawn(async move {
+                if unadmitted.len() >= UNADMITTED_MAX {
+                    unadmitted.retain(|(place, _)| place.strong_count() > 0);
+                }
+                if unadmitted.len() >= UNADMITTED_MAX
+                    && let Some((_, oldest)) = unadmitted.pop_front()
+                {
+                    oldest.abort();
+                }
+                let (to, alive, place) = (to.clone(), alive.clone(), Arc::new(()));
+                let known = Arc::downgrade(&place);
+                let connection = tokio::spawn(async move {
                     connection::serve(socket, to, place).await;
                     drop(alive);
                 });
+                unadmitted.push_back((known, connection.abort_handle()));
             }
             Err(error) => {
                 tracing::warn!(target: "faircast::session", %error, "no connection accepted");
@@ -247,4 +259,49 @@ fn random() -> u64 {
 /// Name of a client in the overlay.
 fn full_name(client: &[u8], daemon: &str) -> Bytes {
     [client, b"@", daemon.as_bytes()].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_overlay::protocol::{Frame, VERSION};
+
+    use super::*;
+    use crate::batch::Batch;
+
+    #[tokio::test]
+    async fn clients_learn_at_once_that_the_daemons_task_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = ClientAddress::Unix(folder.path().join("node.sock"));
+        let server = Server::start(ServerSettings {
+            name: "north".into(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            peers: Vec::new(),
+            key: RelayKey::none(),
+            clients: vec![address.clone()],
+            tls: None,
+            limits: DaemonSettings::default(),
+        });
+        let server = server.await.unwrap();
+        let socket = address.connect(None).await.unwrap();
+        let (mut batch, mut answer) = (Batch::default(), bytes::BytesMut::new());
+        let (name, token) = ("alice".into(), Bytes::new());
+        batch.push(&Frame::Hello { version: VERSION, incarnation: 1, next: 0, name, token });
+        batch.write(&socket).await.unwrap();
+        socket.readable().await.unwrap();
+        assert!(socket.try_read(&mut answer).unwrap().is_some(), "a welcome");
+        assert!(!server.has_ended());
+        // As after a panic: nobody is left who answers.
+        server.work.abort();
+        let end = async {
+            loop {
+                socket.readable().await.unwrap();
+                if socket.try_read(&mut answer).is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), end).await.expect("an end of the stream");
+        assert!(server.has_ended());
+        assert!(server.inquiry().report().await.is_none());
+    }
 }

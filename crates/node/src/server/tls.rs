@@ -232,7 +232,13 @@ impl TlsSocket {
         if let Err(error) = tls.process_new_packets() {
             // The peer gets an alert, if there is room.
             let _ = self.send(tls);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            let text = match error {
+                rustls::Error::InvalidMessage(_) if tls.is_handshaking() => {
+                    format!("{error}; the other side does not speak TLS, or not at this port")
+                }
+                error => error.to_string(),
+            };
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         read
     }

@@ -126,10 +126,55 @@ later.close()
 print("done")
 "#;
 
-async fn chat(server: Server, files: &[PathBuf]) {
+/// A client that reads nothing is cut, learns what is lost, and keeps a bounded number of events.
+const SLOW: &str = r#"
+import sys
+sys.path.insert(0, sys.argv[1])
+import faircast_groups
+from faircast_groups import Client, GroupError
+faircast_groups.EVENTS_BYTES_MAX = 1 << 20
+slow, fast = Client(sys.argv[2], "slow"), Client(sys.argv[2], "fast")
+for client in (slow, fast):
+    client.join("g")
+    while client.next(60)["event"] != "group":
+        pass
+sent = 0
+# Far more than the daemon keeps, and the system's buffers hold.
+while sent < 1024:
+    sent += 1
+    fast.send(["g"], sent.to_bytes(8, "big") + bytes(32 << 10))
+    while int.from_bytes((fast.next(60).get("payload") or b"")[:8], "big") != sent:
+        pass
+numbers, lost = [], 0
+while not numbers or numbers[-1] < sent:
+    event = slow.next(60)
+    assert event, (numbers[-1:], lost, sent)
+    if event["event"] == "cut":
+        lost += event["lost"][1] - event["lost"][0] + 1
+        sent += 1
+        fast.send(["g"], sent.to_bytes(8, "big"))
+    elif event["event"] == "message":
+        numbers.append(int.from_bytes(event["payload"][:8], "big"))
+assert lost > 0 and len(numbers) + lost == sent, (len(numbers), lost, sent)
+assert numbers == sorted(set(numbers)), "twice, or out of order"
+# Own messages come back, and are not taken while requests wait.
+try:
+    while True:
+        fast.send(["g"], bytes(64 << 10), "agreed")
+        slow.next(0)
+except GroupError as error:
+    assert error.code == "events" and "next()" in str(error), error
+while fast.next(1):
+    pass
+fast.send(["g"], b"on")
+fast.flush()
+print("done")
+"#;
+
+async fn run(server: Server, program: &str, files: &[PathBuf]) {
     let clients = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
     let mut command = Command::new("python3");
-    command.args(["-B", "-W", "error::SyntaxWarning", "-c", CHAT, clients]);
+    command.args(["-B", "-W", "error::SyntaxWarning", "-c", program, clients]);
     command.arg(server.addresses().last().unwrap().to_string()).args(files);
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
     let Ok(output) = output else { return eprintln!("skipped: there is no python3") };
@@ -140,7 +185,13 @@ async fn chat(server: Server, files: &[PathBuf]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_client_in_python_chats_and_resumes() {
-    chat(start("north", DaemonSettings::default()).await, &[]).await;
+    run(start("north", DaemonSettings::default()).await, CHAT, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_in_python_learns_what_it_lost_and_bounds_what_waits() {
+    let limits = DaemonSettings { client_bytes: 1 << 20, ..DaemonSettings::default() };
+    run(start("north", limits).await, SLOW, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,5 +199,5 @@ async fn the_client_in_python_chats_and_resumes_by_tls() {
     let files = Files::new();
     let server = files.serve("ours-valid.pem", Some("ours-ca.pem"), true).await;
     let names = ["ours-ca.pem", "ours-valid.pem", "ours-valid-key.pem", "foreign-ca.pem"];
-    chat(server, &names.map(|name| files.at(name))).await;
+    run(server, CHAT, &names.map(|name| files.at(name))).await;
 }

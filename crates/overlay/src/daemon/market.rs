@@ -243,16 +243,19 @@ impl Daemon {
             }
             self.market.routes.insert(routes.0, links);
         }
+        let mut rate = 0.0_f64;
         if is_live {
             let since = self.market.counted.since(self.market.updated);
             for link in self.current.own_links(routes) {
                 let packets = of.packets(self.current.queue_length(link));
-                let meter = self.market.meters.get(&link);
-                links = add(links, meter.map_or(0.0, |it| it.price(of, packets, since)));
+                let Some(meter) = self.market.meters.get(&link) else { continue };
+                links = add(links, meter.price(of, packets, since));
+                rate = rate.max(meter.rate());
             }
         }
         let benefit = Benefit::EACH.get(usize::from(benefit)).copied().unwrap_or_default();
-        of.offer(benefit, links, f64::from_bits(reach))
+        let offer = of.offer(benefit, links, f64::from_bits(reach));
+        Offer { batch: of.batch(rate, self.clients.len()), ..offer }
     }
 
     /// Counts queues up to this moment. No queue has changed since the last call.

@@ -241,6 +241,10 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A TLS alert, which is what a frame at an address with TLS brings back.
+            Self::Length { len, .. } if len >> 16 == 0x1503 => {
+                f.write_str("TLS in place of a frame; expected tls:HOST:PORT as the address")
+            }
             Self::Length { len, max } => write!(f, "a frame of {len} bytes; allowed: 1 to {max}"),
             Self::Fields(kind) => {
                 write!(f, "a frame of type {kind} has wrong fields, or there is no such type")
