@@ -194,10 +194,26 @@ fn clients_of_other_hosts_connect_by_tls() {
         let (without, _) = publish.split_once(" --token-file").unwrap();
         let refused = shell(&site, without).end_with(1);
         assert!(refused.err.contains("the token is missing or wrong"), "{}", refused.err);
+        stop(node);
+        // Without an address that needs no token, the daemon has one of its own for /healthz.
         let (key, at) = ("tls/site1-key.pem", "tls/site1.toml");
+        let alone = |line: &str| match line.starts_with("clients = ") {
+            true => "clients = [\"tls:0.0.0.0:4804\"]\n".to_string(),
+            false => format!("{line}\n"),
+        };
+        let text = site.read(at);
+        site.put(at, text.lines().map(alone).collect::<String>());
+        let node = shell(&site, start);
+        node.until_said("clients at tls:0.0.0.0:4804");
+        let mut stream = TcpStream::connect("127.0.0.1:9480").unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9480\r\n\r\n").unwrap();
+        let mut health = String::new();
+        stream.read_to_string(&mut health).unwrap();
+        assert!(health.ends_with("\r\n\r\nok\n"), "{health}");
+        stop(node);
+        site.put(at, text);
         let open = std::fs::Permissions::from_mode(0o644);
         std::fs::set_permissions(site.path(key), open).unwrap();
-        stop(node);
         let refused = site.start(&format!("node --config {at}")).refuse();
         let want = format!("{at}:20: certificate_key: tls/site1-key.pem: ");
         assert!(refused.contains(&want), "{refused}");
