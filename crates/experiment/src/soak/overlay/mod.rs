@@ -398,7 +398,7 @@ fn status() -> io::Result<Value> {
     let address = STATUS.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    stream.write_all(b"GET /status HTTP/1.1\r\nhost: d\r\nconnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let body = answer.split_once("\r\n\r\n").map_or("", |it| it.1);
