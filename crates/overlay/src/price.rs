@@ -538,6 +538,25 @@ mod tests {
     }
 
     #[test]
+    fn a_client_alone_fills_a_fast_link_though_it_loses_coins_and_timers_are_coarse() {
+        let of = FlowControl::profile(PriceProfile::Fast);
+        assert_eq!((of.batch(1e6, 1), of.batch(240e6, 400)), (BATCH_BYTES, BATCH_BYTES));
+        let (rate, timer) = (240e6, Duration::from_millis(1));
+        let offer = Offer { batch: of.batch(rate, 1), ..at(1.25) };
+        let mut rng = rng();
+        let mut now = ms(0);
+        let mut purse = Purse::new(&mut Cx::untraced(now, &mut rng), &of, 1);
+        let (end, mut bytes) = (ms(2000), 0.0);
+        while now < end {
+            match purse.buy(&mut Cx::untraced(now, &mut rng), &of, (offer, 1), 16384) {
+                Ok(()) => bytes += 16384.0,
+                Err(at) => now = at.max(now) + timer,
+            }
+        }
+        assert!(bytes / 2.0 > rate, "{bytes} bytes in 2 s");
+    }
+
+    #[test]
     fn a_benefit_counts_receivers_or_has_long_and_short_paths_spend_alike() {
         let cases = [
             (Benefit::Throughput, 0.5, at(31.0)),

@@ -227,7 +227,9 @@ fn time_of_metrics(at: SocketAddrV4) -> std::io::Result<Duration> {
         let answer = || {
             let mut stream = TcpStream::connect_timeout(&at.into(), Duration::from_secs(1))?;
             stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+            stream.write_all(
+                b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+            )?;
             let mut text = String::new();
             stream.read_to_string(&mut text).map(|_| text)
         };
