@@ -96,10 +96,20 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves a client until the connection ends. `place` lasts until the client is admitted.
-pub(super) async fn serve(mut socket: ClientSocket, (hub, rooms): ToTask, place: Arc<()>) {
+/// Serves a client until the connection ends. A client that is not admitted yet makes room for
+/// others once `displaced` is ready.
+pub(super) async fn serve(
+    mut socket: ClientSocket,
+    (hub, rooms): ToTask,
+    mut displaced: oneshot::Receiver<()>,
+) {
     let (mut decoder, mut batch) = (Decoder::new(HELLO_BYTES_MAX), Batch::default());
-    let hello = match timeout(HANDSHAKE_TIMEOUT, hello(&socket, &mut decoder)).await {
+    let greeted = timeout(HANDSHAKE_TIMEOUT, hello(&socket, &mut decoder));
+    let greeted = tokio::select! {
+        greeted = greeted => greeted,
+        _ = &mut displaced => return,
+    };
+    let hello = match greeted {
         Ok(Ok(hello)) => hello,
         Ok(Err((code, text))) => return finish(&mut socket, batch, code, &text).await,
         Err(_) => return finish(&mut socket, batch, Code::Handshake, "").await,
@@ -113,7 +123,7 @@ pub(super) async fn serve(mut socket: ClientSocket, (hub, rooms): ToTask, place:
         tokio::time::sleep(REFUSAL_PAUSE).await;
         return finish(&mut socket, batch, Code::Auth, "").await;
     }
-    drop(place);
+    drop(displaced);
     decoder.set_max(REQUEST_BYTES_MAX);
     let (outbox, (reply, answer)) = (Arc::new(Outbox::default()), oneshot::channel());
     if hub.send(ToHub::Open { hello, outbox: outbox.clone(), reply }).await.is_err() {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use faircast_net::{Datagrams, NetError, SocketSettings};
 use faircast_overlay::{ClientId, Daemon, DaemonId, DaemonRun, DaemonSettings};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 
 use self::connection::{Hello, Requests};
 use self::hub::Hub;
@@ -211,25 +211,24 @@ impl Drop for Server {
 }
 
 async fn accept(listener: Listener, to: ToTask, alive: mpsc::Sender<()>) {
-    let mut unadmitted: VecDeque<(Weak<()>, AbortHandle)> = VecDeque::new();
+    // The oldest first; closed once the client is admitted.
+    let mut unadmitted: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok(socket) => {
                 if unadmitted.len() >= UNADMITTED_MAX {
-                    unadmitted.retain(|(place, _)| place.strong_count() > 0);
+                    unadmitted.retain(|it| !it.is_closed());
                 }
-                if unadmitted.len() >= UNADMITTED_MAX
-                    && let Some((_, oldest)) = unadmitted.pop_front()
-                {
-                    oldest.abort();
+                if unadmitted.len() >= UNADMITTED_MAX {
+                    unadmitted.pop_front();
                 }
-                let (to, alive, place) = (to.clone(), alive.clone(), Arc::new(()));
-                let known = Arc::downgrade(&place);
-                let connection = tokio::spawn(async move {
-                    connection::serve(socket, to, place).await;
+                let (place, displaced) = oneshot::channel();
+                unadmitted.push_back(place);
+                let (to, alive) = (to.clone(), alive.clone());
+                tokio::spawn(async move {
+                    connection::serve(socket, to, displaced).await;
                     drop(alive);
                 });
-                unadmitted.push_back((known, connection.abort_handle()));
             }
             Err(error) => {
                 tracing::warn!(target: "faircast::session", %error, "no connection accepted");
