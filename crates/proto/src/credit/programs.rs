@@ -33,11 +33,11 @@ const SILENCE: Duration = Duration::from_secs(3);
 const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
 /// Loads that begin in a second; further programs wait.
 const LOADS_PER_S: u32 = 8;
-/// Interval at which a load is asked for its result, and questions before it is given up: 10 s, since a busy relay compiles
-/// slowly. The limit counts questions, so that a relay that was stopped for a while gives up nothing. One load runs at a
-/// time, as in the compiler's thread, so that the wait for other programs does not count.
+/// Interval at which a load is asked for its result, and questions before it is given up: 2 s. The limit counts questions,
+/// so that a relay that was stopped for a while gives up nothing. One load runs at a time, as in the compiler's thread, so
+/// that the wait for other programs does not count.
 const LOAD_ASKED: Duration = Duration::from_millis(10);
-const LOAD_QUESTIONS_MAX: u32 = 1000;
+const LOAD_QUESTIONS_MAX: u32 = 200;
 /// Requests for programs that are answered in a second; others are discarded.
 const ANSWERS_PER_S: u32 = 128;
 /// What a program that was refused counts, which is remembered so that it is not fetched again and again.
