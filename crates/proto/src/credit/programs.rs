@@ -28,8 +28,9 @@ const FETCHES_MAX: usize = 8;
 /// When what was asked for is asked for again at first, and at last.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
-/// A fetch is given up after so long without a word, and after so long in all.
-const SILENCE: Duration = Duration::from_secs(3);
+/// A fetch is given up after so many requests without an answer, 3.4 s, and after so long in all.
+/// Requests are counted, so that a relay that was stopped for a while asks again first.
+const ASKS_MAX: u32 = 5;
 const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
 /// Loads that begin in a second; further programs wait.
 const LOADS_PER_S: u32 = 8;
@@ -76,9 +77,10 @@ struct Fetch {
     code: Vec<u8>,
     total: Option<u32>,
     began_at: Time,
-    heard_at: Time,
     ask_at: Time,
     ask_again: Duration,
+    /// Requests since the last part.
+    asks: u32,
 }
 
 /// A program that has arrived and is not loaded yet.
@@ -187,9 +189,9 @@ impl Programs {
             code: Vec::new(),
             total: None,
             began_at: now,
-            heard_at: now,
             ask_at: now,
             ask_again: ASK_AGAIN,
+            asks: 0,
         };
         self.fetches.insert(capsule.policy, fetch);
         Found::Later
@@ -213,7 +215,7 @@ impl Programs {
             return Ok(Vec::new());
         }
         fetch.code.extend_from_slice(part.bytes);
-        (fetch.heard_at, fetch.ask_again) = (now, ASK_AGAIN);
+        (fetch.asks, fetch.ask_again) = (0, ASK_AGAIN);
         let len = fetch.code.len() as u32;
         if len < part.total {
             let is_last = len.is_multiple_of(PARTS_AT_ONCE * PART_BYTES_MAX as u32);
@@ -295,8 +297,10 @@ impl Programs {
     }
 
     pub(super) fn poll(&mut self, now: Time) -> Option<(Pull, FlowId, PortId, NodeId)> {
-        let (policy, fetch) = self.fetches.iter_mut().find(|(_, fetch)| fetch.ask_at <= now)?;
+        let (policy, fetch) =
+            self.fetches.iter_mut().find(|(_, it)| it.asks < ASKS_MAX && it.ask_at <= now)?;
         fetch.ask_at = now + fetch.ask_again;
+        fetch.asks += 1;
         fetch.ask_again = (fetch.ask_again * 2).min(ASK_AGAIN_MAX);
         let offset = fetch.code.len() as u32;
         let pull = Pull { session: fetch.session, policy: *policy, offset };
@@ -307,7 +311,8 @@ impl Programs {
     /// longer waited for.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<PolicyId> {
         let is_over = |fetch: &Fetch| {
-            now.since(fetch.heard_at) >= SILENCE || now.since(fetch.began_at) >= FETCH_TIME_MAX
+            let is_silent = fetch.asks >= ASKS_MAX && fetch.ask_at <= now;
+            is_silent || now.since(fetch.began_at) >= FETCH_TIME_MAX
         };
         let mut over: Vec<PolicyId> =
             self.fetches.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| *id).collect();
@@ -317,9 +322,7 @@ impl Programs {
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        let end = |fetch: &Fetch| {
-            fetch.ask_at.min(fetch.heard_at + SILENCE).min(fetch.began_at + FETCH_TIME_MAX)
-        };
+        let end = |fetch: &Fetch| fetch.ask_at.min(fetch.began_at + FETCH_TIME_MAX);
         let next = self.loading.values().min_by_key(|load| load.order());
         let load = next.map(|load| load.ask_at);
         self.fetches.values().map(end).chain(load).min()

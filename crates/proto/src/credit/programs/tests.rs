@@ -198,8 +198,13 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
     );
     // No node answers; then one does, a byte a second.
     find(&mut programs, at(0), &asked);
-    assert!(programs.on_timeout(at(2900)).is_empty());
-    assert_eq!(programs.on_timeout(at(3000)), [PolicyId::of(&asked)]);
+    for asked_at in [0, 200, 600, 1400, 2400] {
+        assert_eq!(programs.next_timeout(), Some(at(asked_at)));
+        assert!(programs.on_timeout(at(asked_at)).is_empty());
+        assert!(programs.poll(at(asked_at)).is_some() && programs.poll(at(asked_at)).is_none());
+    }
+    assert!(programs.poll(at(3400)).is_none());
+    assert_eq!(programs.on_timeout(at(3400)), [PolicyId::of(&asked)]);
     find(&mut programs, at(0), &asked);
     for second in 1..20 {
         let (offset, bytes) = (second - 1, &asked[..1]);
@@ -209,6 +214,16 @@ fn what_is_wrong_or_refused_or_does_not_come_is_no_program() {
     }
     assert_eq!(programs.on_timeout(at(20_000)), [PolicyId::of(&asked)]);
     assert_eq!(programs.next_timeout(), None);
+}
+
+#[test]
+fn a_relay_that_was_stopped_while_it_fetched_a_program_asks_again() {
+    let (mut programs, code) = (programs(), code(3000, 5));
+    find(&mut programs, at(0), &code);
+    assert!(programs.poll(at(0)).is_some(), "whose answer comes while nobody reads");
+    assert!(programs.on_timeout(at(10_000)).is_empty());
+    assert_eq!(fetch(&mut programs, at(10_000), &code), Some(PolicyId::of(&code)));
+    assert_eq!(programs.kept(), 1);
 }
 
 /// Asks at each moment that the programs name, up to an end. Returns what is no longer waited for, and when.
@@ -347,7 +362,11 @@ proptest! {
         let mut fates = fates.into_iter();
         find(&mut programs, at(0), &code);
         let mut done = false;
-        for ms in (0..15_000).step_by(20) {
+        for ms in (0..60_000).step_by(20) {
+            // Another session needs a program that was given up.
+            if !programs.on_timeout(at(ms)).is_empty() && !done {
+                find(&mut programs, at(ms), &code);
+            }
             while let Some((pull, ..)) = programs.poll(at(ms)) {
                 for part in parts(&code, pull) {
                     for _ in 0..fates.next().unwrap_or(1) {
@@ -357,6 +376,6 @@ proptest! {
             }
         }
         prop_assert!(done);
-        prop_assert!(matches!(find(&mut programs, at(15_000), &code), Found::Here(_)));
+        prop_assert!(matches!(find(&mut programs, at(60_000), &code), Found::Here(_)));
     }
 }
