@@ -127,19 +127,23 @@ pub(crate) struct Model<'t> {
 
 impl<'t> Model<'t> {
     /// R1: identifiers of sends are unique. Notes refusals: those of requests with virtual
-    /// synchrony may be hidden.
+    /// synchrony may be hidden. A client learns of the last lost view, which has no line, just
+    /// before the line of its `cut`: sends between the last numbered event and a cut, and those
+    /// after it, have the view that they state.
     pub(crate) fn sends(&mut self, life: usize, found: &mut Findings<'_>) {
         let of = &self.lives[life];
         let known = self.processes.entry(&of.process).or_insert((Some(&of.daemon), life));
         *known = (known.0.filter(|daemon| *daemon == of.daemon), life);
         let (mut number, mut here) = (0, None);
         let mut requests: HashMap<u64, usize> = HashMap::new();
+        let mut stated: Vec<(usize, Option<&str>)> = Vec::new();
         for (index, line) in of.lines.iter().enumerate() {
             let place = Place { life, line: index };
             match &line.event {
                 Event::View { id, .. } if of.virtual_synchrony => here = Some(id.as_str()),
                 Event::Cut { .. } if of.virtual_synchrony => {
                     here = None;
+                    stated.iter().for_each(|(item, view)| self.items[*item].view = *view);
                     self.hide(requests.drain());
                 }
                 Event::Refused { request } => {
@@ -159,8 +163,12 @@ impl<'t> Model<'t> {
                     item.groups = groups.iter().map(String::as_str).collect();
                     (item.service, item.number, item.send) = (*service, number, Some(place));
                     (item.view, item.daemon) = (here.or(view.as_deref()), Some(of.daemon.as_str()));
+                    stated.push((index, view.as_deref()));
                 }
                 _ => {}
+            }
+            if line.n > 0 {
+                stated.clear();
             }
         }
         if of.virtual_synchrony && !of.is_quiet() {

@@ -238,8 +238,12 @@ impl World {
             let last =
                 gone.iter().map(|it| it.get("to").map_or_else(|| n(it), |it| it.as_u64().unwrap()));
             let last = last.max().unwrap();
-            let cut =
-                json!({"event": "cut", "from": first, "to": last, "reason": "slow", "n": last});
+            let view = gone.iter().rev().find_map(|it| match it["event"].as_str() {
+                Some("view") => it["id"].as_str(),
+                _ => it["view_lost"].as_str(),
+            });
+            let cut = json!({"event": "cut", "from": first, "to": last, "reason": "slow",
+                "n": last, "view_lost": view});
             client.queue.insert(begin, cut);
         }
     }
@@ -523,7 +527,18 @@ impl World {
             }
             "cut" => {
                 let next = event["n"].as_u64().unwrap() + 1;
-                event.as_object_mut().unwrap().remove("n");
+                let fields = event.as_object_mut().unwrap();
+                fields.remove("n");
+                if let Some(view) = fields.remove("view_lost").unwrap().as_str() {
+                    // The client knows the last view already, and may send before it has the cut.
+                    it.view = view.into();
+                    if self.rng.chance(50) {
+                        self.send(client);
+                    }
+                    if !self.clients[client].is_up {
+                        return false;
+                    }
+                }
                 self.write(client, event);
                 self.write(client, json!({"event": "resume", "next": next}));
                 return true;
