@@ -508,11 +508,12 @@ impl World {
     fn pop(&mut self, client: usize) {
         let most = if self.clients[client].is_slow { 1 } else { 10 };
         for _ in 0..self.rng.below(most + 1) {
-            self.pop_one(client);
+            self.pop_one(client, true);
         }
     }
 
-    fn pop_one(&mut self, client: usize) -> bool {
+    /// Lets a client handle the first event. `sends` allows a message before a cut is known.
+    fn pop_one(&mut self, client: usize, sends: bool) -> bool {
         let it = &mut self.clients[client];
         let Some(mut event) = it.queue.pop_front() else { return false };
         match event["event"].as_str().unwrap() {
@@ -532,7 +533,7 @@ impl World {
                 if let Some(view) = fields.remove("view_lost").unwrap().as_str() {
                     // The client knows the last view already, and may send before it has the cut.
                     it.view = view.into();
-                    if self.rng.chance(50) {
+                    if sends && self.rng.chance(50) {
                         self.send(client);
                     }
                     if !self.clients[client].is_up {

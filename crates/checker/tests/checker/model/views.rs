@@ -175,7 +175,7 @@ impl World {
             }
         }
         for client in 0..self.clients.len() {
-            while self.pop_one(client) {}
+            while self.pop_one(client, false) {}
             if !self.clients[client].is_up {
                 continue;
             }
