@@ -56,9 +56,9 @@ WRITTEN = {
 }
 
 
-def need_installed(program, package):
+def need_installed(program, package, install="apt-get install"):
     if shutil.which(program) is None:
-        raise Missing(f"{program} is not installed: apt-get install {package}")
+        raise Missing(f"{program} is not installed: {install} {package}")
 
 
 def compile_written(name, folder):

@@ -19,6 +19,7 @@ from pathlib import Path
 import beside
 import common
 import ends
+import groups
 import speed
 import wire
 
@@ -82,6 +83,7 @@ class CommandLines(unittest.TestCase):
             ("wire.py --rounds 0", "whole number from 1"),
             ("speed.py --rounds x", "whole number from 1"),
             ("speed.py --faircast /nosuch", "/nosuch: no such program"),
+            ("groups.py --only nosuch", "choose from 'one', 'chain'"),
             ("beside.py --only nosuch", "there are choice.faircast, "),
         ):
             script, *words = arguments.split()
@@ -91,7 +93,7 @@ class CommandLines(unittest.TestCase):
             self.assertNotIn("Traceback", done.stderr)
 
     def test_help_names_units_and_exit_statuses(self):
-        for script in (wire, beside, speed):
+        for script in (wire, beside, groups, speed):
             with contextlib.redirect_stdout(io.StringIO()) as out, self.assertRaises(SystemExit):
                 script.parse(["--help"])
             self.assertIn("exit status: 0 every judged row holds", out.getvalue())
@@ -167,6 +169,52 @@ class Machine(unittest.TestCase):
         ):
             self.assertEqual(quietly(common.main, lambda error=error: fail(error))[0], want)
         self.assertEqual([common.main(lambda: True), common.main(lambda: False)], [0, 1])
+
+
+class Groups(unittest.TestCase):
+    def test_rates_and_latencies_are_read_from_what_nats_says(self):
+        text = """
+          [1] 116,335 msgs/sec ~ 114 MiB/sec (10,000 msgs)
+         NATS Core NATS subscriber aggregated stats: 461,697 msgs/sec ~ 451 MiB/sec
+         NATS Core NATS publisher stats: 560,399 msgs/sec ~ 547 MiB/sec ~ min: 0.06us ~ P50: 0.07us"""
+        self.assertEqual(groups.per_second(text, "subscriber"), 461_697)
+        self.assertEqual(groups.per_second(text, "publisher"), 560_399)
+        self.assertEqual(groups.percentiles("10: 85µs\n 50:   138.5µs\n 99:   1.25ms\n 99.9: 2s\n"), [138.5, 1250])
+        for call in (lambda: groups.per_second("refused\n", "publisher"), lambda: groups.percentiles("refused\n")):
+            with self.assertRaisesRegex(common.Failure, "refused"):
+                call()
+
+    def test_a_publisher_is_slowed_until_nothing_is_lost(self):
+        asked = []
+
+        def run(pace):
+            asked.append(pace)
+            return 100.0, 55.0 if (pace or 100) < 60 else 0.0
+
+        self.assertEqual(groups.greatest(run), 55.0)
+        self.assertEqual([round(pace or 0) for pace in asked], [0, 70, 62, 54])
+        with self.assertRaisesRegex(common.Failure, "every pace"):
+            groups.greatest(lambda _: (100.0, 0.0))
+
+    def test_a_chain_has_encrypted_links_from_each_server_to_the_one_before(self):
+        one, *_ = groups.configurations(1, "/f", [(1, 2)])
+        self.assertEqual(one, 'listen: "127.0.0.1:1"\n')
+        first, second, third = groups.configurations(3, "/f", [(1, 2), (3, 4), (5, 6)])
+        self.assertNotIn("remotes", first)
+        for text, upstream in ((second, 2), (third, 4)):
+            self.assertIn(f'url: "tls://127.0.0.1:{upstream}", compression: off, tls {{ ca_file: "/f/cert.pem"', text)
+
+    def test_ratios_are_of_one_round_and_their_median_is_judged(self):
+        def figures(rate, latency):
+            cases = dict.fromkeys((case.id for case in groups.CASES), rate)
+            return groups.Figures(cases, cases, {"low-p50": latency, "half-p99": latency})
+
+        rows = groups.judge("one", [figures(3.0, 9.0)] * 3, [figures(rate, 8.0) for rate in (1.0, 2.0, 4.0)])
+        of = {row["id"]: row for row in rows}
+        self.assertEqual(of["one.16k.1.rate"]["per_round"], [3.0, 1.5, 0.75])
+        self.assertEqual((of["one.16k.1.rate"]["ours"], of["one.16k.1.rate"]["holds"]), (1.5, True))
+        self.assertFalse(of["one.1k.1.low-p50"]["holds"])
+        self.assertTrue(of["one.1k.16.cpu"]["measured_only"])
 
 
 class Copies(unittest.TestCase):

@@ -191,7 +191,7 @@ Examples:
   faircast bench cost-benefit             prices of overlay links and senders that pay
   faircast bench cost-benefit-compare     the same overlays with TCP, credits or back pressure
   sudo faircast bench wire --size 256MB   what a key and a tree cost on real sockets here
-  faircast bench overlay --live           groups through daemons here, beside nats-server
+  faircast bench overlay --live           groups through daemons on this machine
   sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
   sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time

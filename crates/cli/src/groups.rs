@@ -328,7 +328,7 @@ fn json_of(event: GroupEvent) -> Value {
                 "from": member(&message.from),
                 "service": message.service.name(),
                 "groups": message.groups.iter().map(|name| &**name).collect::<Vec<_>>(),
-                "view": message.view,
+                "view": message.view.to_string(),
             });
             match std::str::from_utf8(&message.payload) {
                 Ok(text) => json["text"] = text.into(),
@@ -350,10 +350,10 @@ fn json_of(event: GroupEvent) -> Value {
                 Reason::Network => "network",
             },
             "subject": subject.as_ref().map(member),
-            "view": view,
+            "view": view.to_string(),
         }),
         GroupEvent::Transitional { closes, members } => {
-            json!({ "event": "transitional", "closes": closes, "members": daemons(&members) })
+            json!({ "event": "transitional", "closes": closes.to_string(), "members": daemons(&members) })
         }
         GroupEvent::View { id, members, together, previous } => {
             let members = members
@@ -361,10 +361,10 @@ fn json_of(event: GroupEvent) -> Value {
                 .map(|(id, name)| json!({ "daemon": format!("{id:016x}"), "name": name }));
             json!({
                 "event": "view",
-                "id": id,
+                "id": id.to_string(),
                 "members": members.collect::<Vec<_>>(),
                 "together": daemons(&together),
-                "previous": previous,
+                "previous": previous.map(|it| it.to_string()),
             })
         }
         GroupEvent::Cut { lost } => json!({ "event": "cut", "lost": lost }),
@@ -377,7 +377,7 @@ fn json_of(event: GroupEvent) -> Value {
             json!({ "event": "refused", "request": request, "text": reason.to_string() })
         }
         GroupEvent::Receipt { request, members, view } => {
-            json!({ "event": "receipt", "request": request, "members": members, "view": view })
+            json!({ "event": "receipt", "request": request, "members": members, "view": view.to_string() })
         }
         GroupEvent::NoMembers { request, groups } => json!({
             "event": "no-members",

@@ -149,6 +149,11 @@ impl Names {
         self.iter().map(Bytes::copy_from_slice)
     }
 
+    /// The names as parts of the buffer that holds them all.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = Bytes> {
+        self.iter().map(|name| self.0.slice_ref(name))
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.push(self.iter().count() as u8);
         out.extend_from_slice(&self.0);

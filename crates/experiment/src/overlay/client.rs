@@ -1,340 +1,164 @@
-//! Publishers and subscribers of the benchmark. Clients of faircast and of NATS share their code,
-//! and differ in their frames.
+//! Publishers and subscribers of the benchmark: clients of the library, each with a runtime that
+//! only the thread of this client drives.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::io;
 use std::time::{Duration, Instant};
 
-use faircast_overlay::Service;
-use faircast_overlay::protocol::{Frame, VERSION};
-use socket2::Socket;
+use faircast::groups::{Client, GroupError, GroupEvent, Service};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
-/// Group and subject of all messages.
+/// Group of all messages.
 const GROUP: &str = "bench";
-/// Bytes of one read, and of messages that a publisher gathers for one write.
-const IO_BYTES: usize = 128 << 10;
-/// Kinds of frames of docs/overlay-protocol.md.
-const MESSAGE: u8 = 16;
-const GROUP_EVENT: u8 = 17;
-/// Silence after which a subscriber has lost what is missing.
+/// Longest sleep of a publisher at a fixed rate.
+const NAP: Duration = Duration::from_micros(30);
+/// Messages between two looks at the clock of a publisher without a rate.
+const BURST: u64 = 64;
+/// Silence after which a subscriber has lost what is missing, and a publisher its daemon.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Frames of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    Faircast(Service),
-    Nats,
-}
-
-/// Address of a server.
-#[derive(Clone, Debug)]
-pub(super) enum Address {
-    Tcp(u16),
-    Unix(PathBuf),
-}
-
-impl Address {
-    pub(super) fn connect(&self) -> io::Result<Socket> {
-        match self {
-            Self::Tcp(port) => {
-                let stream = TcpStream::connect(("127.0.0.1", *port))?;
-                stream.set_nodelay(true)?;
-                Ok(stream.into())
-            }
-            Self::Unix(path) => UnixStream::connect(path).map(Socket::from),
-        }
-    }
-}
-
-/// Connection of a client.
-pub(super) struct Client {
-    socket: Socket,
-    protocol: Protocol,
-    request: u64,
-    out: Vec<u8>,
-}
-
-impl Client {
-    pub(super) fn connect(address: &Address, protocol: Protocol, name: &str) -> io::Result<Self> {
-        let socket = address.connect()?;
-        let hello = match protocol {
-            Protocol::Faircast(_) => {
-                let (name, token) = (name.to_string().into(), Default::default());
-                Frame::Hello { version: VERSION, incarnation: 1, next: 0, name, token }.encode()
-            }
-            Protocol::Nats => b"CONNECT {\"verbose\":false}\r\n".to_vec(),
-        };
-        (&socket).write_all(&hello)?;
-        Ok(Self { socket, protocol, request: 0, out: Vec::new() })
-    }
-
-    /// Joins the group of all messages. Returns once the server knows.
-    pub(super) fn subscribe(self) -> io::Result<Subscriber> {
-        self.subscribe_to(GROUP)
-    }
-
-    /// Joins a group. Returns once the server knows.
-    pub(super) fn subscribe_to(self, group: &str) -> io::Result<Subscriber> {
-        let join = match self.protocol {
-            Protocol::Faircast(_) => Frame::Join(1, group.to_string().into(), false).encode(),
-            Protocol::Nats => format!("SUB {group} 1\r\nPING\r\n").into_bytes(),
-        };
-        (&self.socket).write_all(&join)?;
-        self.socket.set_read_timeout(Some(SILENCE))?;
-        let Self { socket, protocol, .. } = self;
-        let mut subscriber = Subscriber { socket, protocol, bytes: Vec::new(), start: 0 };
-        while !subscriber.is_joined() {
-            subscriber.read()?;
-        }
-        Ok(subscriber)
-    }
-
-    /// Has a thread take what the server says to a publisher, which nobody needs. A server that
-    /// takes nothing for 2 s ends the publisher with an error.
-    pub(super) fn drain(&self) -> io::Result<()> {
-        self.socket.set_write_timeout(Some(SILENCE))?;
-        let mut socket = self.socket.try_clone()?;
-        let mut bytes = vec![0; IO_BYTES];
-        // Ends with the connection.
-        std::thread::spawn(move || while socket.read(&mut bytes).is_ok_and(|count| count > 0) {});
-        Ok(())
-    }
-
-    /// Publishes a message; several leave in one write.
-    pub(super) fn publish(&mut self, payload: &[u8]) -> io::Result<()> {
-        match self.protocol {
-            Protocol::Faircast(service) => {
-                self.request += 1;
-                // Length, kind, request, service, one group with its length.
-                let len = 1 + 8 + 1 + 1 + 1 + GROUP.len() + payload.len();
-                self.out.extend_from_slice(&(len as u32).to_be_bytes());
-                self.out.push(10);
-                self.out.extend_from_slice(&self.request.to_be_bytes());
-                self.out.extend_from_slice(&[service as u8, 1, GROUP.len() as u8]);
-                self.out.extend_from_slice(GROUP.as_bytes());
-                self.out.extend_from_slice(payload);
-            }
-            Protocol::Nats => {
-                self.out.extend_from_slice(b"PUB ");
-                self.out.extend_from_slice(GROUP.as_bytes());
-                write!(self.out, " {}\r\n", payload.len())?;
-                self.out.extend_from_slice(payload);
-                self.out.extend_from_slice(b"\r\n");
-            }
-        }
-        if self.out.len() >= IO_BYTES { self.flush() } else { Ok(()) }
-    }
-
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.socket.write_all(&self.out)?;
-        self.out.clear();
-        Ok(())
-    }
-
-    /// Closes the connection, also for the thread that drains it.
-    pub(super) fn close(&self) {
-        // The server may have closed it.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
-    }
+/// Messages of a publisher.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) service: Service,
+    pub(super) bytes: usize,
+    /// Messages of a second; `None` for as many as the daemon takes.
+    pub(super) rate: Option<f64>,
+    /// Moment from which the last eight bytes of each message count nanoseconds, if they do.
+    pub(super) stamps: Option<Instant>,
+    pub(super) time: Duration,
 }
 
 /// Counts of a subscriber.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Received {
     pub(super) messages: u64,
-    /// Moment of the last message.
+    /// Moment at which the last message was there.
     pub(super) at: Option<Instant>,
     /// Nanoseconds between publishing and arrival of each message.
     pub(super) latencies: Vec<u64>,
 }
 
-/// Client that has joined the group.
+/// Connects to a daemon, and joins a group. Returns once the client is a member.
+pub(super) async fn member(address: &str, name: &str, group: &str) -> Result<Client, GroupError> {
+    let client = Client::connect(address, name).await?;
+    client.join(group).await?;
+    while !matches!(client.next().await?, GroupEvent::Group { .. }) {}
+    Ok(client)
+}
+
+/// Does the work of a client, for `time` at most.
+pub(super) fn within<T>(
+    runtime: &Runtime,
+    time: Duration,
+    work: impl Future<Output = Result<T, GroupError>>,
+) -> io::Result<T> {
+    let done = runtime.block_on(async { timeout(time, work).await });
+    done.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map_err(io::Error::other)
+}
+
+pub(super) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Client that only sends.
+pub(super) struct Publisher {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Publisher {
+    pub(super) fn connect(address: &str, name: &str) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let client = within(&runtime, SILENCE, Client::connect(address, name))?;
+        Ok(Self { runtime, client })
+    }
+
+    /// Publishes for a while. Returns the number of messages once the daemon has them.
+    pub(super) fn publish(&self, load: &Load) -> io::Result<u64> {
+        within(&self.runtime, load.time + SILENCE, self.write(load))
+    }
+
+    async fn write(&self, load: &Load) -> Result<u64, GroupError> {
+        let (began, mut sent) = (Instant::now(), 0);
+        let mut payload = vec![b'x'; load.bytes];
+        while began.elapsed() < load.time {
+            let of_rate = |rate| (began.elapsed().as_secs_f64() * rate) as u64;
+            let due = load.rate.map_or(sent + BURST, of_rate);
+            while sent < due {
+                if let Some(since) = load.stamps {
+                    let stamp = since.elapsed().as_nanos() as u64;
+                    let at = payload.len() - 8;
+                    payload[at..].copy_from_slice(&stamp.to_be_bytes());
+                }
+                self.client.send(load.service, &[GROUP], payload.clone()).await?;
+                sent += 1;
+            }
+            if load.rate.is_some() {
+                // The connection writes before the thread sleeps.
+                tokio::task::yield_now().await;
+                std::thread::sleep(NAP);
+            }
+        }
+        self.client.flush().await?;
+        Ok(sent)
+    }
+
+    /// Publishes a single message.
+    pub(super) fn publish_one(&self, service: Service) -> io::Result<()> {
+        within(&self.runtime, SILENCE, async {
+            self.client.send(service, &[GROUP], "x").await?;
+            self.client.flush().await
+        })
+    }
+}
+
+/// Member of the group of all messages.
 pub(super) struct Subscriber {
-    socket: Socket,
-    protocol: Protocol,
-    bytes: Vec<u8>,
-    /// Start of what is not read yet.
-    start: usize,
+    runtime: Runtime,
+    client: Client,
 }
 
 impl Subscriber {
-    /// The connection alone, without buffers.
-    pub(super) fn into_socket(self) -> Socket {
-        self.socket
+    pub(super) fn connect(address: &str, name: &str) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let client = within(&runtime, SILENCE, member(address, name, GROUP))?;
+        Ok(Self { runtime, client })
     }
 
-    fn read(&mut self) -> io::Result<()> {
-        self.bytes.drain(..self.start);
-        self.start = 0;
-        let end = self.bytes.len();
-        self.bytes.resize(end + IO_BYTES, 0);
-        let read = self.socket.read(&mut self.bytes[end..]);
-        self.bytes.truncate(end + *read.as_ref().unwrap_or(&0));
-        match read? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// True once the answer to the join is there.
-    fn is_joined(&mut self) -> bool {
-        match self.protocol {
-            Protocol::Faircast(_) => {
-                while let Some((kind, _)) = self.frame() {
-                    if kind == GROUP_EVENT {
-                        return true;
-                    }
-                }
-                false
-            }
-            Protocol::Nats => {
-                let is_there = self.bytes.windows(6).any(|it| it == b"PONG\r\n");
-                self.start = if is_there { self.bytes.len() } else { 0 };
-                is_there
-            }
-        }
-    }
-
-    /// Next frame of a daemon: its kind, and where it lies.
-    fn frame(&mut self) -> Option<(u8, std::ops::Range<usize>)> {
-        let len = self.bytes[self.start..].first_chunk()?;
-        let len = u32::from_be_bytes(*len) as usize;
-        let (from, to) = (self.start + 4, self.start + 4 + len);
-        let kind = *self.bytes.get(from).filter(|_| to <= self.bytes.len())?;
-        self.start = to;
-        Some((kind, from..to))
-    }
-
-    /// Next message: where its last bytes lie.
-    fn message(&mut self) -> Option<std::ops::Range<usize>> {
-        match self.protocol {
-            Protocol::Faircast(_) => loop {
-                let (kind, range) = self.frame()?;
-                if kind == MESSAGE {
-                    return Some(range);
-                }
-            },
-            Protocol::Nats => loop {
-                let rest = &self.bytes[self.start..];
-                let end = rest.iter().position(|it| *it == b'\n')?;
-                let head = &rest[..end.saturating_sub(1)];
-                if head.starts_with(b"MSG ") {
-                    let len = head.rsplit(|it| *it == b' ').next()?;
-                    let len: usize = std::str::from_utf8(len).ok()?.parse().ok()?;
-                    let from = self.start + end + 1;
-                    if from + len + 2 > self.bytes.len() {
-                        return None;
-                    }
-                    self.start = from + len + 2;
-                    return Some(from..from + len);
-                }
-                self.start += end + 1;
-            },
-        }
-    }
-
-    /// Reads until `is_over` says so of the number of messages, or nothing comes any more.
-    pub(super) fn count(
-        mut self,
-        since: Option<Instant>,
-        mut is_over: impl FnMut(u64) -> bool,
-    ) -> Received {
+    /// Takes messages until `is_over` says so of their number, or nothing comes any more. Latencies
+    /// count from stamps since a moment, if it is given.
+    pub(super) fn count(&self, since: Option<Instant>, is_over: impl Fn(u64) -> bool) -> Received {
         let mut received = Received::default();
         loop {
             let before = received.messages;
-            while let Some(range) = self.message() {
-                received.messages += 1;
-                if let Some(since) = since
-                    && let Some(stamp) = self.bytes[range].last_chunk()
-                {
-                    let now = since.elapsed().as_nanos() as u64;
-                    received.latencies.push(now.saturating_sub(u64::from_be_bytes(*stamp)));
-                }
-            }
+            let read = self.read(since, &is_over, &mut received);
+            let is_done = within(&self.runtime, SILENCE, read).is_ok();
             if received.messages > before {
                 received.at = Some(Instant::now());
             }
-            if is_over(received.messages) || self.read().is_err() {
+            if is_done || received.messages == before {
                 return received;
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixStream;
-
-    use faircast_overlay::{ClientEvent, DaemonId, Mate};
-
-    use super::*;
-
-    fn pair(protocol: Protocol) -> (Client, Subscriber) {
-        let (one, other) = UnixStream::pair().unwrap();
-        let client = Client { socket: one.into(), protocol, request: 0, out: Vec::new() };
-        (client, Subscriber { socket: other.into(), protocol, bytes: Vec::new(), start: 0 })
-    }
-
-    #[test]
-    fn a_published_message_is_a_frame_that_daemons_read() {
-        let (mut client, mut subscriber) = pair(Protocol::Faircast(Service::Agreed));
-        client.publish(b"abc").unwrap();
-        client.flush().unwrap();
-        subscriber.read().unwrap();
-        let (_, range) = subscriber.frame().unwrap();
-        let frame = Frame::decode(&subscriber.bytes[range].to_vec().into());
-        let (service, groups) = (Service::Agreed, [GROUP].into_iter().collect());
-        let expected = Frame::Send {
-            request: 1,
-            service,
-            wants_receipt: false,
-            view: None,
-            benefit: None,
-            groups,
-            payload: "abc".into(),
-        };
-        assert_eq!(frame, Ok(expected));
-    }
-
-    #[test]
-    fn messages_are_counted_though_other_frames_stand_between_and_reads_end_anywhere() {
-        let message = |payload: &'static [u8]| ClientEvent::Message {
-            from: Mate { daemon: DaemonId(1), name: "a".into(), incarnation: 1 },
-            service: Service::Fifo,
-            groups: [GROUP].into_iter().collect(),
-            parts: [payload.into()].into(),
-            view: Default::default(),
-            sequence: 1,
-        };
-        let stamp = &[0, 0, 0, 0, 0, 0, 0, 1];
-        let own = [
-            Frame::Event(1, message(stamp).into()).encode(),
-            Frame::Waiting(None).encode(),
-            Frame::Event(2, message(stamp).into()).encode(),
-        ];
-        let mut nats = Vec::new();
-        for text in [&b"INFO {}\r\nMSG bench 1 8\r\n"[..], stamp, b"\r\nPONG\r\nMSG bench 1 8\r\n"]
-        {
-            nats.extend_from_slice(text);
-        }
-        nats.extend_from_slice(stamp);
-        nats.extend_from_slice(b"\r\n");
-        for (protocol, bytes) in
-            [(Protocol::Faircast(Service::Fifo), own.concat()), (Protocol::Nats, nats)]
-        {
-            let (client, subscriber) = pair(protocol);
-            let since = Instant::now();
-            let counter = std::thread::spawn(move || subscriber.count(Some(since), |it| it == 2));
-            for byte in bytes {
-                (&client.socket).write_all(&[byte]).unwrap();
+    async fn read(
+        &self,
+        since: Option<Instant>,
+        is_over: &impl Fn(u64) -> bool,
+        received: &mut Received,
+    ) -> Result<(), GroupError> {
+        while !is_over(received.messages) {
+            let GroupEvent::Message(message) = self.client.next().await? else { continue };
+            received.messages += 1;
+            if let Some(since) = since
+                && let Some(stamp) = message.payload.last_chunk()
+            {
+                let now = since.elapsed().as_nanos() as u64;
+                received.latencies.push(now.saturating_sub(u64::from_be_bytes(*stamp)));
             }
-            let received = counter.join().unwrap();
-            assert_eq!((received.messages, received.latencies.len()), (2, 2), "{protocol:?}");
-            // The stamp is of the first nanosecond.
-            let most = since.elapsed().as_nanos() as u64;
-            assert!(received.latencies.iter().all(|it| (1..most).contains(it)));
         }
+        Ok(())
     }
 }

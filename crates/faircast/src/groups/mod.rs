@@ -23,6 +23,7 @@
 mod connection;
 mod session;
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ use self::session::Shared;
 pub use faircast_node::{DaemonReport, Rehearsal, RehearsalError};
 pub use faircast_overlay::{
     Benefit, GroupEvent, GroupMember, GroupMessage, GroupName, MESSAGE_BYTES_MAX, Reason,
-    SendError, Service, WaitReason,
+    SendError, Service, ViewId, WaitReason,
 };
 
 /// Longest time for requests that wait when a client is closed.
@@ -238,15 +239,22 @@ impl Client {
         self.shared.request(frame, len)
     }
 
-    async fn request(&self, frame: impl Fn(u64) -> Frame, bytes: usize) -> Result<u64, GroupError> {
-        loop {
+    /// Queues a request once there is room, which calls `frame` once.
+    async fn request(
+        &self,
+        mut frame: impl FnMut(u64) -> Frame,
+        bytes: usize,
+    ) -> Result<u64, GroupError> {
+        let mut done = self.shared.request(&mut frame, bytes);
+        while let Err(GroupError::WouldBlock(_)) = done {
             let mut room = std::pin::pin!(self.shared.room.notified());
             room.as_mut().enable();
-            match self.shared.request(&frame, bytes) {
-                Err(GroupError::WouldBlock(_)) => room.await,
-                done => return done,
+            done = self.shared.request(&mut frame, bytes);
+            if let Err(GroupError::WouldBlock(_)) = done {
+                room.await;
             }
         }
+        done
     }
 
     /// Waits until the daemon has handled all requests so far.
@@ -270,12 +278,15 @@ impl Client {
     /// The session is over: the client is closed, or the daemon refuses to go on.
     pub async fn next(&self) -> Result<GroupEvent, GroupError> {
         loop {
-            let mut events = std::pin::pin!(self.shared.events.notified());
-            events.as_mut().enable();
             if let Some(event) = self.shared.next()? {
                 return Ok(event);
             }
-            events.await;
+            let mut events = std::pin::pin!(self.shared.events.notified());
+            events.as_mut().enable();
+            let has_events = self.shared.session().has_events();
+            if !has_events {
+                events.await;
+            }
         }
     }
 
@@ -305,21 +316,21 @@ fn checked(group: &str) -> Result<Bytes, GroupError> {
     Ok(Bytes::copy_from_slice(group.as_bytes()))
 }
 
-/// Request to send a message, and the length of its payload.
+/// Request to send a message, to be called once, and the length of its payload.
 fn message(
     (service, benefit): (Service, Option<Benefit>),
     groups: &[&str],
     payload: impl Into<Bytes>,
     wants_receipt: bool,
-) -> Result<(impl Fn(u64) -> Frame, usize), GroupError> {
+) -> Result<(impl FnMut(u64) -> Frame, usize), GroupError> {
     check(groups)?;
-    let (groups, payload): (Names, Bytes) = (groups.iter().collect(), payload.into());
+    let (mut groups, mut payload): (Names, Bytes) = (groups.iter().collect(), payload.into());
     let len = payload.len();
     if len > MESSAGE_BYTES_MAX {
         return Err(GroupError::Usage(SendError::Length.to_string()));
     }
     let frame = move |request| {
-        let (groups, payload) = (groups.clone(), payload.clone());
+        let (groups, payload) = (mem::take(&mut groups), mem::take(&mut payload));
         Frame::Send { request, service, wants_receipt, view: None, benefit, groups, payload }
     };
     Ok((frame, len))

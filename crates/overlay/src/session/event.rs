@@ -1,6 +1,6 @@
 //! Events of a client of groups.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::cell::Service;
 use crate::client::{ClientEvent, Reason, SendError};
 use crate::group::Mate;
-use crate::ids::Ballot;
+use crate::ids::ViewId;
 
 /// Name of a group or a client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,7 +73,7 @@ pub struct GroupMessage {
     /// Payload.
     pub payload: Bytes,
     /// View of the message.
-    pub view: String,
+    pub view: ViewId,
 }
 
 /// Event of a client of groups.
@@ -93,25 +93,25 @@ pub enum GroupEvent {
         /// The client that has come or gone; `None` if daemons have.
         subject: Option<GroupMember>,
         /// View of the change.
-        view: String,
+        view: ViewId,
     },
     /// The view is about to end: what follows is known to these daemons alone.
     Transitional {
         /// The view that ends.
-        closes: String,
+        closes: ViewId,
         /// Identifiers of the daemons that move on together.
         members: Vec<u64>,
     },
     /// A view begins.
     View {
         /// Identifier.
-        id: String,
+        id: ViewId,
         /// Identifiers and names of the daemons.
         members: Vec<(u64, String)>,
         /// Identifiers of the daemons that have come from the same view.
         together: Vec<u64>,
         /// That view; `None` for the first view of a client.
-        previous: Option<String>,
+        previous: Option<ViewId>,
     },
     /// A message that asked for a receipt has its place in the common order and is delivered.
     Receipt {
@@ -121,7 +121,7 @@ pub enum GroupEvent {
         /// agreed and causal ones they get it at the same place unless their daemons fail.
         members: u32,
         /// View of the message.
-        view: String,
+        view: ViewId,
     },
     /// Groups of a message have no members: nobody gets the message. Comes once, and again after
     /// a message has found members.
@@ -162,36 +162,34 @@ pub enum GroupEvent {
 
 impl From<ClientEvent> for GroupEvent {
     fn from(event: ClientEvent) -> Self {
-        let shown = |view: Ballot| view.to_string();
         match event {
             ClientEvent::Message { from, service, groups, parts, view, .. } => {
-                let groups = groups.copies().map(GroupName).collect();
+                let groups = groups.shares().map(GroupName).collect();
                 let payload = match &*parts {
                     [payload] => payload.clone(),
                     parts => parts.concat().into(),
                 };
-                let (from, view) = (from.into(), shown(view));
-                Self::Message(GroupMessage { from, service, groups, payload, view })
+                Self::Message(GroupMessage { from: from.into(), service, groups, payload, view })
             }
             ClientEvent::Group { group, members, reason, subject, view, .. } => Self::Group {
                 group: GroupName(group),
                 members: members.iter().cloned().map(GroupMember::from).collect(),
                 reason,
                 subject: subject.map(GroupMember::from),
-                view: shown(view),
+                view,
             },
             ClientEvent::Transitional { closes, members } => Self::Transitional {
-                closes: shown(closes),
+                closes,
                 members: members.into_iter().map(|run| run.id.0).collect(),
             },
             ClientEvent::View { id, members, names, together, previous } => Self::View {
-                id: shown(id),
+                id,
                 members: members.into_iter().map(|run| run.id.0).zip(names).collect(),
                 together: together.into_iter().map(|run| run.id.0).collect(),
-                previous: previous.map(shown),
+                previous,
             },
             ClientEvent::Receipt { request, members, view } => {
-                Self::Receipt { request, members, view: shown(view) }
+                Self::Receipt { request, members, view }
             }
             ClientEvent::NoMembers { request, groups } => {
                 let groups = groups.copies().map(GroupName).collect();

@@ -14,7 +14,7 @@ use super::protocol::{Code, Frame, VERSION, Welcome};
 use super::trace::SessionTrace;
 use crate::client::ClientEvent;
 use crate::group::Mate;
-use crate::ids::Ballot;
+use crate::ids::ViewId;
 
 /// Most bytes of requests that the daemon has not handled.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -124,9 +124,8 @@ pub struct RemoteSession {
     pong: Option<u64>,
     /// True if messages are delivered in the view that the application knows, or refused.
     is_synchronous: bool,
-    /// Views of events that wait for the application, and the view that it knows.
-    views: VecDeque<Ballot>,
-    view: Option<Ballot>,
+    /// View that the application knows.
+    view: Option<ViewId>,
     events: VecDeque<(GroupEvent, usize)>,
     event_bytes: usize,
     is_closing: bool,
@@ -143,7 +142,6 @@ impl RemoteSession {
     pub fn new(name: &str, incarnation: u64, is_synchronous: bool) -> Self {
         Self {
             is_synchronous,
-            views: VecDeque::new(),
             view: None,
             name: Bytes::copy_from_slice(name.as_bytes()),
             full_name: String::new(),
@@ -233,15 +231,15 @@ impl RemoteSession {
             return self.check().map(|()| None);
         };
         self.event_bytes -= bytes;
-        if matches!(event, GroupEvent::View { .. }) {
-            self.view = self.views.pop_front();
+        if let GroupEvent::View { id, .. } = event {
+            self.view = Some(id);
         }
         Ok(Some(event))
     }
 
-    /// True if events wait for the application.
+    /// True if events wait for the application, or the session is over.
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.events.is_empty() || self.over.is_some()
     }
 
     /// Ends the session once all requests are handled.
@@ -350,9 +348,6 @@ impl RemoteSession {
                 if let Some(trace) = &mut self.trace {
                     trace.event(number, &event);
                 }
-                if let ClientEvent::View { id, .. } = &*event {
-                    self.views.push_back(*id);
-                }
                 let bytes = match &*event {
                     ClientEvent::Message { parts, .. } => parts.iter().map(Bytes::len).sum(),
                     _ => 0,
@@ -393,7 +388,7 @@ impl RemoteSession {
 
     fn push(&mut self, event: GroupEvent, bytes: usize) {
         if self.is_closing {
-            return self.views.clear();
+            return;
         }
         let bytes = bytes + HEAD_BYTES;
         self.event_bytes += bytes;
