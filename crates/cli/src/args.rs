@@ -29,9 +29,10 @@ pub(crate) use send::fec;
 pub use soak::SoakArgs;
 pub use sweep::SweepArgs;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Command, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 /// Reliable multicast that shares the network fairly.
 #[derive(Debug, Parser)]
@@ -41,79 +42,106 @@ use clap::{Parser, Subcommand, ValueEnum};
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "\
-Begin with:
-  faircast demo                                    a file to three receivers beside TCP
-  faircast recv --group 239.192.7.1:7500 --into in          on some machines
-  faircast send FILE --group 239.192.7.1:7500 --wait-for 3  on one of the same network
-  faircast run scenarios/pgmcc-beside-tcp.toml     one experiment
-  faircast help run                                what else that can do"
+First steps:
+  faircast demo                                             a file to three receivers beside TCP
+  faircast recv --group 239.192.7.1:7500 --into in          on three machines of a network
+  faircast send FILE --group 239.192.7.1:7500 --wait-for 3  on a fourth one
+  faircast run scenarios/pgmcc-beside-tcp.toml              one experiment
+  faircast help run                                         options and examples of a command"
 )]
 pub struct Args {
-    /// What to do.
+    /// Verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// Commands by purpose, as the help lists them.
+const PURPOSES: [(&str, &[&str]); 4] = [
+    ("Files to many hosts", &["send", "recv", "relay", "check", "key", "clean", "program"]),
+    ("Groups across sites", &["node", "pub", "sub"]),
+    ("Experiments", &["demo", "run", "sweep", "bench", "report", "schemes", "lab", "soak"]),
+    ("Shell", &["completions", "man", "help"]),
+];
+
+impl Args {
+    /// Definition of the command line. Its help lists the commands by purpose.
+    pub(crate) fn definition() -> Command {
+        let mut command = Self::command();
+        command.build();
+        let mut list = String::new();
+        for (purpose, names) in PURPOSES {
+            let _ = write!(list, "\n{purpose}:\n");
+            for name in names {
+                let about = command.find_subcommand(name).and_then(Command::get_about);
+                let about = about.map(ToString::to_string).unwrap_or_default();
+                let _ = writeln!(list, "  {name:12} {about}");
+            }
+        }
+        let template = "{about-with-newline}\n{usage-heading} {usage}\n";
+        command.help_template(format!("{template}{list}\nOptions:\n{{options}}{{after-help}}"))
+    }
+}
+
+/// Verb of the program.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Send files and folders to many receivers
     Send(Box<SendArgs>),
-    /// Receive what is sent to a group
+    /// Receive files and folders of a group
     Recv(Box<RecvArgs>),
-    /// Join sites that have no multicast between them: pass sessions on to hosts and relays
+    /// Forward sessions between sites that have no multicast between them
     Relay(Box<RelayArgs>),
-    /// Run a daemon of the overlay: groups of clients across sites, with ordered messages
+    /// Run a daemon of the overlay: groups across sites, with ordered messages
     Node(NodeArgs),
     /// Send lines of standard input to a group of the overlay
     Pub(PubArgs),
     /// Print the messages of groups of the overlay
     Sub(SubArgs),
-    /// Check and sign programs that sessions bring to relays
+    /// Check and sign programs that sessions run at relays
     Program(ProgramArgs),
-    /// Look at this host and its network: what would keep a transfer from going well
+    /// Check this host and its network for obstacles to a transfer
     Check(Box<CheckArgs>),
-    /// Remove leftovers of transfers that were cut off
+    /// Remove leftovers of interrupted transfers
     Clean(CleanArgs),
-    /// Make a key for a group, or show the id of one
+    /// Make the key of a group, or print the id of a key
     Key(KeyArgs),
-    /// Run a scenario and print what each flow got
+    /// Run a scenario and print the throughput of each flow
     Run(RunArgs),
     /// Run a scenario with every combination of some values, into one table
     Sweep(SweepArgs),
     /// Run suites of experiments and compare them with published figures
     Bench(BenchArgs),
-    /// Ask what the lab can do on this machine
+    /// Check the lab on this machine
     Lab {
-        /// What to ask
+        /// Verb
         #[command(subcommand)]
         verb: LabVerb,
     },
-    /// Send and receive for real while links and programs fail, and compare every byte
+    /// Send and receive files while links and programs fail, and compare every byte
     Soak(SoakArgs),
-    /// Send a real file to three receivers beside TCP, in the simulator
+    /// Send a file to three receivers beside TCP, in the simulator
     Demo(DemoArgs),
-    /// Make the summary and the report of a run again from its trace
+    /// Make the summary and the report of a run from its trace
     Report(ReportArgs),
     /// List the protocols and router programs with their options
     Schemes(SchemesArgs),
     /// Print completions for a shell
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
-    /// Print the man page, or write one for each verb into a folder
+    /// Print the man page, or write one for each command into a folder
     Man {
-        /// The folder to write to
+        /// Folder for the pages
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
 }
 
-/// What to ask of the lab.
+/// Verb of `faircast lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabVerb {
-    /// Whether the lab runs here, what is missing, and up to which rate its links are exact
+    /// Print whether the lab runs here, what is missing, and the highest exact rate of its links
     Check(LabCheckArgs),
 }
 
@@ -125,12 +153,12 @@ CAP_NET_ADMIN and /dev/net/tun for their interfaces, CAP_SYS_NICE to be on time.
 
 Exit status: 0 the lab runs here, 1 something is missing, 2 the arguments are wrong.")]
 pub struct LabCheckArgs {
-    /// Print the figures as one JSON document
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where a scenario runs.
+/// Place of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum On {
     /// In the simulator, in virtual time
@@ -151,23 +179,23 @@ Examples:
 Exit status: 0 done, 1 the run failed, was interrupted, or ran in the lab too late to be valid, 2 the
 file or arguments are wrong.")]
 pub struct RunArgs {
-    /// The scenario file
+    /// Scenario file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to run it: sim, the simulator in virtual time; lab, real sockets and the kernel's TCP
+    /// Place of the run: sim, the simulator in virtual time; lab, real sockets and the kernel's TCP
     /// over links emulated in real time (Linux, as root)
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
-    /// Seed of all randomness, instead of the file's
+    /// Seed of all randomness [default: the file's]
     #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Write summary.json, trace.jsonl.gz and report.html into this folder
+    /// Folder for summary.json, trace.jsonl.gz and report.html
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print the summary as one JSON document instead of a table
+    /// Print the summary as one JSON document
     #[arg(long)]
     pub json: bool,
-    /// Change a key of the scenario, such as flow.mcc.packet='1000 B'; may be repeated
+    /// New value of a key of the scenario, such as flow.mcc.packet='1000 B'; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -199,64 +227,64 @@ Examples:
 Exit status: 0 every judged or fitted row holds, 1 a row misses, explained or not, 2 the arguments are
 wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, cost-benefit,
+    /// Suites: tcp, fairness, fec, tfmcc, ormcc, tram, credit, tram-scale, cost-benefit,
     /// cost-benefit-compare, cost-benefit-ablation, speed, wire, overlay, attack, matrix,
-    /// sim-vs-lab, or the path of a suite file; the first seven where none is given
+    /// sim-vs-lab, or the path of a suite file [default: the first seven]
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
-    /// Print the rows as JSON, one document a suite
+    /// Print one JSON document for each suite
     #[arg(long)]
     pub json: bool,
-    /// Write a page of plots and the rows as JSON for each suite into this folder
+    /// Folder for a page of plots and the rows as JSON of each suite
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where to run it: sim, the simulator; lab, the experiments that a suite has for real sockets and
-    /// the kernel's TCP in real time (Linux, as root)
+    /// Place of the runs: sim, the simulator; lab, the experiments of a suite for real sockets and the
+    /// kernel's TCP in real time (Linux, as root)
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
-    /// Runs at the same time; one for each core where none is given, and in the lab one
+    /// Number of parallel runs [default: number of cores; in the lab 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
-    /// Seeds for each experiment, instead of the suite's
+    /// Number of seeds for each experiment [default: the suite's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seeds: Option<u32>,
-    /// Run only experiments whose id contains this; in the suite matrix several with commas between
+    /// Text in the ids of the experiments to run; for the suite matrix several, separated by commas
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Judge this scheme in place of the suite's own, and print a score table; in the suites wire
-    /// and attack, send with it; in the suite matrix compare these, with commas between, instead of all
+    /// Scheme to judge in place of the suite's own, with a table of scores; for the suites wire and
+    /// attack the scheme of the sender; for the suite matrix several, separated by commas
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
-    /// An option of that scheme; may be repeated
+    /// Setting of that scheme; may be repeated
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", requires = "scheme")]
     pub options: Vec<String>,
-    /// List suites and experiments without running them
+    /// List suites and experiments, and run nothing
     #[arg(long)]
     pub list: bool,
-    /// Bytes to send in the suite wire, such as 256MB
-    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    /// Size of the content in the suite wire, such as 256MB
+    #[arg(long, help_heading = "Single suites", value_name = "SIZE", default_value = "1GB", value_parser = size)]
     pub size: u64,
     /// Rounds of the suite wire, each with every case once
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, help_heading = "Single suites", value_name = "N", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// In the suite attack, send and receive with this program, such as an older faircast
-    #[arg(long, value_name = "PATH")]
+    /// Program that the suite attack attacks, such as an older faircast [default: this program]
+    #[arg(long, help_heading = "Single suites", value_name = "PATH")]
     pub program: Option<PathBuf>,
-    /// Real sockets in the suite overlay, which has no other runs yet
-    #[arg(long)]
+    /// Real sockets, which the suite overlay needs
+    #[arg(long, help_heading = "Single suites")]
     pub live: bool,
-    /// In the suite matrix, run fewer and shorter cases, and one seed where --seeds does not say
-    #[arg(long)]
+    /// Fewer and shorter cases of the suite matrix, with one seed unless --seeds is given
+    #[arg(long, help_heading = "Single suites")]
     pub quick: bool,
-    /// Compare in the cases of this file instead of the matrix's own
-    #[arg(long, value_name = "FILE")]
+    /// File with cases for the suite matrix, in place of its own
+    #[arg(long, help_heading = "Single suites", value_name = "FILE")]
     pub cases: Option<PathBuf>,
-    /// Write a page of the documentation: the matrix into docs/comparison.md, or verdicts of suites into
-    /// docs/verdicts.md. Columns of other schemes (--scheme) and sections of other suites stay as they are
+    /// Page of the documentation to renew: docs/comparison.md by the suite matrix, docs/verdicts.md by
+    /// other suites. Columns of other schemes and sections of other suites stay
     #[arg(long, value_name = "FILE")]
     pub docs: Option<PathBuf>,
-    /// Run one case of the suite speed in this process and print its figures
+    /// Case of the suite speed to run in this process
     #[arg(long, hide = true, value_name = "CASE")]
     pub speed_case: Option<String>,
 }
@@ -282,10 +310,10 @@ fn size(text: &str) -> Result<u64, String> {
 #[command(after_help = "\
 Exit status: 0 every copy is whole, 1 one is not, 2 the arguments are wrong.")]
 pub struct DemoArgs {
-    /// The file to send; this program itself where none is given
+    /// File to send [default: this program]
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Where to write the report
+    /// Folder for the report
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     pub out: PathBuf,
 }
@@ -294,26 +322,26 @@ pub struct DemoArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  faircast report out                    the page again
+  faircast report out                    the page of a run
   faircast report out --csv --svg        the series of the plots, and pictures for a paper
 
-A trace is read as far as it goes, so that a run that was killed has a report too.
+A cut trace is read up to its end, so that a killed run has a report too.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the trace or the arguments are wrong.")]
 pub struct ReportArgs {
-    /// The trace, or the folder that holds it
+    /// Trace, or folder with the trace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Where to write report.html and summary.json; the trace's folder where none is given
+    /// Folder for report.html and summary.json [default: folder of the trace]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the series that the plots show into the folder `csv` there, a table for each plot
+    /// Write a table of each plot into the subfolder `csv`
     #[arg(long)]
     pub csv: bool,
-    /// Write the plots as pictures for papers into the folder `svg` there; the page saves PNG too
+    /// Write the plots as pictures for papers into the subfolder `svg`; the page also saves PNG
     #[arg(long)]
     pub svg: bool,
-    /// Print the summary as JSON instead of a table
+    /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -321,10 +349,29 @@ pub struct ReportArgs {
 /// Arguments of `faircast schemes`.
 #[derive(Debug, clap::Args)]
 pub struct SchemesArgs {
-    /// Only this one
+    /// Name of one protocol or program [default: all]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Print them as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_help_lists_each_command_under_one_purpose() {
+        let mut command = Args::definition();
+        let listed: Vec<&str> = PURPOSES.iter().flat_map(|(_, names)| *names).copied().collect();
+        let all: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
+        assert_eq!(listed.len(), all.len());
+        assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), all);
+        let help = command.render_help().to_string();
+        assert!(help.contains("\nGroups across sites:\n  node         Run a daemon"), "{help}");
+        assert!(help.contains("\nFirst steps:\n"), "{help}");
+    }
 }

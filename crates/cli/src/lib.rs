@@ -28,7 +28,7 @@ mod sweep;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 
 use args::{Args, LabVerb, Verb};
@@ -49,7 +49,8 @@ fn raise_descriptors() {
 /// arguments or a file that they name are wrong.
 pub fn main() -> ExitCode {
     raise_descriptors();
-    let args = match Args::try_parse() {
+    let matches = Args::definition().try_get_matches();
+    let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) => return not_parsed(error),
     };

@@ -13,9 +13,9 @@ Examples:
   faircast clean in                      leftovers of more than 30 days (720 h)
   faircast clean in --older-than 0s      all leftovers that no running recv uses
 
-A transfer that was cut off leaves its content in DIR/.faircast, so that the next one goes on. Leftovers of
-an earlier version are removed once a newer one of the same name is complete. The state of a running recv
-always stays.
+An interrupted transfer keeps its content in DIR/.faircast, so that the next transfer continues. Leftovers
+of an earlier version are removed once a newer version of the same name is complete. The state of a
+running recv always stays.
 
 Exit status: 0 done, 1 something cannot be removed, 2 the arguments are wrong.")]
 pub struct CleanArgs {
@@ -25,7 +25,7 @@ pub struct CleanArgs {
     /// Least age of leftovers that are removed
     #[arg(long, value_name = "TIME", default_value = "720h", value_parser = duration)]
     pub older_than: Duration,
-    /// Print the result as one JSON document
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }

@@ -8,35 +8,34 @@ use faircast::{Links, ScanOptions};
 
 use crate::error::Failure;
 
-/// What is taken of paths.
+/// Choice of files and folders.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is sent")]
+#[command(next_help_heading = "Content")]
 pub struct FileOptions {
-    /// What to call all of it at receivers [default: the last name of the first PATH; of -, pipe]
+    /// Name of the content at receivers [default: last name of the first PATH; `pipe` for -]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// What to do about symbolic links inside folders: `keep` those that lead to something in what
-    /// is sent, and leave out others; `follow` them and send what they lead to; `skip` them
-    #[arg(long, value_name = "WHAT", default_value = "keep", value_parser = links(), hide_possible_values = true)]
+    /// Symbolic links inside folders: `keep` links whose target is sent too, and leave out others;
+    /// `follow` links and send their targets; `skip` links
+    #[arg(long, value_name = "POLICY", default_value = "keep", value_parser = links(), hide_possible_values = true)]
     pub links: Links,
-    /// Leave out what fits this pattern, as in a .gitignore: '*.tmp', 'cache/' (folders), '/photos/raw'
-    /// (as it arrives), '!keep.tmp' (do not leave out); may be repeated, the last that fits counts
+    /// Pattern of names to leave out, as in .gitignore: '*.tmp', 'cache/' (folders), '/photos/raw'
+    /// (path at the receiver), '!keep.tmp' (exception); may be repeated, the last match counts
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// Leave out what fits a pattern of this file, one a line, before those of --exclude
+    /// File with patterns of names to leave out, one a line; --exclude comes after them
     #[arg(long, value_name = "FILE")]
     pub exclude_from: Vec<PathBuf>,
     /// Without effect: all names that a Linux system can hold are sent.
     #[arg(long, hide = true)]
     pub skip_bad_names: bool,
-    /// Tell receivers whose files, folders and links are; they follow it where they have --owner too
+    /// Send the owners of files, folders and links; receivers with --owner set them
     #[arg(long)]
     pub owner: bool,
-    /// Send extended attributes (user.*) and access control lists; receivers take them where they
-    /// have --xattrs too
+    /// Send extended attributes (user.*) and access control lists; receivers with --xattrs set them
     #[arg(long)]
     pub xattrs: bool,
-    /// Say what would be sent, and send nothing
+    /// Print the list of entries, and send nothing
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -7,23 +7,24 @@ use faircast::groups::{Benefit, Service};
 
 /// Connection to a daemon.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
 pub struct ConnectOptions {
-    /// The daemon, as in its `clients`: tcp:ADDR:PORT, unix:/PATH or tls:HOST:PORT
+    /// Address of the daemon, as in its `clients`: tcp:ADDR:PORT, unix:/PATH or tls:HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:4803")]
     pub connect: String,
-    /// The name of this client, 1 to 56 bytes; a running client of this name ends [default: random]
+    /// Name of this client, 1 to 56 bytes; ends a running client of this name [default: random]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The file with the token for tls:HOST:PORT, or with a line of the daemon's `tokens`
+    /// File with the token for tls:HOST:PORT, or with a line of the daemon's `tokens`
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The CA of the daemon's certificate for tls:HOST:PORT, such as overlay-ca.pem
+    /// File with the CA of the daemon's certificate for tls:HOST:PORT, such as overlay-ca.pem
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// The certificate of this client for tls:HOST:PORT
+    /// File with the certificate of this client for tls:HOST:PORT
     #[arg(long, value_name = "FILE", requires = "certificate_key")]
     pub certificate: Option<PathBuf>,
-    /// The key of the certificate
+    /// File with the key of the certificate
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub certificate_key: Option<PathBuf>,
 }
@@ -47,22 +48,22 @@ A lost connection is opened again until Ctrl-C.
 
 Exit status: 0 done, 1 interrupted, there is no daemon or it refuses, 2 the arguments are wrong.")]
 pub struct PubArgs {
-    /// The group, 1 to 64 bytes
+    /// Name of the group, 1 to 64 bytes
     #[arg(value_name = "GROUP")]
     pub group: String,
-    /// The service of the messages
+    /// Service of the messages
     #[arg(long, value_name = "SERVICE", default_value = "fifo", value_parser = service)]
     pub service: Service,
-    /// The benefit of the messages, where the daemon has flow control [default: the daemon's]
+    /// Benefit of the messages, if the daemon has flow control [default: the daemon's]
     #[arg(long, value_name = "BENEFIT", value_parser = benefit)]
     pub benefit: Option<Benefit>,
-    /// Messages a second at most [default: no limit]
+    /// Highest rate in messages per second [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
     /// Read messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
     pub binary: bool,
-    /// Print for each message how many members it has reached, and wait for all
+    /// Print the number of members that each message has reached, and wait for all receipts
     #[arg(long)]
     pub receipts: bool,
     /// Connection.
@@ -84,7 +85,7 @@ error. Ctrl-C ends it.
 Exit status: 0 ended by Ctrl-C or --count, 1 there is no daemon or it refuses, 2 the arguments are
 wrong.")]
 pub struct SubArgs {
-    /// The groups
+    /// Names of the groups
     #[arg(value_name = "GROUP", required = true)]
     pub groups: Vec<String>,
     /// Print all events as JSON, one a line
@@ -93,10 +94,10 @@ pub struct SubArgs {
     /// Write messages with their length (4 bytes, most significant first) instead of lines
     #[arg(long)]
     pub binary: bool,
-    /// Have the groups' senders wait while a member is slow, instead of cutting it off
+    /// Hold the senders of these groups while a member is slow, instead of cutting the member off
     #[arg(long)]
     pub hold_senders: bool,
-    /// End after N messages [default: none]
+    /// Number of messages after which the program ends [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Connection.

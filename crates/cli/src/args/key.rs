@@ -8,45 +8,45 @@ use clap::Subcommand;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  faircast key new group.key        then bring it to all members, by scp for example
+  faircast key new group.key        then copy it to all members, for example by scp
   faircast send FILE --group 239.192.7.1:7500 --key group.key
-  faircast key show group.key       its id, to compare by telephone
-  faircast key relay group.key relay.key      for `relay --key relay.key` on hosts that must not read content
+  faircast key show group.key       the id of the key, to compare by telephone
+  faircast key relay group.key relay.key      for relays, which must not read content
 
 Exit status: 0 done, 2 the file or the arguments are wrong.")]
 pub struct KeyArgs {
-    /// What to do with a key
+    /// Verb
     #[command(subcommand)]
     pub what: KeyVerb,
 }
 
-/// What to do with a key.
+/// Verb of `faircast key`.
 #[derive(Debug, Subcommand)]
 pub enum KeyVerb {
-    /// Make a key for a group, in a new file that only you can read
+    /// Write a new key of a group into a file that only you can read
     New {
-        /// The file to make; never overwritten
+        /// New file; an existing file is never overwritten
         #[arg(value_name = "FILE", default_value = "faircast.key")]
         file: PathBuf,
     },
-    /// Make the key for relays of a group, which pass content on and cannot read it
+    /// Write the key for relays of a group, which forward content and cannot read it
     Relay {
-        /// The key file of the group
+        /// Key file of the group
         #[arg(value_name = "GROUP_KEY")]
         group: PathBuf,
-        /// The file to make; never overwritten
+        /// New file; an existing file is never overwritten
         #[arg(value_name = "FILE", default_value = "relay.key")]
         file: PathBuf,
-        /// Take the group's key although others may read it
+        /// Accept a key file that other users can read
         #[arg(long)]
         key_exposed: bool,
     },
-    /// Print the id of a key, which says nothing of the key itself
+    /// Print the id of a key, which does not disclose the key
     Show {
-        /// The key file
+        /// Key file
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Take it although others may read it
+        /// Accept a key file that other users can read
         #[arg(long)]
         key_exposed: bool,
     },

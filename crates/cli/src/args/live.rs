@@ -9,41 +9,45 @@ use faircast_net::interface_name;
 use faircast_proto::catalog::live_stacks;
 use nix::net::if_::if_nametoindex;
 
-/// The key of the group.
+/// Key of the group.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Encryption")]
 pub struct KeyOptions {
-    /// Encrypt and authenticate everything with the key of this file; see `faircast key new`
+    /// File with the key that encrypts and authenticates all packets; `faircast key new` makes one
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Take the key although others may read its file
+    /// Accept a key file that other users can read
     #[arg(long, requires = "key")]
     pub key_exposed: bool,
 }
 
-/// The way to the group where there is no multicast.
+/// Path to the group where there is no multicast.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Relays")]
 pub struct ViaOptions {
-    /// Go through a relay; of several the first that answers is taken; see `faircast relay`
+    /// Relay to attach to; the first of several that answers is used; see `faircast relay`
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "interface")]
     pub via: Vec<String>,
-    /// The name at which senders and receivers meet at relays, such as `images`; an address given as --group is one too
+    /// Name of the session at relays, the same for senders and receivers, such as `images`; a
+    /// --group address serves as a name too
     #[arg(long, value_name = "NAME", requires = "via", conflicts_with = "group")]
     pub meeting: Option<String>,
 }
 
-/// How to watch a session, or a relay.
+/// Output of a session, or of a relay.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
 pub struct WatchOptions {
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Address that serves metrics for Prometheus at /metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// Print events as JSON, one a line, instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print nothing but errors, and of a transfer the result
+    /// Print errors and the result of a transfer alone
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,
-    /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged
+    /// Write the log to standard error as JSON; FAIRCAST_LOG=debug sets its level
     #[arg(long)]
     pub log_json: bool,
 }

@@ -15,7 +15,7 @@ Examples:
   faircast node init overlay --sites 2           writes overlay/site1.toml, site2.toml and a key
   faircast node --config overlay/site1.toml      runs the daemon of the first site
   faircast node status                           its links, view, groups and clients
-  faircast node top                              rates and queues, every second
+  faircast node top                              rates and queues, each second
   faircast node rehearse --faults 1min -- ./my-test
   faircast sub chat                              in one terminal, and in another:
   echo hello | faircast pub chat
@@ -27,10 +27,10 @@ FAIRCAST_LOG=info chooses what is logged. Ctrl-C ends the daemon.
 Exit status: 0 ended by Ctrl-C, 1 it failed, 2 the arguments or the configuration are wrong.")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct NodeArgs {
-    /// Instead of running a daemon
+    /// Verb instead of running a daemon
     #[command(subcommand)]
     pub verb: Option<NodeVerb>,
-    /// The configuration, such as `faircast node init` writes
+    /// File with the configuration; `faircast node init` writes one
     #[arg(long, value_name = "FILE", required = true)]
     pub config: Option<PathBuf>,
     /// Write the log to standard error as JSON
@@ -41,13 +41,13 @@ pub struct NodeArgs {
 /// Verb instead of running a daemon.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
-    /// Write a configuration for each of several sites, and one key for all
+    /// Write a configuration for each site, and one key for all
     Init(NodeInitArgs),
-    /// Print the state of a daemon: links, view, groups and clients
+    /// Print the links, view, groups and clients of a daemon
     Status(NodeStatusArgs),
-    /// Show rates and queues of a daemon's links and clients until Ctrl-C
+    /// Show rates and queues of the links and clients of a daemon until Ctrl-C
     Top(NodeTopArgs),
-    /// Run a program of yours beside daemons that are killed and cut off from each other
+    /// Run a program beside daemons that are killed and partitioned
     Rehearse(NodeRehearseArgs),
 }
 
@@ -66,16 +66,16 @@ the CA is not kept.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the arguments are wrong.")]
 pub struct NodeInitArgs {
-    /// The folder to write to
+    /// Folder for the files
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Number of sites
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub sites: u16,
-    /// The host name or IP address of the first site, the second and so on [default: siteN.example]
+    /// Host name or IP address of the first site, of the second and so on [default: siteN.example]
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
-    /// Serve clients of other hosts: write a CA, a certificate for each host, and a token
+    /// Serve clients of other hosts by TLS: write a CA, a certificate for each host, and a token
     #[arg(long)]
     pub tls: bool,
 }
@@ -85,10 +85,10 @@ pub struct NodeInitArgs {
 #[command(after_help = "\
 Exit status: 0 done, 1 no daemon serves its status there, 2 the arguments are wrong.")]
 pub struct NodeStatusArgs {
-    /// The `status` address of the daemon's configuration
+    /// Address of `status` in the configuration of the daemon
     #[arg(value_name = "ADDR:PORT", value_parser = address, default_value = "127.0.0.1:9480")]
     pub at: SocketAddr,
-    /// Print it as one JSON document
+    /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -101,13 +101,13 @@ The busiest 15 of each table are shown. Ctrl-C ends it.
 Exit status: 0 ended by Ctrl-C or --count, 1 no daemon serves its status there, 2 the arguments are
 wrong.")]
 pub struct NodeTopArgs {
-    /// The `status` address of the daemon's configuration
+    /// Address of `status` in the configuration of the daemon
     #[arg(value_name = "ADDR:PORT", value_parser = address, default_value = "127.0.0.1:9480")]
     pub at: SocketAddr,
-    /// Time between two looks
+    /// Interval between two pages
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::<Duration>)]
     pub interval: Duration,
-    /// End after N pages [default: none]
+    /// Number of pages after which the program ends [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 }
@@ -137,7 +137,7 @@ pub struct NodeRehearseArgs {
     /// Time during which faults happen
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::<Duration>)]
     pub faults: Duration,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

@@ -13,6 +13,9 @@ use super::live::{KeyOptions, ViaOptions, WatchOptions, address, group, rate, si
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["group", "listen", "via"])))]
 #[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command", "to_stdout"])))]
+#[command(override_usage = "\
+faircast recv [OPTIONS] <--group GROUP:PORT|--listen ADDR:PORT|--via HOST:PORT>
+                     <--into DIR|--to-device DEVICE|--to-command COMMAND>")]
 #[command(after_help = "\
 Examples:
   faircast recv --group 239.192.7.1:7500 --into in
@@ -22,111 +25,109 @@ Examples:
   faircast recv --group 239.192.7.1:7500 --to-device /dev/sdb --object win11
   faircast recv --group 239.192.7.1:7500 --to-command 'zstd -d | partclone.restore -s - -o /dev/sda1' --object sda1
 
-It stays for further sessions, several at once, unless --once is given. What was received of an
-object before a sender or this program went away is kept and need not be sent again. Files appear
-under their names once they are whole and compared with their digests. Ctrl-C ends it and tells the
-senders; a second Ctrl-C ends it at once.
+The program receives further sessions, several at once, unless --once is given. Content of an
+unfinished object is kept and need not be sent again. Files appear under their names once they are
+complete and match their digests. Ctrl-C ends the program and informs the senders; a second Ctrl-C
+ends it at once.
 
-Exit status: 0 done or ended by Ctrl-C between objects; 1 an object could not be received, or the file
-system cannot hold all of it; 2 the arguments are wrong.")]
+Exit status: 0 done, or ended by Ctrl-C between objects; 1 an object failed, or the file system cannot
+hold all of it; 2 the arguments are wrong.")]
 pub struct RecvArgs {
-    /// The multicast group and port to receive, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
+    /// Multicast group and port, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
-    /// The address and port to hear, for senders that send to each receiver; with --group both are heard
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with = "via")]
-    pub listen: Option<SocketAddr>,
-    /// The folder to put files into; made where it does not exist
+    /// Folder for received files; created if absent
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Write one file or image over this block device, or over a file in place, and compare it by
-    /// reading back. Needs --object; refused while the device or a partition of it is in use
-    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
-    pub to_device: Option<PathBuf>,
-    /// Note here what is on the device, so that a later run goes on with the rest
-    #[arg(long, value_name = "FILE", requires = "to_device")]
-    pub journal: Option<PathBuf>,
-    /// Give one file or image to this shell command, in order, on its standard input. Needs --object;
-    /// its exit status decides. What it prints goes to standard error
-    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
-    pub to_command: Option<String>,
-    /// What other programs have, and is refused with what to do.
-    #[arg(long, hide = true)]
-    pub to_stdout: bool,
-    /// The interface to hear on, by name or address; the system's routes choose where none is given
+    /// Address and port for senders that use `send --to`; may be used beside --group
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with = "via")]
+    pub listen: Option<SocketAddr>,
+    /// Interface for the group, by name or address [default: by the routes of the system]
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,
-    /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone names the
-    /// interface: 'fe80::1%eth0'
-    #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via")]
-    pub from: Option<SocketAddr>,
-    /// Take only what its sender calls so: the last name of what it sends, or its --name
-    #[arg(long, value_name = "NAME")]
-    pub object: Option<String>,
-    /// End after one object, which is all that one `faircast send` sends. Objects that had begun by then are
-    /// completed, unless their sender is silent for 30 s. Implied by --to-device and --to-command
+    /// End after one object, which is all content of one `faircast send`. Objects that have begun
+    /// are completed, unless their sender is silent for 30 s. Implied by --to-device, --to-command
     #[arg(long, default_value_ifs([
         ("to_device", ArgPredicate::IsPresent, "true"),
         ("to_command", ArgPredicate::IsPresent, "true"),
     ]))]
     pub once: bool,
-    /// Fail where nothing has begun to come within so long
-    #[arg(long, value_name = "TIME", value_parser = silence)]
+    /// Address of the only sender to accept; groups in 232.0.0.0/8 and ff3x::/32 need it. A zone
+    /// names the interface: 'fe80::1%eth0'
+    #[arg(long, value_name = "SOURCE", value_parser = source, conflicts_with = "via", help_heading = "Sender and rate")]
+    pub from: Option<SocketAddr>,
+    /// Name of the only object to accept: the --name of its sender, or the last name of its first
+    /// PATH
+    #[arg(long, value_name = "NAME", help_heading = "Sender and rate")]
+    pub object: Option<String>,
+    /// Longest wait for the first packet before the program fails [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Sender and rate")]
     pub wait_max: Option<Duration>,
-    /// Fail once no sender was heard, or no network was there, for so long
-    #[arg(long, value_name = "TIME", value_parser = silence)]
+    /// Longest time without a sender or a network before the program fails [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Sender and rate")]
     pub give_up: Option<Duration>,
-    /// Ask the sender for no more than this, such as 10Mbit/s: it obeys for all of its receivers, though not
-    /// below its --rate-min
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    /// Highest rate to request of the sender, such as 10Mbit/s. The sender obeys for all of its
+    /// receivers, down to its --rate-min
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Sender and rate")]
     pub rate_max: Option<Bitrate>,
-    /// Print the BLAKE3 of every file, however many there are; --json has them all
-    #[arg(long)]
-    pub list: bool,
-    /// Replace files that are there and differ
-    #[arg(long)]
+    /// Write one file or image over this block device, or over a file in place, and compare it by
+    /// reading back. Needs --object; refused while the device or a partition of it is in use
+    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"], help_heading = "Destination")]
+    pub to_device: Option<PathBuf>,
+    /// File that records the progress on the device, so that a later run continues
+    #[arg(long, value_name = "FILE", requires = "to_device", help_heading = "Destination")]
+    pub journal: Option<PathBuf>,
+    /// Pipe one file or image in order into this shell command. Needs --object; the exit status of
+    /// the command decides. Its output goes to standard error
+    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"], help_heading = "Destination")]
+    pub to_command: Option<String>,
+    /// Refused with the alternative: other programs have this option.
+    #[arg(long, hide = true)]
+    pub to_stdout: bool,
+    /// Replace existing files that differ
+    #[arg(long, help_heading = "Destination")]
     pub overwrite: bool,
-    /// Give files, folders and links the owners that the sender tells of with --owner: who has the
-    /// same name here, or else the same number. Takes root
-    #[arg(long)]
+    /// Set the owners that a sender with --owner sends: by name, or else by number. Needs root
+    #[arg(long, help_heading = "Destination")]
     pub owner: bool,
-    /// Give files and folders the extended attributes and access control lists that the sender sends
-    /// with --xattrs
-    #[arg(long)]
+    /// Set the extended attributes and access control lists that a sender with --xattrs sends
+    #[arg(long, help_heading = "Destination")]
     pub xattrs: bool,
-    /// Do not wait for the disk to have written each file: faster, and a crash of the system may
-    /// lose files that were called done
-    #[arg(long)]
+    /// Report files as complete before the disk has written them: faster, but a crash of the system
+    /// may lose such files
+    #[arg(long, help_heading = "Destination")]
     pub no_sync: bool,
-    /// The name to tell the sender; the host's where none is given
-    #[arg(long, value_name = "NAME")]
+    /// Name of this receiver for the sender [default: name of the host]
+    #[arg(long, value_name = "NAME", help_heading = "Session")]
     pub name: Option<String>,
-    /// Insist on this scheme: take nothing from a sender that speaks another. Where none is given the
-    /// sender is followed; `faircast schemes` lists them
-    #[arg(long, value_name = "NAME")]
+    /// Only scheme to accept; `faircast schemes` lists all [default: the sender's]
+    #[arg(long, value_name = "NAME", help_heading = "Session")]
     pub scheme: Option<String>,
-    /// A setting of the scheme, in place of the sender's; may be repeated; `faircast schemes NAME`
-    /// lists them
-    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
+    /// Setting of the scheme that replaces the sender's; may be repeated; `faircast schemes NAME`
+    /// lists all settings
+    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", help_heading = "Session")]
     pub options: Vec<String>,
-    /// Whether this receiver repairs for others, where the sender speaks tram: always, where nobody else
-    /// does, or never
-    #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"])]
+    /// Readiness to be a repair head, for senders with the scheme tram: eager, reluctant (if there is
+    /// no other) or never
+    #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"], hide_possible_values = true, help_heading = "Session")]
     pub head: Option<String>,
-    /// Whom this receiver and others have for their repair heads, where the sender speaks tram: a file
-    /// with lines `RECEIVER HEAD`, names of receivers (--name) or `sender`
-    #[arg(long, value_name = "FILE", requires = "group")]
+    /// File with the repair heads of receivers, for senders with the scheme tram: lines `RECEIVER
+    /// HEAD`, with names of receivers (--name) or `sender`
+    #[arg(long, value_name = "FILE", requires = "group", help_heading = "Session")]
     pub tree: Option<PathBuf>,
-    /// The way to the group.
+    /// Relays.
     #[command(flatten)]
     pub via: ViaOptions,
-    /// The key of the group.
+    /// Key of the group.
     #[command(flatten)]
     pub key: KeyOptions,
-    /// How to watch it.
+    /// Output.
     #[command(flatten)]
     pub watch: WatchOptions,
-    /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
+    /// Print the BLAKE3 hash of every file, also of many; --json always has all hashes
+    #[arg(long)]
+    pub list: bool,
+    /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 }

@@ -28,92 +28,97 @@ Examples:
   partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
   faircast send project --exclude '*.o' --exclude target/ --dry-run
 
-It waits for as many receivers as --wait-for says, or for those of --receivers. Whoever comes later
-is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
-the receivers; a second Ctrl-C ends it at once.
+The transfer starts once the receivers of --wait-for or --receivers are present. Later receivers are
+served too. Content that a receiver has from an earlier run is not sent again. Ctrl-C ends the
+transfer and informs the receivers; a second Ctrl-C ends the program at once.
 
-Exit status: 0 all receivers that were waited for have everything; 1 one has not, or an entry was left out
-unasked (a link that leads outside, a device); 2 the arguments are wrong.")]
+Exit status: 0 all awaited receivers have everything; 1 a receiver failed, or an entry was left out
+without --exclude (a link that leads outside, a device); 2 the arguments are wrong.")]
 pub struct SendArgs {
-    /// Files and folders, which arrive under their last names; or, alone, a block device, or - for
-    /// what comes on standard input
+    /// Files and folders to send under their last names; or one block device; or - for standard
+    /// input
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// With -: the folder for an unnamed file that keeps what comes until the end, so that late
-    /// receivers get it too; it needs room for all of it [default: that for temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub spool: Option<PathBuf>,
-    /// The multicast group and port to send to, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
+    /// Multicast group and port, IPv4 or IPv6; a zone names the interface: '[ff12::7%eth0]:7500'
     #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "via", "dry_run"])]
     pub group: Option<SocketAddr>,
-    /// Receivers to send to one by one, where there is no multicast; with --group in the same session,
-    /// as for those behind Wi-Fi or a router
+    /// Receivers to send to one by one, where there is no multicast; may be used beside --group
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1.., conflicts_with = "via")]
     pub to: Vec<String>,
-    /// The interface to send to the group by, by name or address; may be repeated, to send by each; the
-    /// system's routes choose where none is given
+    /// Interface for the group, by name or address; repeat to use several [default: by the routes
+    /// of the system]
     #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Vec<String>,
-    /// How the rate is chosen; `faircast schemes` lists them
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
-    pub scheme: String,
-    /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
-    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
-    pub options: Vec<String>,
-    /// Never send faster than this, such as 100Mbit/s, for which 100M will do
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_max: Option<Bitrate>,
-    /// Send at least this fast, fair or not, for paths where loss means no congestion
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_min: Option<Bitrate>,
-    /// Begin once so many receivers are there [default: 1, and with --to as many as it lists]
+    /// Number of receivers to wait for [default: 1; with --to, all that are listed]
     #[arg(long, value_name = "N", value_parser = receivers)]
     pub wait_for: Option<u32>,
-    /// Begin once the receivers named in this file are there, one name a line; all of them must
-    /// finish. Others are served too
-    #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
+    /// Highest sending rate, such as 100Mbit/s or 100M [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_max: Option<Bitrate>,
+    /// File with the names of the receivers to wait for, one a line; all of them must finish.
+    /// Others are served too
+    #[arg(long, value_name = "FILE", conflicts_with = "wait_for", help_heading = "Receivers")]
     pub receivers: Option<PathBuf>,
-    /// Begin after this time with whoever is there, or else once somebody comes
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Start after this time with the receivers that are present, or with the first one that comes
+    /// later
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Receivers")]
     pub start_after: Option<Duration>,
-    /// Fail where sending has not begun after this time, for want of receivers [default: for ever;
-    /// with --start-after, that time and that of --give-up]
-    #[arg(long, value_name = "TIME", value_parser = silence)]
+    /// Longest wait for receivers before the transfer fails [default: no limit; with --start-after,
+    /// --start-after plus --give-up]
+    #[arg(long, value_name = "TIME", value_parser = silence, help_heading = "Receivers")]
     pub wait_max: Option<Duration>,
-    /// Count a receiver as lost once it was silent for so long
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
+    /// Longest silence before a receiver counts as lost
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence, help_heading = "Receivers")]
     pub give_up: Duration,
-    /// Longest time without progress of a receiver that speaks: it is then given up and told why. The
-    /// receiver and the sender end with status 1, the others go on
-    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence)]
+    /// Longest time without progress before a receiver is dropped. That receiver and the sender
+    /// then end with status 1; the others go on
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = silence, help_heading = "Receivers")]
     pub stall_max: Duration,
-    /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold
-    /// the group below this rate after the others
-    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]
+    /// Policy for slow receivers: `wait`, or `drop-below RATE`: receivers that would hold the group
+    /// below this rate are served after the others
+    #[arg(long, value_name = "POLICY", default_value = "wait", value_parser = slow, help_heading = "Receivers")]
     pub slow: SlowPolicy,
-    /// Repair with parity: `auto` where it pays, `off`, or a share such as 10% or 0.1: so much of it
-    /// for each packet of content, before anybody asks [default: auto]
-    #[arg(long, value_name = "WHAT", value_parser = fec)]
+    /// Congestion control; `faircast schemes` lists all schemes
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME, help_heading = "Rate and repair")]
+    pub scheme: String,
+    /// Setting of the scheme; may be repeated; `faircast schemes NAME` lists all settings
+    #[arg(
+        long = "option",
+        alias = "options",
+        value_name = "KEY=VALUE",
+        help_heading = "Rate and repair"
+    )]
+    pub options: Vec<String>,
+    /// Lowest sending rate, fair or not, for paths where loss is no sign of congestion
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "Rate and repair")]
+    pub rate_min: Option<Bitrate>,
+    /// Parity packets for repair: `auto`, `off`, or the share of content that is sent as parity in
+    /// advance, such as 10% or 0.1 [default: auto]
+    #[arg(long, value_name = "PARITY", value_parser = fec, help_heading = "Rate and repair")]
     pub fec: Option<Fec>,
-    /// Routers that packets may pass: 1 keeps them in this network
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    /// Most routers that packets pass; 1 keeps packets in this network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), help_heading = "Rate and repair")]
     pub ttl: u8,
-    /// Bytes of the largest IP packet that every link on the way takes
-    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes)]
+    /// Size of the largest IP packet that every link of the path carries
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes, help_heading = "Rate and repair")]
     pub mtu: Bytes,
-    /// What is sent.
+    /// Folder for a temporary copy of standard input, which late receivers need; it needs room for
+    /// all of it [default: folder for temporary files of the system]
+    #[arg(long, value_name = "DIR", help_heading = "Content")]
+    pub spool: Option<PathBuf>,
+    /// Content.
     #[command(flatten)]
     pub files: FileOptions,
-    /// The way to the group.
+    /// Relays.
     #[command(flatten)]
     pub via: ViaOptions,
-    /// The key of the group.
+    /// Key of the group.
     #[command(flatten)]
     pub key: KeyOptions,
-    /// How to watch it.
+    /// Output.
     #[command(flatten)]
     pub watch: WatchOptions,
-    /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
+    /// File for a trace of all packets; `faircast report FILE` makes a page of the trace
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 }
