@@ -12,7 +12,7 @@
 A lost connection is opened again, and the session goes on: no event comes twice. The connection is
 served while a method of the client runs, so `next` has to be called at least every 30 s; otherwise
 the daemon closes the connection, and the next call resumes the session.
-docs/overlay.md has a chat, docs/overlay-protocol.md the protocol.
+docs/overlay.md has a chat, docs/wire/overlay-clients.md the protocol.
 """
 
 import collections

@@ -1,26 +1,33 @@
-//! The commands that README.md shows are run as a reader would run them.
+//! The commands of the first pages are run as a reader would run them.
 
 use std::path::Path;
 
 use crate::shell;
 
-/// Runs every command of README.md that begins with `faircast` or `cargo run`, but for those in
-/// blocks that are marked `no-run`, with the program in the folder `built`. Returns what was done.
+/// Pages whose commands are run.
+const PAGES: [&str; 2] = ["README.md", "docs/first-experiments.md"];
+
+/// Runs every command of [`PAGES`] that begins with `faircast` or `cargo run`, with the program in
+/// the folder `built`. Blocks marked `no-run` are left out. Returns the number of commands.
 pub(crate) fn run(built: &Path) -> Result<String, String> {
-    let readme = std::fs::read_to_string(shell::root().join("README.md"));
-    let commands = commands(&readme.map_err(|error| format!("README.md: {error}"))?);
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", built.display());
-    for command in &commands {
-        println!("$ {command}");
-        // A shell reads quotes and variables as the reader's would.
-        let limited = ["120", "bash", "-c", command.as_str()];
-        shell::run("timeout", &limited, &[("PATH", path.as_str())])?;
+    let mut count = 0;
+    for page in PAGES {
+        let text = std::fs::read_to_string(shell::root().join(page));
+        let commands = commands(&text.map_err(|error| format!("{page}: {error}"))?);
+        if commands.is_empty() {
+            return Err(format!("{page} shows no command to run"));
+        }
+        for command in &commands {
+            println!("$ {command}");
+            // A shell reads quotes and variables as the reader's would.
+            let limited = ["120", "bash", "-c", command.as_str()];
+            shell::run("timeout", &limited, &[("PATH", path.as_str())])?;
+        }
+        count += commands.len();
     }
-    match commands.len() {
-        0 => Err("README.md shows no command to run".to_string()),
-        count => Ok(format!("{count} commands ran")),
-    }
+    Ok(format!("{count} commands ran"))
 }
 
 /// The commands of the page's shell blocks, lines ending in `\` joined.

@@ -63,7 +63,7 @@ pub enum GroupError {
     /// The daemon refuses the client.
     #[error("{text}")]
     Refused {
-        /// Number of the reason in docs/overlay-protocol.md.
+        /// Number of the reason in docs/wire/overlay-clients.md.
         code: u8,
         /// Reason.
         text: String,

@@ -1,6 +1,7 @@
 //! Protocol between a daemon and its clients: frames over a stream of bytes.
 //!
-//! `docs/overlay-protocol.md` has the tables and test vectors. Integers are in network byte order.
+//! `docs/wire/overlay-clients.md` has the tables and test vectors. Integers are in network byte
+//! order.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -123,7 +123,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 
 #[test]
 fn the_codec_has_the_test_vectors_of_the_page() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/overlay-protocol.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/overlay-clients.md");
     let page = std::fs::read_to_string(page).unwrap();
     let vectors = page.split("## Test vectors").nth(1).unwrap();
     let vectors: Vec<(&str, Vec<u8>)> = vectors
@@ -153,7 +153,7 @@ fn the_codec_has_the_test_vectors_of_the_page() {
 
 #[test]
 fn every_code_and_service_has_its_number_on_the_page() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/overlay-protocol.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/overlay-clients.md");
     let page = std::fs::read_to_string(page).unwrap();
     for (number, code) in (1u8..).zip(Code::ALL) {
         assert_eq!(code as u8, number);
