@@ -122,7 +122,7 @@ const PGM: TransportEntry = TransportEntry {
 
 const TRAM: TransportEntry = TransportEntry {
     name: "tram",
-    about: "a tree of repair heads, windows that receivers keep, and a paced source",
+    about: "a tree of repair heads, receiver windows, and a paced source",
     alone: Some(Alone { options: tram::OPTIONS, guarantees: tram::GUARANTEES }),
     steered: Some(Steered {
         about: "TRAM's tree of repair heads",

@@ -20,9 +20,9 @@ use faircast_base::{BadInput, Bitrate, Checked, Cx, Event, FlowId, NodeId, Time}
 settings! {
     /// The settings of a CBR flow.
     struct Settings;
-    /// Bits of payload per second.
+    /// Payload rate in bits per second.
     rate: Bitrate [1 bit, 1000 Gbit] = 1 Mbit;
-    /// Each packet leaves late by a random part of the interval, uniform from 0 to this.
+    /// Longest random delay of each packet as a share of the interval, uniform from 0.
     jitter: f64 [0.0, 1.0] = 0.0;
 }
 

@@ -33,36 +33,38 @@ choices! {
 settings! {
     /// The settings of a session under credits.
     pub(crate) struct CreditSettings;
-    /// Which branch of the tree sets the pace at a relay
+    /// Branch of the tree that sets the pace at a relay
     policy: PolicyName = WorstPath;
-    /// Packets that may wait for each branch of a relay, and at a receiver, B (the paper's 5). Unset in a scenario: the
-    /// packets that the longest hop holds in a round trip
+    /// Buffer of each branch of a relay, and of a receiver, in packets, B (paper: 5) [unset in a
+    /// scenario: packets that the longest hop holds in a round trip]
     credit_buffer: u32 [1, 4096] = 5;
-    /// Packets for which one credit is sent, M; no more than B (the paper's 2)
+    /// Packets per credit, M; at most B (paper: 2)
     credit_unit: u32 [1, 4096] = 2;
-    /// With policy = "quantile": the share of branches that are no faster than the pace, in percent
+    /// With policy = "quantile": percentage of branches that are no faster than the pace
     quantile: u32 [1, 100] = 50;
-    /// With policy = "bounded-lag": packets by which a branch may be behind the foremost; no more than B - 1, which is as far
-    /// as any can be
+    /// With policy = "bounded-lag": largest lag of a branch behind the foremost in packets; at most
+    /// B - 1
     lag: u32 [1, 4096] = 4;
-    /// With policy = "deadline": how long a packet may wait at a relay
+    /// With policy = "deadline": longest wait of a packet at a relay
     deadline: Duration [1 ms, 60 s] = 1 s;
-    /// Layers in which packets are sent in turn, the first of them the base: what policy = "layered-drop" tells apart
+    /// Number of layers, to which packets belong in turn, for policy = "layered-drop"; the first is
+    /// the base layer
     layers: u32 [1, 8] = 1;
-    /// What the program of the session is given, where it brings one (option program)
+    /// Parameter of the session's program (option program)
     parameter: u32 [0, 4294967295] = 0;
 }
 
 settings! {
     /// The settings of the relay program `credit`.
     pub(crate) struct RelaySettings;
-    /// Sessions that are served at the same time; more are forwarded as by any router
+    /// Most concurrent sessions; further ones are forwarded as by any router
     sessions_max: u32 [1, 65536] = 1024;
     /// Highest rate of packets through each port, with 28 bytes of headers each
     rate_max: Bitrate [16 kbit, 1000 Gbit] = 1000 Gbit;
-    /// What each packet of credits that it takes or sends costs a slow host, which cannot send and work at the same time
+    /// Processing time of each credit packet on a slow host, during which the host cannot send
     capsule_time: Duration [0 s, 1 s] = 0 s;
-    /// Sessions whose programs run at the same time, each of which may take 2 MiB; more are forwarded as by any router
+    /// Most concurrent sessions with programs, of up to 2 MiB each; further ones are forwarded as
+    /// by any router
     program_sessions_max: u32 [0, 65536] = 128;
 }
 
@@ -73,7 +75,7 @@ pub(crate) const PROGRAM: OptionSpec = OptionSpec {
     name: "program",
     kind: OptionKind::File { max_bytes: PROGRAM_BYTES_MAX },
     default: "none",
-    doc: "A file with a program in WebAssembly, which relays fetch and run in the place of a policy of theirs",
+    doc: "File with a program in WebAssembly, which relays fetch and run in place of a built-in policy",
 };
 
 /// The name of a policy in packets.

@@ -29,9 +29,9 @@ pub use suppression::Suppression;
 settings! {
     /// The settings of a [`PgmElement`], and of the relay program `pgm-element`.
     pub struct ElementConfig;
-    /// Which NAKs pass for a packet that was already asked for: all, none until the elimination
-    /// interval is over, those that report more loss, those that report less throughput, or some
-    /// by chance (Seada and Helmy s4.3)
+    /// Repeated NAKs for a packet that pass: all, none until the end of the elimination interval,
+    /// those that report more loss, those that report less throughput, or random ones (Seada and
+    /// Helmy s4.3)
     suppression: Suppression = Rfc3208;
 }
 

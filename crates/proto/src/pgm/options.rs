@@ -36,57 +36,59 @@ choices! {
 settings! {
     /// The settings of PGM.
     pub struct PgmFlowSettings;
-    /// What is lost is sent again
+    /// Retransmit lost packets
     reliable: bool = true;
     // It costs no memory, since repairs are read from the content again. A window of 1000 packets
     // passes in about a second at 10 Mbit/s: too soon for a packet whose repair is lost as well.
-    /// Packets that the source will repair
+    /// Packets that the source keeps for repair
     transmit_window: u32 [1, 1073741824] = 8192;
-    /// Most packets from the first that is missing to the last that a receiver keeps
+    /// Largest span of a receiver's buffer in packets, from the first missing packet to the last
+    /// kept one
     receive_window: u32 [1, 1048576] = 8192;
     // src: openpgm, ZeroMQ
-    /// Time between ambient SPMs
+    /// Interval between ambient SPMs
     spm_interval: Duration [1 ms, 3600 s] = 30 s;
-    /// Least time from data to the first heartbeat SPM; it doubles with each
+    /// Shortest time from data to the first heartbeat SPM; each further heartbeat doubles it
     heartbeat_min: Duration [1 ms, 3600 s] = 100 ms;
     /// Longest time between heartbeat SPMs
     heartbeat_max: Duration [1 ms, 3600 s] = 30 s;
-    /// Time from the first NAK for a packet to its repair, to collect more
+    /// Delay from the first NAK for a packet to the repair, which collects further NAKs
     repair_delay: Duration [0 s, 3600 s] = 0 ms;
-    /// Least time between two repairs of one packet; with adaptive timers only where no round trip
-    /// is known
+    /// Shortest interval between two repairs of one packet; with adaptive timers only while no
+    /// round-trip time is known
     repair_interval: Duration [0 s, 3600 s] = 100 ms;
-    /// How many earlier packets a receiver that joins late may ask for
+    /// Earlier packets that a late receiver may request
     late_join: u32 [0, 1073741824] = 0;
-    /// Time without NAKs after the end of data until the source rests
+    /// Time without NAKs after the end of data before the source stops
     linger: Duration [0 s, 3600 s] = 5 s;
     // OpenPGM's sources announce packets before they may send them: 4 s is right for those.
-    /// After how long what only an SPM or a NAK told of counts as missing
+    /// Delay before a packet that only an SPM or a NAK announced counts as missing
     tail_delay: Duration [0 s, 3600 s] = 20 ms;
-    /// Where nothing is repaired: least time between two NAKs of a receiver
+    /// Without repair: shortest interval between two NAKs of a receiver
     report_interval: Duration [0 s, 3600 s] = 200 ms;
     /// Longest back-off before a NAK
     nak_backoff: Duration [1 ms, 3600 s] = 50 ms;
-    /// Time to wait for a confirmation
+    /// Longest wait for an NCF before the NAK is repeated
     nak_repeat: Duration [1 ms, 3600 s] = 200 ms;
-    /// Time to wait for a confirmed repair
+    /// Longest wait for a confirmed repair before the NAK is repeated
     nak_repair: Duration [1 ms, 3600 s] = 200 ms;
-    /// Each NAK also goes to the neighbours, to silence theirs
+    /// Multicast a copy of each NAK to the neighbours, which suppresses their NAKs
     nak_copies: bool = false;
     // A tenfold of what any network interface can do.
-    /// Most payload that the source sends, whatever the scheme permits, and packets without any
-    /// among it; the default binds nobody
+    /// Highest rate of the source, above which the scheme has no effect, for payload and for
+    /// packets without payload; the default is no limit
     rate_max: Bitrate [1 bit, 1000 Gbit] = 1000 Gbit;
-    /// Payload that the source sends though the scheme does not permit it: fair to nobody, for
-    /// paths where loss means no congestion
+    /// Lowest payload rate of the source, which overrides the scheme: unfair, for paths where loss
+    /// is no sign of congestion
     rate_min: Bitrate [0 bit, 1000 Gbit] = 0 bit;
-    /// SPMs name the scheme and its settings, so that receivers follow; real sessions always do
+    /// Announce the scheme and its settings in SPMs, so that receivers follow; live sessions always
+    /// do
     announce_scheme: bool = false;
-    /// Data goes as a stream that repairs itself, or as an object from which receivers ask for what
-    /// they lack, whenever they came
+    /// Kind of delivery: a stream with repair, or an object of which receivers request missing
+    /// parts at any time
     delivery: DeliveryMode = Stream;
-    /// Of an object: parity where it repairs more than sending again would; none; or this share of
-    /// it with every block unasked
+    /// Parity of an object: where it repairs more than retransmissions (auto), none (off), or a
+    /// share that is sent with every block in advance
     fec: Parity = Auto;
 }
 

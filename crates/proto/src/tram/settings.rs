@@ -122,78 +122,81 @@ settings! {
     /// All settings of TRAM. Where `paper` or `jrms` differ from `improved`, the sentence says so.
     pub(super) struct TramSettings;
     from defaults: Defaults = Improved,
-        "Which settings to start from: what serves best, the paper's, or those of its implementation";
-    /// Packets from one acknowledgement to the next, W_a (paper: 64)
+        "Base settings: the best known (improved), the paper's, or those of its implementation (jrms)";
+    /// Acknowledgement window in packets, W_a: packets from one acknowledgement to the next (paper:
+    /// 64)
     ack_window: u32 [4, 1024] = 32;
     /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
     window_multiple: u32 [2, 64] = 2;
-    /// What a window without congestion adds to the congestion window, in packets
+    /// Growth of the congestion window after an acknowledgement window without congestion, in
+    /// packets
     window_growth: f64 [0.0, 1024.0] = 2.0;
-    /// Share of an acknowledgement window that is lost in a congested one, L_th
+    /// Share of lost packets from which on an acknowledgement window counts as congested, L_th
     loss_threshold: f64 [0.0, 1.0] = 0.25;
-    /// When a window was congested (jrms: missing)
+    /// Rule by which an acknowledgement window counts as congested (jrms: missing)
     congestion_rule: CongestionRule = Window;
-    /// Up to where a receiver lets the source send: a congestion window beyond what it has (paper: plain), beyond the
-    /// acknowledgement window that it is receiving (jrms: rounded), or more by its level in the tree
+    /// Right edge of a receiver's window: a congestion window beyond the last packet in order
+    /// (paper: plain), beyond the current acknowledgement window (jrms: rounded), or further by the
+    /// level in the tree
     right_edge: RightEdge = Levels;
-    /// Below this the slowest members are pruned, and with it slow start begins, R_min
+    /// Lowest rate, R_min: slower members are pruned, and slow start begins at this rate
     rate_min: Bitrate [800 bit, 100 Gbit] = 8 kbit;
-    /// Most payload that is sent, R_max (paper: 12 Mbit/s, jrms: 512 kbit/s)
+    /// Highest payload rate, R_max (paper: 12 Mbit/s, jrms: 512 kbit/s)
     rate_max: Bitrate [8 kbit, 1000 Gbit] = 1000 Gbit;
-    /// What the next rate is computed from while the window opens
+    /// Input of the next rate while the window opens
     rate_rule: RateRule = Average;
-    /// How fine the sleep between two packets is
+    /// Granularity of the pause between two packets
     clock: Clock = Fine;
-    /// Earlier data that a late member of a stream may still have (jrms: none; objects: always none)
+    /// Earlier data of a stream that a late member may request (jrms: none; objects: always none)
     late_join: LateJoin = Full;
-    /// A packet is repaired no more when so many later ones have been sent; 0 for never obsolete
+    /// Later packets after which a packet is no longer repaired; 0 for no limit
     obsolete_after: u32 [0, 1000000000] = 0;
-    /// Whether a receiver repairs for others
+    /// Role of a receiver in repair
     head: HeadRole = Reluctant;
     /// Most direct members of a head (paper: 5)
     members_max: u32 [1, 4096] = 32;
-    /// Most members of the source that may be heads themselves, since it repairs what they lose; never more than other
-    /// heads have (paper, jrms: 4096)
+    /// Most direct members of the source that may be heads; limited by members_max (paper, jrms:
+    /// 4096)
     source_members_max: u32 [1, 4096] = 8;
-    /// Share of the members of a head that may be members only
+    /// Largest share of member-only receivers among the members of a head
     member_only_share: f64 [0.0, 1.0] = 0.667;
-    /// Packets that a head keeps
+    /// Packets that a head keeps for repair
     cache_packets: u32 [16, 1048576] = 1200;
-    /// Hops within which one head is elected for all, others of them being quiet: 1 for a LAN, 2 for hosts behind
-    /// one router; 0 for no elections
+    /// Radius in hops within which receivers elect one head: 1 for a LAN, 2 for hosts behind one
+    /// router; 0 for no elections
     lan: u32 [0, 255] = 0;
-    /// By what receivers know which head is the nearest
+    /// Measure of the distance to a head
     distance: Distance = Ttl;
-    /// How repairs travel (jrms: scope)
+    /// Scope of repairs (jrms: scope)
     repair: RepairCast = Auto;
-    /// How receivers and heads find each other (paper, jrms: both)
+    /// Method by which receivers and heads find each other (paper, jrms: both)
     formation: Formation = Advertise;
-    /// By how many hops each advertisement goes further
+    /// Growth in hops of the scope of each advertisement
     advertise_step: u32 [1, 255] = 2;
-    /// By how many hops each solicitation goes further
+    /// Growth in hops of the scope of each solicitation
     solicit_step: u32 [1, 255] = 1;
-    /// Hops that control packets go at most (jrms: 1)
+    /// Largest scope of control packets in hops (jrms: 1)
     ttl: u32 [1, 255] = 32;
-    /// Time between beacons before and after data
+    /// Interval between beacons before and after data
     beacon_interval: Duration [50 ms, 60 s] = 1 s;
-    /// Time between hellos of a head (paper, jrms: 3 s)
+    /// Interval between hellos of a head (paper, jrms: 3 s)
     hello_interval: Duration [50 ms, 60 s] = 1 s;
-    /// How long a receiver that finds something missing waits until it asks, without waiting for the end of
-    /// an acknowledgement window; 0 for no such asking (paper, jrms: 0)
+    /// Delay from a detected loss to a request before the end of the acknowledgement window; 0 for
+    /// no such requests (paper, jrms: 0)
     ask_interval: Duration [0 s, 60 s] = 50 ms;
-    /// Who decides which members are too slow
+    /// Node that decides which members are too slow
     pruning: Pruning = Centralised;
-    /// Data goes as a stream, which comes in order, or as an object, of which receivers say what they lack whenever they
-    /// came
+    /// Kind of delivery: a stream in order, or an object of which receivers request missing parts
+    /// at any time
     delivery: DeliveryMode = Stream;
-    /// How long the source of an object stays for who may come when all have it; as long as the run where that is not
-    /// said
+    /// Time for which the source of an object serves late receivers after all others are complete
+    /// [unset: to the end of the run]
     linger: Duration [0 s, 3600 s] = 0 s;
-    /// Data is sent once so many receivers have joined
+    /// Receivers that must have joined before data is sent
     wait_for: u32 [0, 1000000] = 1;
-    /// Data is sent this long after the beginning at the earliest
+    /// Earliest start of data after the start of the session
     gather: Duration [0 s, 3600 s] = 0 s;
-    /// How long the source waits for the last receivers when all has been sent
+    /// Longest wait of the source for the last receivers after all data is sent
     give_up: Duration [1 s, 3600 s] = 30 s;
     by profile:
     /// Acknowledgement windows to which the congestion window grows, by a quarter of one each time,

@@ -30,18 +30,18 @@ settings! {
     /// those of the profile `improved`, as "Deviations" there; where the profile `paper` differs, the
     /// sentence says so.
     pub struct OrmccConfig;
-    from profile: Profile = Improved, "Which settings to start from: the paper's algorithm, or that \
-        with what real networks need";
-    /// A cut goes to this share of the representative's output rate (ormcc s2.1)
+    from profile: Profile = Improved,
+        "Base settings: the paper's algorithm (paper), or that with changes for real networks (improved)";
+    /// Share of the representative's output rate to which a cut reduces the rate (ormcc s2.1)
     beta: f64 [0.01, 1.0] = 0.75;
-    /// An output rate counts up to the largest rate of the last round trips (paper: false)
+    /// Limit reported output rates to the largest rate of the last round trips (paper: false)
     output_bound: bool = true;
-    /// The average throughput begins with its first value and no deviation, not with the initial
+    /// Start the average throughput with its first sample and no deviation, not with the initial
     /// rate (open in the paper)
     // The algorithm has no initial values; a rate is at hand.
     throughput_first: bool = false;
-    /// Who reports congestion: everybody at each packet that reveals a loss, everybody once in a
-    /// round trip, or the representative and those slower than it (paper: ci)
+    /// Receivers that report congestion: all at each packet that reveals a loss (ci), all once a
+    /// round trip, or the representative and slower receivers (paper: ci)
     feedback: Feedback = Trac;
     by profile:
     /// Round trips over which a receiver measures its output rate at least, 2 s at most.

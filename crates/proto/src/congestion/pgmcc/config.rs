@@ -58,35 +58,37 @@ settings! {
     /// docs/schemes/pgmcc.md mended; that page says where each value comes from. Where the other
     /// profiles differ, the sentence says so.
     pub struct PgmccConfig;
-    from profile: Profile = Improved, "Which settings to start from: what Seada and Helmy evaluated, \
-        the draft by the letter, or the draft with its known problems mended";
-    /// Rule for the stall timeout: fixed, as RFC 6298, or as that but restarted only by
-    /// acknowledgements without a hole, or only when the first hole changes (paper: fixed)
+    from profile: Profile = Improved, "Base settings: those of Seada and Helmy (paper), those of the \
+        draft, or the draft with its known problems fixed (improved)";
+    /// Rule for the stall timeout: fixed; RFC 6298 (tcp); RFC 6298 restarted only by
+    /// acknowledgements without a hole (cumulative), or only when the first hole changes (reno)
+    /// (paper: fixed)
     timeout_mode: TimeoutMode = Tcp;
-    /// The stall timer starts anew when the window is cut for a loss, as TCP Reno's does in ns-2.35
-    /// when it retransmits fast
+    /// Restart the stall timer when a loss cuts the window, as ns-2.35's TCP Reno does at a fast
+    /// retransmit
     // No source has it; see `TimeoutMode::Reno`.
     timeout_after_cut: bool = false;
-    /// Another receiver becomes the acker where its throughput is below this share of the acker's
-    /// (paper: 0.6666)
+    /// Share of the acker's throughput below which another receiver becomes the acker (paper:
+    /// 0.6666)
     // src: pgmcc-draft s2.3.
     acker_bias: f64 [0.05, 1.0] = 0.75;
-    /// A receiver is compared with the acker only once the acker has reported on the same packets
+    /// Compare a receiver with the acker only after the acker has reported on the same packets
     /// (paper, draft: false)
     compare_alike: bool = true;
-    /// The greatest window in packets
+    /// Largest window in packets
     window_max: f64 [2.0, 30_000.0] = 10000.0;
-    /// Repairs take room in the window for one round trip (paper, draft: false)
+    /// Count repairs in the window for one round trip (paper, draft: false)
     charge_repairs: bool = true;
-    /// The acker's bitmap acknowledges all that it covers, or only packets that named it (paper:
-    /// own)
+    /// Packets that the acker's bitmap acknowledges: all, or only those that named this acker
+    /// (paper: own)
     bitmap_scope: BitmapScope = All;
-    /// Only the bitmap of the receiver that a packet named, or of one that must have seen it,
-    /// declares it lost (paper, draft: false)
+    /// Declare a packet lost only by the bitmap of the receiver that the packet named, or of a
+    /// receiver that must have seen it (paper, draft: false)
     designated_loss: bool = true;
-    /// A switch of ackers closes the account of earlier losses (paper, draft: false)
+    /// Ignore earlier losses after a switch of ackers (paper, draft: false)
     switch_recover: bool = true;
-    /// Packets that named a former acker leave flight after two round trips (paper, draft: false)
+    /// Remove packets that named a former acker from flight after two round trips (paper, draft:
+    /// false)
     switch_ageing: bool = true;
     by profile:
     /// The fixed timeout, and the adaptive one before it has samples.

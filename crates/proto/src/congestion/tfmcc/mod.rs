@@ -36,7 +36,8 @@ pub struct Tfmcc;
 
 impl Scheme for Tfmcc {
     const NAME: &'static str = "tfmcc";
-    const ABOUT: &'static str = "smooth rate control by the receiver that TCP would be slowest to";
+    const ABOUT: &'static str =
+        "smooth rate control by the receiver with the lowest TCP-friendly rate";
     const OPTIONS: &'static [OptionSpec] = &[];
     const GUARANTEES: Guarantees =
         Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
