@@ -1,11 +1,10 @@
-//! The commands that README.md shows are run as a reader would run them.
+//! Commands of README.md, run as a reader would run them.
 
 use std::path::Path;
 
 use crate::shell;
 
-/// Runs every command of README.md that begins with `faircast` or `cargo run`, but for those in
-/// blocks that are marked `no-run`, with the program in the folder `built`. Returns what was done.
+/// Runs the `faircast` and `cargo run` commands of README.md, except in blocks marked `no-run`.
 pub(crate) fn run(built: &Path) -> Result<String, String> {
     let readme = std::fs::read_to_string(shell::root().join("README.md"));
     let commands = commands(&readme.map_err(|error| format!("README.md: {error}"))?);
@@ -13,7 +12,7 @@ pub(crate) fn run(built: &Path) -> Result<String, String> {
     let path = format!("{}:{path}", built.display());
     for command in &commands {
         println!("$ {command}");
-        // A shell reads quotes and variables as the reader's would.
+        // A shell handles quotes and variables as the reader's shell does.
         let limited = ["120", "bash", "-c", command.as_str()];
         shell::run("timeout", &limited, &[("PATH", path.as_str())])?;
     }
@@ -23,7 +22,6 @@ pub(crate) fn run(built: &Path) -> Result<String, String> {
     }
 }
 
-/// The commands of the page's shell blocks, lines ending in `\` joined.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut running = false;
@@ -56,7 +54,6 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// What stands for the program where it is not installed: README.md says so.
 const CARGO_RUN: &str = "cargo run --release -- ";
 
 #[cfg(test)]
